@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Sets up whatever is missing, then lint, format, types and tests. Arguments go to pytest: bash run_tests.sh -k rewards
+# `bash run_tests.sh -m slow` runs the long tests, which the ordinary suite leaves out.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+bash setup.sh
+
+failed=()
+check() {  # check NAME COMMAND...: all of them run, whatever the earlier ones said
+    printf '\n== %s (%d s)\n' "$1" "$SECONDS"
+    "${@:2}" || failed+=("$1")
+}
+check "ruff check" .venv/bin/ruff check .
+check "ruff format" .venv/bin/ruff format --check .
+check "mypy" .venv/bin/mypy
+check "pytest" .venv/bin/pytest "$@"
+
+if ((${#failed[@]})); then
+    printf '\nrun_tests: %d s, failed: %s\n' "$SECONDS" "$(IFS=,; echo "${failed[*]}")"
+    exit 1
+fi
+printf '\nrun_tests: %d s, all passed\n' "$SECONDS"

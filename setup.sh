@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Makes .venv with everything the project needs. Safe to repeat: a second run takes seconds.
+# run_all.sh and run_tests.sh call it.
+#
+#   HARDWARE=cpu|gpu8    the profile; without it: gpu8 if nvidia-smi answers, else cpu
+#   PYTHON=...           a Python 3.11 (default: python3.11 on the PATH, else python3)
+#   TORCH_INDEX_URL=...  CPU profile only: index for torch alone. Where the ordinary index has the CUDA build of
+#                        torch 2.13.0, this saves gigabytes: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+fail() { printf 'setup: %s\n' "$@" >&2; exit 2; }
+
+# --- profile ---------------------------------------------------------------------------------------------------------
+if [[ -n "${HARDWARE:-}" ]]; then
+    profile=$HARDWARE
+    chosen="set by HARDWARE"
+elif command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then
+    profile=gpu8
+    chosen="nvidia-smi answers"
+else
+    profile=cpu
+    chosen="no GPU found"
+fi
+case $profile in
+    cpu) pins=requirements/cpu.txt; disk_gb=6 ;;
+    gpu8) pins=requirements/gpu.txt; disk_gb=20 ;;
+    *) fail "HARDWARE=$profile is not a profile; use HARDWARE=cpu or HARDWARE=gpu8, or leave it unset." ;;
+esac
+
+# --- is it there already? --------------------------------------------------------------------------------------------
+# The stamp is written last, so an interrupted installation is taken up again.
+stamp="$profile $PWD $(cat "$pins" pyproject.toml | sha256sum | cut -d' ' -f1)"
+if [[ -f .venv/profile && "$(<.venv/profile)" != "$profile" ]]; then
+    fail ".venv was made for HARDWARE=$(<.venv/profile), and this run asks for $profile ($chosen)." \
+         "Either set HARDWARE=$(<.venv/profile), or delete .venv and run this again."
+fi
+if [[ -f .venv/stamp ]]; then
+    if [[ "$(<.venv/stamp)" == "$stamp" ]]; then
+        echo "setup: .venv is up to date (profile $profile, $chosen)"
+        exit 0
+    fi
+    if [[ "$(<.venv/stamp)" != "$profile $PWD "* ]]; then
+        fail ".venv was made in another folder and does not work in this one. Delete .venv and run this again."
+    fi
+    rm .venv/stamp
+fi
+
+# --- Python ----------------------------------------------------------------------------------------------------------
+get_python="Install Python 3.11 (Debian 12: apt install python3.11 python3.11-venv; elsewhere: uv or pyenv), \
+or name one with PYTHON=/path/to/python3.11."
+if [[ -z "${PYTHON:-}" ]]; then
+    PYTHON=python3
+    for candidate in python3.11 python3; do
+        if command -v "$candidate" >/dev/null; then PYTHON=$candidate; break; fi
+    done
+fi
+version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) \
+    || fail "'$PYTHON' does not run." "$get_python"
+[[ $version == 3.11 ]] \
+    || fail "'$PYTHON' is Python $version; the pinned packages are for 3.11." "$get_python"
+"$PYTHON" -c 'import ensurepip, venv' 2>/dev/null \
+    || fail "'$PYTHON' has no venv module. On Debian: apt install python3.11-venv"
+
+# --- what to expect --------------------------------------------------------------------------------------------------
+free_gb=$(($(df -Pk . | awk 'NR == 2 {print $4}') / 1024 / 1024))
+if ((free_gb < disk_gb)); then
+    echo "setup: warning: $free_gb GB free here, about $disk_gb GB wanted; a CUDA build of torch alone takes 6 GB." >&2
+fi
+if [[ $profile == gpu8 ]]; then
+    "$PYTHON" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null \
+        || echo "setup: warning: no Python.h; Triton compiles with it. On Debian: apt install python3.11-dev gcc" >&2
+    echo "setup: profile gpu8 ($chosen), Python $version; downloads several GB"
+else
+    echo "setup: profile cpu ($chosen), Python $version; takes 3 to 6 minutes and 3 GB, more if torch is the CUDA build"
+fi
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+step() {  # step TEXT COMMAND...
+    printf '\nsetup [%3d s] %s\n' "$SECONDS" "$1"
+    "${@:2}" && return
+    fail "this step did not succeed: $1" \
+         "pip's own words are above. Most often it is one of these:" \
+         "  no network, or a package index out of reach: see PIP_INDEX_URL, HTTPS_PROXY and TORCH_INDEX_URL" \
+         "  no room left ($(df -Ph . | awk 'NR == 2 {print $4}') free here; pip also needs some in TMPDIR)" \
+         "Running setup.sh again goes on from here."
+}
+pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@"; }
+
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    step "make .venv" "$PYTHON" -m venv --clear .venv
+fi
+echo "$profile" >.venv/profile
+
+if [[ $profile == cpu ]]; then
+    torch=$(grep '^torch==' "$pins")
+    # With its dependencies: the CUDA build, where the index has that one, needs packages that $pins does not name.
+    step "$torch" pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$torch"
+fi
+step "$(grep -c '==' "$pins") pinned packages from $pins" pip install --no-deps -r "$pins"
+step "this project, editable" pip install --no-deps --no-build-isolation -e .
+
+echo "$stamp" >.venv/stamp
+printf '\nsetup: done in %d s (profile %s)\n' "$SECONDS" "$profile"

