@@ -1,0 +1,26 @@
+"""BFCL's multi-turn tasks as a safe, per-turn judged environment.
+
+Knows scenarios, calls and states; knows nothing of models, tokens or training. The tasks, the gold calls and
+the eight executable classes come from the `bfcl-eval` package; its executor, which evaluates text, is not used.
+"""
+
+from bfcl_env.calls import Call, CallError, make_call, parse_call
+from bfcl_env.episode import Episode
+from bfcl_env.outcomes import ErrorKind, ToolResult, TurnVerdict
+from bfcl_env.scenarios import CATEGORIES, Scenario, Turn, load_scenarios, train_indices
+
+__all__ = [
+    "CATEGORIES",
+    "Call",
+    "CallError",
+    "Episode",
+    "ErrorKind",
+    "Scenario",
+    "ToolResult",
+    "Turn",
+    "TurnVerdict",
+    "load_scenarios",
+    "make_call",
+    "parse_call",
+    "train_indices",
+]

@@ -1,0 +1,15 @@
+"""`python -m bfcl_env validate`: check the installed data and classes against gold."""
+
+import argparse
+import sys
+
+from bfcl_env.source import SourceError
+from bfcl_env.validate import main as validate
+
+parser = argparse.ArgumentParser(prog="python -m bfcl_env", description=__doc__)
+parser.add_argument("command", choices=["validate"], help="replay gold and a trivial policy on all 800 scenarios")
+parser.parse_args()
+try:
+    sys.exit(validate())
+except SourceError as error:
+    sys.exit(str(error))

@@ -1,0 +1,147 @@
+"""One attempt at one scenario: execute calls, end turns, read verdicts.
+
+Single-use: made from a frozen scenario, stepped, closed. There is no reset and nothing is shared between
+episodes, so any number of rollouts of one scenario can run side by side.
+"""
+
+from collections import Counter
+
+from bfcl_env import augmentation
+from bfcl_env.calls import Call, CallError, copy_call
+from bfcl_env.execution import new_instances, run_call, unknown_function_text
+from bfcl_env.gold import GoldTurn, gold_for
+from bfcl_env.limits import MAX_CALLS
+from bfcl_env.outcomes import ErrorKind, ToolResult, TurnVerdict
+from bfcl_env.scenarios import Scenario
+from bfcl_env.source import function_owners
+from bfcl_env.state import State, differences, matches, show, snapshot
+
+
+class Episode:
+    """Executes calls turn by turn and judges each turn against gold.
+
+    Gold always advances: a turn is judged against gold that was executed whatever the model did before.
+
+    Args:
+        scenario: the task.
+        augment: also give a hint with results that are errors. Never changes texts, states or verdicts.
+    """
+
+    def __init__(self, scenario: Scenario, augment: bool = False) -> None:
+        self.scenario = scenario
+        self.augment = augment
+        self._gold = gold_for(scenario)
+        self._instances = new_instances(scenario)
+        self._turn = 0
+        self._visible = scenario.visible(0)
+        self._calls = 0
+        self._results: Counter[str] = Counter()
+        self._closed = False
+        self._begin_turn()
+
+    def __enter__(self) -> "Episode":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def turn(self) -> int:
+        """Index of the current turn; equals the number of turns when all have ended."""
+        return self._turn
+
+    @property
+    def done(self) -> bool:
+        """True when every turn has ended."""
+        return self._turn == len(self.scenario.turns)
+
+    def close(self) -> None:
+        """Lets go of the state. May be called twice."""
+        self._closed = True
+        self._instances = {}
+
+    def execute(self, call: Call) -> ToolResult:
+        """Executes one call in the current turn. Any fault of the call is in the result, never raised.
+
+        Raises:
+            RuntimeError: the episode is closed or all its turns have ended.
+        """
+        self._require_open("execute a call")
+        self._calls += 1
+        self._made += 1
+        if self._calls > MAX_CALLS:
+            return ToolResult(
+                f"Error during execution: at most {MAX_CALLS} calls are allowed in an episode", ErrorKind.LIMIT
+            )
+        try:
+            call = copy_call(call)
+        except CallError as error:
+            return ToolResult(f"Error during execution: {error}", ErrorKind.LIMIT)
+        if call.name not in self._visible:
+            self._strayed = True
+            withheld = function_owners().get(call.name) in self._instances
+            error = ErrorKind.WITHHELD_FUNCTION if withheld else ErrorKind.UNKNOWN_FUNCTION
+            return self._result(call, unknown_function_text(call.name), error)
+        if self._expected.state is None and not self._touched:
+            self._start = snapshot(self._instances)
+            self._touched = True
+        text, error = run_call(copy_call(call) if self.augment else call, self._instances)
+        if text in self._gold.texts:
+            self._results[text] += 1
+        return self._result(call, text, error)
+
+    def end_turn(self, answered: bool = True) -> TurnVerdict:
+        """Judges the current turn and goes on to the next.
+
+        Args:
+            answered: whether the model ended the turn with an answer of its own, rather than being cut off. Counts
+                only for turns without gold calls, where answering is the task.
+
+        Raises:
+            RuntimeError: the episode is closed or all its turns have ended.
+        """
+        self._require_open("end a turn")
+        verdict = self._judge_gold() if self._expected.state is not None else self._judge_no_gold(answered)
+        self._turn += 1
+        if not self.done:
+            self._begin_turn()
+        return verdict
+
+    def _begin_turn(self) -> None:
+        self._expected: GoldTurn = self._gold.turns[self._turn]
+        self._visible = self.scenario.visible(self._turn)
+        self._made = 0
+        self._strayed = False
+        self._touched = False
+        self._start: State | None = None
+
+    def _require_open(self, action: str) -> None:
+        if self._closed:
+            raise RuntimeError(f"cannot {action}: this episode of {self.scenario.id} is closed; make a new one")
+        if self.done:
+            raise RuntimeError(f"cannot {action}: all {self._turn} turns of {self.scenario.id} have ended")
+
+    def _result(self, call: Call, text: str, error: ErrorKind | None) -> ToolResult:
+        if not self.augment:
+            return ToolResult(text, error)
+        situation = augmentation.Situation(self.scenario, self._turn, call, text, error, self._instances)
+        return ToolResult(text, error, augmentation.hint(situation))
+
+    def _judge_gold(self) -> TurnVerdict:
+        expected = self._expected
+        same = matches(expected.state, self._instances)
+        missing = expected.needed - self._results
+        passed = self._made > 0 and same and not missing
+        found = () if same else differences(expected.state, self._instances)
+        found += tuple(
+            {"class": "", "attribute": "results", "expected": show(text), "actual": "absent"} for text in missing
+        )
+        return TurnVerdict(passed, passed, same, not missing, found)
+
+    def _judge_no_gold(self, answered: bool) -> TurnVerdict:
+        found: tuple[dict[str, str], ...] = ()
+        same = True
+        if self._touched:
+            same = self._start is not None and matches(self._start, self._instances)
+            found = () if same or self._start is None else differences(self._start, self._instances)
+        return TurnVerdict(answered and same and not self._strayed, True, same, True, found)

@@ -1,0 +1,169 @@
+"""Scenarios: one BFCL multi-turn task each, as frozen data.
+
+The four categories are the same 200 tasks in four dresses, with mostly identical gold calls, so the split into
+training and validation goes by task index: one set of 100 indices (`split.json`) for all categories. Two different
+tasks on either side, 66 and 70, start from the same parked car; otherwise no initial state, and no list of gold
+calls, occurs on both sides.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from bfcl_env.calls import Call, parse_call
+from bfcl_env.source import CATEGORIES, function_docs, read_rows
+
+SPLITS = ("train", "val")
+
+EARLY_GOLD = {"multi_turn_miss_func_49": {"tail": 1}}
+"""Withheld functions that the scenario's own gold calls before their reveal turn: published from the turn given
+here. This one case is all there is in the pinned data; loading fails if that ever changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One user request and the calls that fulfil it."""
+
+    user: str
+    """The request; empty in a turn that only reveals withheld functions."""
+    gold: tuple[Call, ...]
+    """BFCL's calls, keywords only; empty where the request cannot or need not be fulfilled by a call."""
+    revealed: tuple[str, ...]
+    """Names of the withheld functions that are published from this turn on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One task: initial state, published functions, user turns. Immutable; episodes are made from it."""
+
+    id: str
+    category: str
+    index: int
+    """0 to 199, the same task in every category."""
+    classes: tuple[str, ...]
+    """Names of the executable classes involved."""
+    turns: tuple[Turn, ...]
+    config_json: tuple[tuple[str, str], ...]
+    """(class name, initial state as JSON) pairs; text, so that nothing can change it."""
+
+    @property
+    def long_context(self) -> bool:
+        """True if the classes shall pad their states and answers."""
+        return self.category == "multi_turn_long_context"
+
+    @property
+    def initial_config(self) -> dict[str, Any]:
+        """A fresh copy of the initial states by class name."""
+        return {name: json.loads(text) for name, text in self.config_json}
+
+    def withheld(self, turn: int) -> tuple[str, ...]:
+        """Names of the functions that are published only after this turn.
+
+        Raises:
+            IndexError: there is no such turn.
+        """
+        self._check(turn)
+        return tuple(name for later in self.turns[turn + 1 :] for name in later.revealed)
+
+    def functions(self, turn: int) -> list[dict[str, Any]]:
+        """Docs ("name", "description", "parameters") of the functions that are visible in this turn.
+
+        Functions revealed later than the first turn come last, in the order of their publication, as BFCL shows
+        them. The list and its dicts are the caller's own copy.
+
+        Raises:
+            IndexError: there is no such turn.
+        """
+        self._check(turn)
+        docs = {name: doc for class_name in self.classes for name, doc in _doc_texts()[class_name].items()}
+        late = {name for item in self.turns for name in item.revealed}
+        published = [name for item in self.turns[: turn + 1] for name in item.revealed]
+        names = [name for name in docs if name not in late] + published
+        return json.loads(f"[{','.join([docs[name] for name in names])}]")
+
+    def visible(self, turn: int) -> frozenset[str]:
+        """Names of the functions that can be called in this turn."""
+        self._check(turn)
+        return _class_functions(self.classes).difference(self.withheld(turn))
+
+    def _check(self, turn: int) -> None:
+        if not 0 <= turn < len(self.turns):
+            raise IndexError(f"{self.id} has turns 0 to {len(self.turns) - 1}, not {turn}")
+
+
+@cache
+def _doc_texts() -> dict[str, dict[str, str]]:
+    return {owner: {name: json.dumps(doc) for name, doc in docs.items()} for owner, docs in function_docs().items()}
+
+
+@cache
+def _class_functions(classes: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name for class_name in classes for name in function_docs()[class_name])
+
+
+@cache
+def _split() -> dict[str, Any]:
+    return json.loads(files("bfcl_env").joinpath("split.json").read_text("utf-8"))
+
+
+@cache
+def train_indices() -> tuple[int, ...]:
+    """The 100 training indices in the order in which they were drawn; every other index is validation."""
+    return tuple(_split()["train"])
+
+
+def split_seed() -> int:
+    """The seed with which the training indices were drawn."""
+    return _split()["seed"]
+
+
+def load_scenarios(category: str | None = None, *, split: str | None = None) -> tuple[Scenario, ...]:
+    """All scenarios of a category (default: of all four), by index; optionally only one split.
+
+    Raises:
+        ValueError: no such category or split.
+        SourceError: bfcl-eval is missing or is not the pinned release.
+    """
+    if category is not None and category not in CATEGORIES:
+        raise ValueError(f"unknown category {category!r}: use one of {', '.join(CATEGORIES)}, or None for all")
+    if split is not None and split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}: use 'train', 'val', or None for both")
+    return _load(category, split)
+
+
+@cache
+def _load(category: str | None, split: str | None) -> tuple[Scenario, ...]:
+    if category is None:
+        return tuple(scenario for name in CATEGORIES for scenario in _load(name, split))
+    if split is not None:
+        train = frozenset(train_indices())
+        return tuple(item for item in _load(category, None) if (item.index in train) == (split == "train"))
+    answers = {row["id"]: row["ground_truth"] for row in read_rows(f"possible_answer/BFCL_v4_{category}.json")}
+    rows = read_rows(f"BFCL_v4_{category}.json")
+    return tuple(_scenario(category, row, answers[row["id"]]) for row in rows)
+
+
+def _scenario(category: str, row: dict[str, Any], answer: list[list[str]]) -> Scenario:
+    missed = {int(turn): tuple(names) for turn, names in row.get("missed_function", {}).items()}
+    reveal = {name: turn for turn, names in missed.items() for name in names}
+    early = EARLY_GOLD.get(row["id"], {})
+    reveal.update(early)
+    bare = Scenario(
+        id=row["id"],
+        category=category,
+        index=int(row["id"].rsplit("_", 1)[1]),
+        classes=tuple(row["involved_classes"]),
+        turns=(),
+        config_json=tuple((name, json.dumps(row["initial_config"].get(name, {}))) for name in row["involved_classes"]),
+    )
+    turns = []
+    for number, (messages, gold_texts) in enumerate(zip(row["question"], answer, strict=True)):
+        gold = tuple(parse_call(text, bare) for text in gold_texts)
+        for call in gold:
+            if call.positional or reveal.get(call.name, 0) > number:
+                raise ValueError(f"{bare.id}, turn {number}: unexpected gold call {call}")
+        user = "\n".join(message["content"] for message in messages)
+        turns.append(Turn(user, gold, tuple(name for name, turn in reveal.items() if turn == number)))
+    return Scenario(bare.id, category, bare.index, bare.classes, tuple(turns), bare.config_json)
