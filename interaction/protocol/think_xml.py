@@ -1,0 +1,210 @@
+"""The `think_xml` protocol: a thought in tags, then calls or an answer in tags, and nothing else.
+
+    <think>why</think><tool_call>[{"name":"cd","arguments":{"folder":"x"}}]</tool_call>
+    <think>why</think><answer>text for the user</answer>
+
+Results and feedback come back in the user role, so any chat template works, also one without a tool role.
+
+The parser reads the structure from the outside in (first `</think>`, last closing tag) and lets JSON decide
+where a call list ends. So a tag inside a JSON string is text, as it must be for `echo(content="<answer>")`,
+and a tag inside the thought is only a thought: nothing there is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bfcl_env import Call
+
+from .base import FormatError, Message, Parsed, Protocol
+from .calls import MAX_CALLS, MAX_DEPTH, CallsError, decode_calls
+from .docs import DocStyle, compact_json, render_docs
+
+_EXAMPLE_CALLS = (
+    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
+    Call(name="list_alarms", arguments={}),
+)
+
+_SHAPE = (
+    "Write <think>...</think>, then exactly one of "
+    '<tool_call>[{"name": ..., "arguments": {...}}]</tool_call> or <answer>...</answer>, and nothing else.'
+)
+
+_FEEDBACK = {
+    FormatError.missing_think: "the message must begin with one <think>...</think> block.",
+    FormatError.multiple_blocks: "a tag appears more than once; use one block of each kind only.",
+    FormatError.missing_action: "after </think> there must be a complete <tool_call> or <answer> block.",
+    FormatError.both_actions: "use either <tool_call> or <answer> in a message, not both. "
+    "Call functions first; answer once you have seen the results.",
+    FormatError.text_outside: "there is text outside the tags.",
+    FormatError.bad_json: "the content of <tool_call> is not valid JSON.",
+    FormatError.wrong_shape: 'each call must be an object with exactly "name" (a text) and "arguments" (an object).',
+    FormatError.empty_calls: "the list of calls is empty. To call nothing, use <answer>.",
+    FormatError.too_many_calls: "too many calls in one message; spread them over several messages.",
+    FormatError.too_long: "the message is too long.",
+    FormatError.too_deep: "the arguments are nested too deeply.",
+    FormatError.truncated: "the message was cut off because it ran out of tokens.",
+}
+
+_RULES = """\
+You complete the user's requests by calling functions.
+
+# Format
+Every message you write is a thought followed by exactly one action, with nothing outside the tags.
+To call functions, write a JSON list with one object per call. They run in the order written:
+{calls}
+To finish the current request, or when nothing can or should be called, answer the user:
+{answer}
+
+# Rules
+- The results of your calls come back in the next message, as a list in the order of the calls. \
+Read them, then go on calling or answer.
+- Keep calling until the request is fulfilled as well as you can; your answer ends it and the next request follows.
+- Use only the functions listed here or announced later, with the argument names of their documentation. \
+If a function or the value of a required argument is missing, do not guess: say in your answer what is missing.
+- Do nothing that was not asked for.
+
+# Functions, one a line
+{functions}"""
+
+_SHORT_RULES = """\
+Call functions: {calls}
+When done: {answer}
+{functions}"""
+
+
+class ThinkXml(Protocol):
+    """`<think>` and then `<tool_call>` or `<answer>`.
+
+    Messages longer than `max_chars` characters are malformed without being looked at; `max_depth` and
+    `max_calls` bound the JSON of a call list.
+    """
+
+    name = "think_xml"
+
+    def __init__(
+        self,
+        *,
+        docs: DocStyle = "json",
+        max_chars: int = 200_000,
+        max_depth: int = MAX_DEPTH,
+        max_calls: int = MAX_CALLS,
+    ) -> None:
+        super().__init__(docs=docs)
+        self.max_chars = max_chars
+        self.max_depth = max_depth
+        self.max_calls = max_calls
+
+    def examples(self) -> tuple[str, ...]:
+        if self.docs == "signature":
+            return self.render_calls("why", [Call(name="f", arguments={"x": 1})]), self.render_answer("why", "text")
+        return (
+            self.render_calls("I need the forecast and the alarms.", _EXAMPLE_CALLS),
+            self.render_answer("Everything is done.", "It will rain in Oslo, and your alarm is set for 7:00."),
+        )
+
+    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
+        rules = _SHORT_RULES if self.docs == "signature" else _RULES
+        calls, answer = self.examples()
+        return rules.format(calls=calls, answer=answer, functions=render_docs(functions, self.docs))
+
+    def results(self, texts: Sequence[str]) -> list[Message]:
+        return [{"role": "user", "content": f"Results: [{','.join(map(_result, texts))}]"}]
+
+    def feedback(self, parsed: Parsed) -> list[Message]:
+        if parsed.error is None:
+            raise ValueError("feedback is for malformed messages; this one is well-formed")
+        detail = f" ({parsed.detail})" if parsed.detail else ""
+        return [{"role": "user", "content": f"Format error: {_FEEDBACK[parsed.error]}{detail}\n{_SHAPE}"}]
+
+    def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
+        items = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        return f"{_think(thought)}<tool_call>{compact_json(items)}</tool_call>"
+
+    def render_answer(self, thought: str, text: str) -> str:
+        if any(tag in text for tag in _TAGS):
+            raise ValueError(f"an answer cannot contain a tag of the protocol: {text[:80]!r}")
+        return f"{_think(thought)}<answer>{text}</answer>"
+
+    def parse(self, text: str) -> Parsed:
+        if len(text) > self.max_chars:
+            return Parsed(error=FormatError.too_long, detail=f"{len(text)} characters, at most {self.max_chars}")
+        text = text.strip()
+        if not text.startswith("<think>"):
+            return Parsed(error=FormatError.text_outside if "<think>" in text else FormatError.missing_think)
+        thought, closed, rest = text.removeprefix("<think>").partition("</think>")
+        if not closed:
+            return Parsed(error=FormatError.missing_think, detail="<think> is not closed")
+        if "<think>" in thought:
+            return Parsed(error=FormatError.multiple_blocks, detail="<think>")
+        thought, rest = thought.strip(), rest.strip()
+        if rest.startswith("<tool_call>"):
+            return self._parse_calls(thought, rest.removeprefix("<tool_call>"))
+        if rest.startswith("<answer>"):
+            return _parse_answer(thought, rest.removeprefix("<answer>"))
+        if "<tool_call>" in rest and "<answer>" in rest:
+            return Parsed(thought, error=FormatError.both_actions)
+        if "<think>" in rest or "</think>" in rest:
+            return Parsed(thought, error=FormatError.multiple_blocks, detail="<think>")
+        if "<tool_call>" in rest or "<answer>" in rest:
+            return Parsed(thought, error=FormatError.text_outside)
+        return Parsed(thought, error=FormatError.missing_action)
+
+    def _parse_calls(self, thought: str, rest: str) -> Parsed:
+        body, closed, tail = rest.rpartition("</tool_call>")
+        if not closed:
+            if "<answer>" in rest:
+                return Parsed(thought, error=FormatError.both_actions, detail="<tool_call> is not closed")
+            return Parsed(thought, error=FormatError.missing_action, detail="<tool_call> is not closed")
+        if tail.strip():
+            return Parsed(thought, error=_error_beside(tail, other="<answer>"))
+        try:
+            calls = decode_calls(body, max_depth=self.max_depth, max_calls=self.max_calls)
+        except CallsError as fault:
+            if fault.kind is FormatError.bad_json and "</tool_call>" in body:
+                return Parsed(thought, error=_error_beside(body, other="<answer>"))
+            return Parsed(thought, error=fault.kind, detail=str(fault))
+        return Parsed(thought, calls)
+
+
+_TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>")
+
+
+def _think(thought: str) -> str:
+    if "<think>" in thought or "</think>" in thought:
+        raise ValueError(f"a thought cannot contain a think tag: {thought[:80]!r}")
+    return f"<think>{thought}</think>"
+
+
+def _result(text: str) -> str:
+    """One element of the list: BFCL's own JSON verbatim (escaping it again costs tokens), other text as a string."""
+    if text.startswith("{"):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return text
+    return compact_json(text)
+
+
+def _parse_answer(thought: str, rest: str) -> Parsed:
+    body, closed, tail = rest.rpartition("</answer>")
+    if not closed:
+        if "<tool_call>" in rest:
+            return Parsed(thought, error=FormatError.both_actions, detail="<answer> is not closed")
+        return Parsed(thought, error=FormatError.missing_action, detail="<answer> is not closed")
+    if tail.strip():
+        return Parsed(thought, error=_error_beside(tail, other="<tool_call>"))
+    if any(tag in body for tag in _TAGS):
+        return Parsed(thought, error=_error_beside(body, other="<tool_call>"))
+    return Parsed(thought, answer=body.strip())
+
+
+def _error_beside(text: str, *, other: str) -> FormatError:
+    """What is wrong with a complete block that has `text` beside or inside it; `other` opens the other action."""
+    if other in text:
+        return FormatError.both_actions
+    return FormatError.multiple_blocks if any(tag in text for tag in _TAGS) else FormatError.text_outside
