@@ -1,0 +1,66 @@
+"""Format reward (stage 1): messages that parse and calls that work, whether or not they solve the task. Range [0, 2].
+
+The mean over all K user turns of w + s:
+
+    w  well-formed messages / messages of the turn
+    s  calls that worked / calls made, over the distinct (name, arguments) of the turn
+
+with these rules, each against a way of earning the reward without calling functions properly:
+
+    a turn not reached, or without a message           0      stopping after one good turn
+    a turn with gold calls in which none counts        0      answering always; calling once, then only answering
+    a turn without gold calls: s = 1 if none counts, else the share
+    a pair that failed once in a turn has failed              hiding an error behind a repetition
+    the same pair counts once a turn                          diluting one error among repetitions
+    a call without arguments counts once an episode,
+      in the turn where it is first made                      paying every turn with `ls()`
+
+Gold play earns 2.0 on all 800 scenarios, so nothing can earn more. That easy calls are safe remains; it is met
+by leaving stage 1 at a threshold and not by more rules here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rewards.metrics import calls_of, episode_metrics, episode_of, succeeded
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> dict[str, float]:
+    """verl's reward function: `score` and the metrics. Only `extra_info["episode"]` is read."""
+    episode = episode_of(extra_info)
+    return {"score": format_score(episode), **episode_metrics(episode)}
+
+
+def format_score(record: Mapping[str, Any]) -> float:
+    """The reward of one episode's record."""
+    counted: set[str] = set()
+    scores = [_turn_score(turn, counted) for turn in record["turns"]]
+    return sum(scores) / len(scores) if scores else 0.0
+
+
+def _turn_score(turn: Mapping[str, Any], counted: set[str]) -> float:
+    """w + s of a turn. `counted` are the names of calls without arguments of earlier turns; those of this one join."""
+    steps = turn["steps"]
+    if not turn["reached"] or not steps:
+        return 0.0
+    worked: dict[tuple[str, str], bool] = {}
+    for call in calls_of(turn):
+        if not call["arguments"] and call["name"] in counted:
+            continue
+        pair = call["name"], json.dumps(call["arguments"], sort_keys=True)
+        worked[pair] = worked.get(pair, True) and succeeded(call)
+    counted.update(call["name"] for call in calls_of(turn) if not call["arguments"])
+    if turn["has_gold"] and not worked:
+        return 0.0
+    well_formed = sum(bool(step["well_formed"]) for step in steps) / len(steps)
+    success = sum(worked.values()) / len(worked) if worked else 1.0
+    return well_formed + success

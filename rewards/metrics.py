@@ -1,0 +1,84 @@
+"""Numbers that are logged for every episode, whatever it is rewarded for.
+
+Read from the record alone, with the standard library alone: a reward worker imports neither the environment
+nor a model. The keys are the same for every record, because verl builds a batch's columns from one sample's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+STOP_REASONS = ("completed", "max_steps", "max_tokens", "format_errors", "environment_error", "infrastructure")
+"""The values of `interaction.StopReason`, repeated here so that rewards depend on no other room; a test compares."""
+
+METRIC_KEYS = (
+    "progress",
+    "progress_raw",
+    "acc",
+    "acc_official",
+    "format_rate",
+    "call_success_rate",
+    "turns",
+    "calls",
+    "steps",
+    *(f"stop/{reason}" for reason in STOP_REASONS),
+)
+
+
+def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The episode's record in `extra_info`. Raises ValueError, saying what to set, when there is none."""
+    episode = (extra_info or {}).get("episode")
+    if not isinstance(episode, Mapping):
+        raise ValueError(
+            'extra_info["episode"] holds no episode record. Only the agent loop "bfcl" writes it: set '
+            "actor_rollout_ref.rollout.agent.default_agent_loop=bfcl, and no other agent_name in the data. "
+            f"Keys given: {sorted(extra_info or {})}"
+        )
+    return episode
+
+
+def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of one episode, with the keys METRIC_KEYS.
+
+    progress      turns passed / all user turns, but 0 if no turn with gold calls passed: answering always
+                  would otherwise earn the share of turns in which nothing is to be done
+    progress_raw  the same without the condition
+    acc           1 if all turns passed; acc_official the same by BFCL's verdicts, also over all turns
+    format_rate   well-formed messages / messages, 0 without messages
+    call_success_rate  calls without error / calls, 0 without calls
+    turns, steps, calls  user turns reached, messages, calls made
+    stop/<reason>  1 for the reason the episode ended, else 0
+    """
+    turns = record["turns"]
+    steps = [step for turn in turns for step in turn["steps"]]
+    calls = [call for turn in turns for call in calls_of(turn)]
+    passed = sum(bool(turn["passed"]) for turn in turns)
+    did_work = any(turn["passed"] and turn["has_gold"] for turn in turns)
+    values = {
+        "progress": _share(passed, len(turns)) if did_work else 0.0,
+        "progress_raw": _share(passed, len(turns)),
+        "acc": float(bool(turns) and passed == len(turns)),
+        "acc_official": float(bool(turns) and all(turn["passed_official"] for turn in turns)),
+        "format_rate": _share(sum(bool(step["well_formed"]) for step in steps), len(steps)),
+        "call_success_rate": _share(sum(map(succeeded, calls)), len(calls)),
+        "turns": float(sum(bool(turn["reached"]) for turn in turns)),
+        "calls": float(len(calls)),
+        "steps": float(len(steps)),
+    }
+    return values | {f"stop/{reason}": float(record["stop_reason"] == reason) for reason in STOP_REASONS}
+
+
+def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The calls executed in a turn, in order."""
+    for step in turn["steps"]:
+        yield from step["calls"]
+
+
+def succeeded(call: Mapping[str, Any]) -> bool:
+    """Whether a call worked. BFCL's own `{"error": ...}` results are recorded as errors too."""
+    return call["error"] is None
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

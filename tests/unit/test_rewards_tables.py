@@ -1,0 +1,204 @@
+"""What each reward pays, as tables of small hand-made episodes, and that no way around the task pays."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interaction import StopReason
+from rewards import format as format_reward
+from rewards import metrics
+from rewards import progress as progress_reward
+from rewards.metrics import METRIC_KEYS, STOP_REASONS, episode_metrics
+
+Call = tuple[str, dict, str | None]
+
+
+def ok(name, **arguments) -> Call:
+    return name, arguments, None
+
+
+def bad(name, **arguments) -> Call:
+    return name, arguments, "result"
+
+
+ANSWER = "answer"
+GARBAGE = "garbage"
+
+
+def step(what):
+    """A message: ANSWER, GARBAGE, or a list of calls."""
+    calls = [] if isinstance(what, str) else what
+    return {
+        "text": "",
+        "well_formed": what != GARBAGE,
+        "format_error": "missing_think" if what == GARBAGE else None,
+        "thought": "t",
+        "answer": "done" if what == ANSWER else None,
+        "calls": [
+            {"name": name, "arguments": arguments, "result": "", "shown": None, "error": error, "hint": None}
+            for name, arguments, error in calls
+        ],
+    }
+
+
+def turn(*steps, gold=True, passed=False, reached=True):
+    return {
+        "user": "",
+        "has_gold": gold,
+        "reached": reached,
+        "ended": "answer" if reached else None,
+        "passed": passed,
+        "passed_official": passed,
+        "difference": [],
+        "steps": [step(what) for what in steps],
+    }
+
+
+def unreached(gold=True):
+    return turn(gold=gold, reached=False)
+
+
+def episode(*turns, stop_reason="completed"):
+    return {
+        "version": 1,
+        "scenario_id": "multi_turn_base_0",
+        "category": "multi_turn_base",
+        "protocol": "think_xml",
+        "augment": False,
+        "stop_reason": stop_reason,
+        "fault": None,
+        "turns": list(turns),
+    }
+
+
+GOOD = [[ok("cd", folder="x")], ANSWER]
+FORTY_LS = [ok("ls")] * 40
+
+FORMAT = {
+    "gold": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
+    "gold with a turn in which nothing is to be called": (episode(turn(*GOOD), turn(ANSWER, gold=False)), 2.0),
+    "always answering": (episode(turn(ANSWER), turn(ANSWER)), 0.0),
+    "always answering pays only the turns without gold": (episode(turn(ANSWER), turn(ANSWER, gold=False)), 1.0),
+    "stopping after one good turn": (episode(turn(*GOOD), unreached(), unreached(), unreached()), 0.5),
+    "cut in the second turn": (episode(turn(*GOOD), turn([ok("a", x=1)], GARBAGE), stop_reason="max_tokens"), 1.75),
+    "a turn reached without a message": (episode(turn(*GOOD), turn(gold=False)), 1.0),
+    "calling once, then only answering": (episode(turn(*GOOD), turn(ANSWER), turn(ANSWER), turn(ANSWER)), 0.5),
+    "paying every turn with ls()": (episode(turn([ok("ls")], ANSWER), turn([ok("ls")], ANSWER)), 1.0),
+    "one error": (episode(turn([bad("cd", folder="y")], ANSWER)), 1.0),
+    "one error beside one success": (episode(turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)), 1.5),
+    "forty ls() beside one error": (episode(turn([bad("cd", folder="y"), *FORTY_LS], ANSWER)), 1.5),
+    "one success repeated beside one error": (
+        episode(turn([bad("cd", folder="y"), *[ok("cat", file="a")] * 40], ANSWER)),
+        1.5,
+    ),
+    "ls() of an earlier turn beside one error": (
+        episode(turn([ok("ls"), ok("cd", folder="x")], ANSWER), turn([ok("ls"), bad("cd", folder="y")], ANSWER)),
+        1.5,
+    ),
+    "the same pair failing and then working has failed": (
+        episode(turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)),
+        1.0,
+    ),
+    "arguments in another order are the same pair": (
+        episode(turn([("f", {"a": 1, "b": 2}, "result"), ("f", {"b": 2, "a": 1}, None)], ANSWER)),
+        1.0,
+    ),
+    "the same pair counts again in another turn": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
+    "one malformed message of three": (episode(turn(GARBAGE, *GOOD)), 1 + 2 / 3),
+    "only malformed messages": (episode(turn(GARBAGE, GARBAGE), stop_reason="format_errors"), 0.0),
+    "a working call where nothing is to be called": (episode(turn([ok("cd", folder="x")], ANSWER, gold=False)), 2.0),
+    "a failing call where nothing is to be called": (episode(turn([bad("cd", folder="x")], ANSWER, gold=False)), 1.0),
+    "no turns": (episode(), 0.0),
+}
+
+PASS = turn(*GOOD, passed=True)
+FREE = turn(ANSWER, gold=False, passed=True)
+FAIL = turn(*GOOD)
+
+PROGRESS = {
+    "gold": (episode(PASS, PASS, FREE), 1.0, 1.0),
+    "half": (episode(PASS, FAIL), 0.5, 0.5),
+    "cut after one good turn": (episode(PASS, unreached(), unreached(), unreached()), 0.25, 0.25),
+    "one turn with gold makes the free turns count": (episode(PASS, FREE, FAIL, FAIL), 0.5, 0.5),
+    "always answering": (episode(turn(ANSWER), FREE, turn(ANSWER), turn(ANSWER)), 0.0, 0.25),
+    "nothing": (episode(FAIL), 0.0, 0.0),
+    "no turns": (episode(), 0.0, 0.0),
+}
+
+
+def score(reward, record):
+    return reward.compute_score("bfcl", "", [], {"episode": record})["score"]
+
+
+@pytest.mark.parametrize("case", FORMAT)
+def test_the_format_reward_pays(case):
+    record, expected = FORMAT[case]
+    assert score(format_reward, record) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("case", PROGRESS)
+def test_the_progress_reward_pays(case):
+    record, expected, raw = PROGRESS[case]
+    assert score(progress_reward, record) == pytest.approx(expected)
+    assert episode_metrics(record)["progress_raw"] == pytest.approx(raw)
+
+
+@pytest.mark.parametrize("reward", [format_reward, progress_reward])
+def test_keys_are_the_same_and_values_are_floats_for_every_record(reward):
+    for record, *_ in [*FORMAT.values(), *PROGRESS.values()]:
+        for reason in [None, *STOP_REASONS]:
+            scores = reward.compute_score("bfcl", "", None, {"episode": record | {"stop_reason": reason}}, extra=1)
+            assert tuple(scores) == ("score", *METRIC_KEYS)
+            assert all(type(value) is float for value in scores.values())
+            assert sum(scores[f"stop/{name}"] for name in STOP_REASONS) == (reason is not None)
+
+
+def test_metrics_count_what_happened():
+    record = episode(
+        turn([ok("ls"), bad("cd", folder="y")], GARBAGE, ANSWER, passed=True),
+        FREE,
+        unreached(),
+        stop_reason="max_steps",
+    )
+    counts = episode_metrics(record)
+    assert counts["format_rate"] == 3 / 4
+    assert counts["call_success_rate"] == 1 / 2
+    assert (counts["turns"], counts["steps"], counts["calls"]) == (2.0, 4.0, 2.0)
+    assert (counts["acc"], counts["acc_official"], counts["stop/max_steps"]) == (0.0, 0.0, 1.0)
+
+
+def test_accuracy_needs_every_turn_and_the_official_one_follows_the_official_verdicts():
+    strict = turn(*GOOD, passed=False) | {"passed_official": True}
+    assert (episode_metrics(episode(PASS, FREE))["acc"], episode_metrics(episode(PASS, strict))["acc"]) == (1.0, 0.0)
+    assert episode_metrics(episode(PASS, strict))["acc_official"] == 1.0
+
+
+@pytest.mark.parametrize("reward", [format_reward, progress_reward])
+@pytest.mark.parametrize("extra_info", [None, {}, {"index": 3}, {"episode": None}])
+def test_a_missing_record_is_an_error_that_names_the_agent_loop(reward, extra_info):
+    with pytest.raises(ValueError, match="default_agent_loop=bfcl"):
+        reward.compute_score("bfcl", "text", [], extra_info)
+
+
+def test_the_stop_reasons_are_those_of_the_conversation():
+    assert STOP_REASONS == tuple(reason.value for reason in StopReason)
+
+
+def test_importing_a_reward_needs_only_the_standard_library():
+    code = (
+        "import sys; import rewards.format, rewards.progress;"
+        "sys.exit(bool({'bfcl_env', 'bfcl_eval', 'interaction', 'torch', 'verl', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_plug_in_of_the_readme_works_as_written():
+    readme = Path(metrics.__file__).with_name("README.md").read_text("utf-8")
+    code = readme.split("```python\n")[1].split("```")[0]
+    namespace: dict = {}
+    exec(code, namespace)
+    scores = namespace["compute_score"]("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1, unknown=1)
+    assert scores["score"] == pytest.approx(0.8)
