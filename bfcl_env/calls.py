@@ -133,9 +133,9 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) in _SCALARS:
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        operand = node.operand
-        if isinstance(operand, ast.Constant) and type(operand.value) in _NUMBERS:
-            return -operand.value if isinstance(node.op, ast.USub) else +operand.value
+        number: Any = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if type(number) in _NUMBERS:
+            return -number if isinstance(node.op, ast.USub) else number
     if isinstance(node, ast.List):
         return [_literal(item, depth + 1) for item in node.elts]
     if isinstance(node, ast.Tuple):

@@ -37,6 +37,11 @@ class Episode:
         self._calls = 0
         self._results: Counter[str] = Counter()
         self._closed = False
+        self._expected: GoldTurn
+        self._made: int
+        self._strayed: bool
+        self._touched: bool
+        self._start: State | None
         self._begin_turn()
 
     def __enter__(self) -> "Episode":
@@ -75,13 +80,13 @@ class Episode:
             )
         try:
             call = copy_call(call)
-        except CallError as error:
-            return ToolResult(f"Error during execution: {error}", ErrorKind.LIMIT)
+        except CallError as fault:
+            return ToolResult(f"Error during execution: {fault}", ErrorKind.LIMIT)
         if call.name not in self._visible:
             self._strayed = True
             withheld = function_owners().get(call.name) in self._instances
-            error = ErrorKind.WITHHELD_FUNCTION if withheld else ErrorKind.UNKNOWN_FUNCTION
-            return self._result(call, unknown_function_text(call.name), error)
+            kind = ErrorKind.WITHHELD_FUNCTION if withheld else ErrorKind.UNKNOWN_FUNCTION
+            return self._result(call, unknown_function_text(call.name), kind)
         if self._expected.state is None and not self._touched:
             self._start = snapshot(self._instances)
             self._touched = True
@@ -101,19 +106,20 @@ class Episode:
             RuntimeError: the episode is closed or all its turns have ended.
         """
         self._require_open("end a turn")
-        verdict = self._judge_gold() if self._expected.state is not None else self._judge_no_gold(answered)
+        state = self._expected.state
+        verdict = self._judge_no_gold(answered) if state is None else self._judge_gold(state)
         self._turn += 1
         if not self.done:
             self._begin_turn()
         return verdict
 
     def _begin_turn(self) -> None:
-        self._expected: GoldTurn = self._gold.turns[self._turn]
+        self._expected = self._gold.turns[self._turn]
         self._visible = self.scenario.visible(self._turn)
-        self._made = 0
-        self._strayed = False
-        self._touched = False
-        self._start: State | None = None
+        self._made = 0  # Calls of this turn, whatever became of them.
+        self._strayed = False  # Whether one of them was unknown or withheld.
+        self._touched = False  # In a turn without gold: whether anything was executed, so that a snapshot was tried.
+        self._start = None  # That snapshot; None also if the state was too large to copy.
 
     def _require_open(self, action: str) -> None:
         if self._closed:
@@ -127,12 +133,11 @@ class Episode:
         situation = augmentation.Situation(self.scenario, self._turn, call, text, error, self._instances)
         return ToolResult(text, error, augmentation.hint(situation))
 
-    def _judge_gold(self) -> TurnVerdict:
-        expected = self._expected
-        same = matches(expected.state, self._instances)
-        missing = expected.needed - self._results
+    def _judge_gold(self, state: State) -> TurnVerdict:
+        same = matches(state, self._instances)
+        missing = self._expected.needed - self._results
         passed = self._made > 0 and same and not missing
-        found = () if same else differences(expected.state, self._instances)
+        found = () if same else differences(state, self._instances)
         found += tuple(
             {"class": "", "attribute": "results", "expected": show(text), "actual": "absent"} for text in missing
         )

@@ -366,3 +366,15 @@ def test_text_that_looks_like_a_call_is_stored_as_it_is():
     scenario = find("multi_turn_base_0")
     results = run(scenario, "touch('n')", "echo('run cd (now)', 'n')", "cat('n')")
     assert json.loads(results[-1].text) == {"file_content": "run cd (now)"}
+
+
+def test_the_environment_imports_no_training_framework_and_no_heavy_module_of_bfcl():
+    code = (
+        "import sys; from bfcl_env import *; from bfcl_env.validate import replay_gold\n"
+        "for item in load_scenarios()[::20]: replay_gold(item)\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"torch", "verl", "numpy", "ray", "bfcl_eval.utils", "bfcl_eval.constants.eval_config"})
+    assert not any("multi_turn_utils" in name or "model_handler" in name for name in loaded)

@@ -9,12 +9,7 @@ from bfcl_env.state import matches, snapshot
 
 
 def with_class(class_name):
-    return next(
-        item
-        for item in load_scenarios("multi_turn_base")
-        if class_name in item.classes
-        and all(item.initial_config[class_name].get(key) == value for key, value in wanted.items())
-    )
+    return next(item for item in load_scenarios("multi_turn_base") if class_name in item.classes)
 
 
 def hints(scenario, *texts):

@@ -1,0 +1,54 @@
+"""Writes the parquet files of all stages, and a manifest that says how they came to be."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parses the command line and builds; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files; made if missing")
+    parser.add_argument("--protocol", default="think_xml", help="wire format of the prompts (default: %(default)s)")
+    parser.add_argument(
+        "--docs",
+        choices=["json", "signature"],
+        help="how prompts document functions (default: json; signature with --tiny)",
+    )
+    parser.add_argument(
+        "--max-result-chars",
+        type=int,
+        metavar="N",
+        help="cut results in the SFT conversations, as training is set to (default: no cut; 300 with --tiny)",
+    )
+    parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
+    options = parser.parse_args(arguments)
+    if options.max_result_chars is not None and options.max_result_chars < 1:
+        parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
+
+    try:
+        from bfcl_env.source import SourceError
+        from data_prep.build import Options, build
+    except ModuleNotFoundError as error:
+        return _fail(f"the package {error.name!r} is missing; install the project's requirements first")
+    began = time.perf_counter()
+    try:
+        manifest = build(options.out, Options(options.protocol, options.docs, options.tiny, options.max_result_chars))
+    except OSError as error:
+        return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
+    except (SourceError, ValueError) as error:
+        return _fail(str(error))
+    for name, entry in manifest["files"].items():
+        print(f"{entry['rows']:>5} rows  {options.out / name}")
+    print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(f"data_prep: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

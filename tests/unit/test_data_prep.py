@@ -1,0 +1,171 @@
+"""The parquet files: reproducible, without leakage, and playable."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from bfcl_env import load_scenarios, train_indices
+from data_prep import tiny
+from data_prep.__main__ import main
+from data_prep.build import Options, build
+from interaction import Conversation, get_protocol
+
+COLUMNS = ["data_source", "prompt", "ability", "reward_model", "extra_info", "agent_name"]
+SAME_CAR = (66, 70)
+"""Two different tasks, one on each side of the split, that BFCL starts from the same parked car."""
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    out = tmp_path_factory.mktemp("full")
+    build(out, Options())
+    return out
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    out = tmp_path_factory.mktemp("small")
+    build(out, Options(tiny=True))
+    return out
+
+
+def rows(folder, name):
+    return pq.read_table(folder / name).to_pylist()
+
+
+def scenario_of(row):
+    return next(item for item in load_scenarios() if item.id == row["extra_info"]["scenario_id"])
+
+
+@pytest.mark.parametrize("options", [Options(), Options(tiny=True)], ids=["full", "tiny"])
+def test_building_twice_gives_the_same_bytes(options, tmp_path):
+    build(tmp_path / "one", options)
+    build(tmp_path / "two", options)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "two").iterdir())
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_the_full_files_have_the_rows_of_their_stage(full):
+    counts = {name: entry["rows"] for name, entry in json.loads((full / "manifest.json").read_text())["files"].items()}
+    assert counts == {
+        "train_format_75.parquet": 75,
+        "bfcl_train_base.parquet": 100,
+        "bfcl_train.parquet": 400,
+        "bfcl_val.parquet": 400,
+        "sft_train.parquet": 400,
+    }
+    for name in counts:
+        assert pq.read_metadata(full / name).num_rows == counts[name]
+
+
+def test_the_tiny_files_have_their_rows(small):
+    counts = {name: entry["rows"] for name, entry in json.loads((small / "manifest.json").read_text())["files"].items()}
+    assert counts == {
+        "tiny_format.parquet": 4,
+        "tiny_base.parquet": 4,
+        "tiny_full.parquet": 4,
+        "tiny_val.parquet": 16,
+        "tiny_sft.parquet": 19,
+    }
+
+
+def test_the_manifest_describes_the_files(full):
+    import hashlib
+
+    manifest = json.loads((full / "manifest.json").read_text())
+    assert manifest["seed"] == 0 and manifest["bfcl_eval"] == "2026.3.23" and len(manifest["data_sha256"]) == 64
+    assert manifest["protocol"] == "think_xml" and manifest["docs"] == "json"
+    assert "python -m data_prep" in manifest["command"]
+    for name, entry in manifest["files"].items():
+        assert entry["sha256"] == hashlib.sha256((full / name).read_bytes()).hexdigest()
+
+
+def test_every_row_has_verls_columns_and_the_opening_of_its_conversation(full):
+    for name in ("bfcl_train.parquet", "bfcl_val.parquet"):
+        assert pq.read_schema(full / name).names == COLUMNS
+        for row in rows(full, name)[::37]:
+            scenario = scenario_of(row)
+            with Conversation(scenario, protocol=get_protocol("think_xml", docs="json")) as conversation:
+                assert row["prompt"] == conversation.start()
+            assert row["data_source"] == f"bfcl/{scenario.category.removeprefix('multi_turn_')}"
+            assert row["reward_model"]["style"] == "rule"
+            gold = json.loads(row["reward_model"]["ground_truth"])
+            assert [[call["name"] for call in turn] for turn in gold] == [
+                [call.name for call in turn.gold] for turn in scenario.turns
+            ]
+            assert row["agent_name"] == "bfcl" and row["extra_info"]["index"] == scenario.index
+
+
+def test_stage_files_are_subsets_of_training(full):
+    ids = {
+        name: {row["extra_info"]["scenario_id"] for row in rows(full, f"{name}.parquet")}
+        for name in ("train_format_75", "bfcl_train_base", "bfcl_train")
+    }
+    assert ids["train_format_75"] < ids["bfcl_train_base"] < ids["bfcl_train"]
+
+
+@pytest.mark.parametrize("size", ["full", "small"])
+def test_no_training_task_occurs_in_validation(size, request):
+    folder = request.getfixturevalue(size)
+    names = [path.name for path in folder.glob("*.parquet") if "sft" not in path.name]
+    val = [row for name in names if "val" in name for row in rows(folder, name)]
+    train = [row for name in names if "val" not in name for row in rows(folder, name)]
+    assert {row["extra_info"]["split"] for row in val} == {"val"}
+    assert {row["extra_info"]["split"] for row in train} == {"train"}
+    for key in ("scenario_id", "index"):
+        assert {row["extra_info"][key] for row in train}.isdisjoint(row["extra_info"][key] for row in val)
+    configs = [
+        {
+            json.dumps(scenario.initial_config, sort_keys=True): scenario.index
+            for scenario in map(scenario_of, part)
+            if scenario.index not in SAME_CAR
+        }
+        for part in (train, val)
+    ]
+    assert configs[0].keys().isdisjoint(configs[1])
+    gold = [{row["reward_model"]["ground_truth"] for row in part} for part in (train, val)]
+    assert gold[0].isdisjoint(gold[1])
+
+
+def test_sft_conversations_are_of_training_tasks_only(full, small):
+    for folder, name in ((full, "sft_train.parquet"), (small, "tiny_sft.parquet")):
+        assert {int(row["scenario_id"].rsplit("_", 1)[1]) for row in rows(folder, name)} <= set(train_indices())
+
+
+@pytest.mark.parametrize(("size", "name"), [("full", "sft_train.parquet"), ("small", "tiny_sft.parquet")])
+def test_sft_conversations_replay_to_full_progress(size, name, request):
+    folder = request.getfixturevalue(size)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    protocol = get_protocol(manifest["protocol"], docs=manifest["docs"])
+    scenarios = {item.id: item for item in load_scenarios()}
+    for row in rows(folder, name):
+        with Conversation(
+            scenarios[row["scenario_id"]], protocol=protocol, max_result_chars=manifest["max_result_chars"]
+        ) as conversation:
+            seen = list(conversation.start())
+            for message in row["messages"]:
+                if message["role"] == "assistant":
+                    seen.append(message)
+                    seen.extend(conversation.reply(message["content"]).messages)
+            record = conversation.record()
+        assert seen == row["messages"]
+        assert all(turn.passed for turn in record.turns)
+
+
+def test_the_demo_uses_the_tasks_it_was_tuned_on():
+    assert [item.index for item in tiny.sft_tasks()] == [
+        *(144, 93, 29, 46, 9, 26, 32, 17, 13, 94, 101, 100, 104, 38, 44, 12)
+    ]
+    assert len(tiny.val_tasks()) == 4
+
+
+def test_the_command_line_says_what_to_change(tmp_path, capsys):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert main(["--out", str(blocked), "--tiny"]) == 1
+    assert "--out" in capsys.readouterr().err
+    assert main(["--out", str(tmp_path / "x"), "--protocol", "morse"]) == 1
+    assert "think_xml" in capsys.readouterr().err
