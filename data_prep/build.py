@@ -91,14 +91,12 @@ def _full_tables(protocol: Protocol, options: Options) -> dict[str, pa.Table]:
 
 
 def _tiny_tables(protocol: Protocol, options: Options) -> dict[str, pa.Table]:
-    tasks = tiny.sft_tasks()
-    chosen = tasks[: tiny.RL_TASKS]
+    chosen = tiny.rl_tasks()
     mixed = tiny.one_per_category(chosen)
-    warm_up = tasks + [item for item in mixed if item.category != "multi_turn_base"]
     return {
         "tiny_format.parquet": rl_table(chosen, "train", protocol),
         "tiny_base.parquet": rl_table(chosen, "train", protocol),
         "tiny_full.parquet": rl_table(mixed, "train", protocol),
         "tiny_val.parquet": rl_table(tiny.in_all_categories(tiny.val_tasks()), "val", protocol),
-        "tiny_sft.parquet": sft_table(warm_up, protocol, options.result_chars),
+        "tiny_sft.parquet": sft_table(tiny.sft_conversations(), protocol, options.result_chars),
     }

@@ -11,8 +11,9 @@ MAX_TURNS = 3
 MAX_LENGTH = 2_250
 """Characters. Leaves 16 tasks of the first 42 candidates, each at most 800 tokens with a small vocabulary."""
 MAX_RESULT_CHARS = 300
+VAL_TASKS = 2
 SFT_TASKS = 16
-"""Tasks of the warm-up; the reinforcement learning that follows uses the first `RL_TASKS` of them."""
+"""Tasks of the warm-up; the reinforcement learning that follows uses `RL_TASKS` of them."""
 RL_TASKS = 4
 """Few tasks and many rollouts of each: with 8 tasks the reward of so small a model did not rise."""
 
@@ -44,9 +45,24 @@ def sft_tasks() -> list[Scenario]:
     return [scenario for scenario in drawn if is_short(scenario)][:SFT_TASKS]
 
 
+def sft_conversations() -> list[Scenario]:
+    """What the warm-up shows: its base tasks, and those other forms that stage 3 of the demo trains on.
+
+    Without the forms the policy never passes one, and a group of rollouts that all fail teaches nothing.
+    """
+    forms = [form for form in one_per_category(rl_tasks()) if form.category != "multi_turn_base"]
+    return sft_tasks() + forms
+
+
+def rl_tasks() -> list[Scenario]:
+    """The shortest of the warm-up's tasks that have several turns: a step then takes seconds."""
+    several = [scenario for scenario in sft_tasks() if len(scenario.turns) > 1]
+    return sorted(several, key=length)[:RL_TASKS]
+
+
 def val_tasks() -> list[Scenario]:
     """The first short base tasks of validation, by index."""
-    return [scenario for scenario in load_scenarios("multi_turn_base", split="val") if is_short(scenario)][:RL_TASKS]
+    return [scenario for scenario in load_scenarios("multi_turn_base", split="val") if is_short(scenario)][:VAL_TASKS]
 
 
 def in_all_categories(tasks: list[Scenario]) -> list[Scenario]:
@@ -59,8 +75,8 @@ def in_all_categories(tasks: list[Scenario]) -> list[Scenario]:
 def one_per_category(tasks: list[Scenario]) -> list[Scenario]:
     """As many rows as categories: the last task as it is, the first three as other categories dress them.
 
-    Not every task in every category: the long-context form of the fourth alone would fill the demo's context, and
-    sixteen rows would make a step four times as long.
+    Not every task in every category: sixteen rows would make a step four times as long, and some long-context forms
+    alone would fill the demo's context.
     """
     forms = in_all_categories(tasks)
     categories = list(dict.fromkeys(form.category for form in forms))

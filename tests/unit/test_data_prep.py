@@ -67,7 +67,7 @@ def test_the_tiny_files_have_their_rows(small):
         "tiny_format.parquet": 4,
         "tiny_base.parquet": 4,
         "tiny_full.parquet": 4,
-        "tiny_val.parquet": 16,
+        "tiny_val.parquet": 8,
         "tiny_sft.parquet": 19,
     }
 
@@ -159,7 +159,7 @@ def test_the_demo_uses_the_tasks_it_was_tuned_on():
     assert [item.index for item in tiny.sft_tasks()] == [
         *(144, 93, 29, 46, 9, 26, 32, 17, 13, 94, 101, 100, 104, 38, 44, 12)
     ]
-    assert len(tiny.val_tasks()) == 4
+    assert len(tiny.val_tasks()) == 2
 
 
 def test_the_command_line_says_what_to_change(tmp_path, capsys):

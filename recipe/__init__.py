@@ -1,0 +1,1 @@
+"""Training: what a user starts. Importing this package imports nothing heavy."""

@@ -1,0 +1,94 @@
+"""The model of the CPU profile: 0.25M random parameters in Qwen2's architecture, and a tokenizer of its own.
+
+    python -m recipe.cpu.tiny_policy OUT
+
+It knows nothing until `run_sft.sh` has warm-started it on gold conversations of training scenarios, and then mostly
+recites them. That is enough for GRPO to have something to improve on those scenarios, and nothing more: it solves no
+scenario it has not seen. Heads have 32 dimensions, the smallest that vLLM's attention for CPUs takes.
+
+The tokenizer is byte-level BPE, trained on gold conversations of the 100 training scenarios only. Protocol tags are
+single tokens and not marked special, so that decoding keeps them; the chat template is ChatML without a default
+system prompt, which renders the same token ids message by message as for a whole conversation.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.protocol import DocStyle
+
+TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+VOCABULARY = 2048
+CONTEXT = 2048
+
+
+def make_tokenizer(texts: list[str]) -> Any:
+    """A `PreTrainedTokenizerFast` of at most `VOCABULARY` tokens, trained on `texts`."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(TAGS),
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def make_tiny_policy(folder: Path, docs: DocStyle = "signature", seed: int = 0) -> int:
+    """Write tokenizer and random weights as a Hugging Face folder; returns the number of parameters."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    protocol = get_protocol("think_xml", docs=docs)
+    texts = [
+        message["content"]
+        for scenario in load_scenarios("multi_turn_base", split="train")
+        for message in gold_messages(scenario, protocol)
+    ]
+    tokenizer = make_tokenizer(texts)
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            intermediate_size=256,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="OUT", help="folder to write")
+    arguments = parser.parse_args()
+    parameters = make_tiny_policy(arguments.folder)
+    print(f"{arguments.folder}: {parameters / 1e6:.2f}M parameters")

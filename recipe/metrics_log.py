@@ -1,0 +1,19 @@
+"""The numbers a run has logged, read back from its `metrics/*.jsonl` (verl's file logger, one file a launch)."""
+
+import json
+from pathlib import Path
+
+
+def read_steps(stage: Path) -> dict[int, dict[str, float]]:
+    """Global step -> metrics of a stage's folder, ascending. Where a step was repeated after a resume, the later
+    launch wins; a line cut off by a crash is left out."""
+    steps: dict[int, dict[str, float]] = {}
+    for path in sorted((stage / "metrics").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            numbers = {name: value for name, value in entry["data"].items() if isinstance(value, int | float)}
+            steps.setdefault(int(entry["step"]), {}).update(numbers)
+    return dict(sorted(steps.items()))

@@ -1,0 +1,260 @@
+"""Checks before any worker starts: each failure says what was given, what was expected and what to change.
+
+Nothing here imports torch, Ray or verl; the checks take a second or two.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf
+
+VERL_VERSION = "0.9.1"
+
+DATA_COMMANDS = {"cpu": "python -m data_prep --out data/cpu --tiny", "cuda": "python -m data_prep --out data/gpu8"}
+
+
+class PreflightError(ValueError):
+    """A setting that cannot work. The message says which and what to change."""
+
+
+def check(config: DictConfig) -> None:
+    """Run all checks and fill in what may be left open: the model to start from, the file of agent loops.
+
+    Raises:
+        PreflightError: at the first check that fails.
+    """
+    check_versions()
+    check_data(config)
+    resolve_model(config)
+    check_reward(config)
+    check_devices(config)
+    check_same_start(config)
+    agent = config.actor_rollout_ref.rollout.agent
+    if agent.agent_loop_config_path is None:
+        agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
+
+
+def check_versions() -> None:
+    """The plug-in points used here moved with every release of verl so far."""
+    found = importlib.metadata.version("verl")
+    if found != VERL_VERSION:
+        raise PreflightError(
+            f"verl {found} is installed, this recipe is written for {VERL_VERSION}. Run `bash setup.sh`."
+        )
+
+
+def _as_list(files: Any) -> list[str]:
+    return list(files) if OmegaConf.is_list(files) else [str(files)]
+
+
+def check_data(config: DictConfig) -> None:
+    """Files exist, hold enough rows for a batch, and their prompts are those the agent loop will build."""
+    from bfcl_env import load_scenarios
+    from interaction import Conversation, get_protocol
+
+    command = DATA_COMMANDS.get(config.trainer.device, DATA_COMMANDS["cuda"])
+    protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    scenarios = {scenario.id: scenario for scenario in load_scenarios()}
+    for key in ("train_files", "val_files"):
+        for name in _as_list(config.data[key]):
+            path = Path(name).expanduser()
+            if not path.is_file():
+                raise PreflightError(f"data.{key}={name} does not exist. Make it with `{command}`, or set data.{key}.")
+            table = parquet.read_table(path)
+            if key == "train_files" and table.num_rows < config.data.train_batch_size:
+                raise PreflightError(
+                    f"data.train_batch_size={config.data.train_batch_size} is more than the {table.num_rows} rows of "
+                    f"{name}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or less."
+                )
+            for row in table.slice(0, 8).to_pylist():
+                with Conversation(scenarios[row["extra_info"]["scenario_id"]], protocol=protocol) as conversation:
+                    if conversation.start() != row["prompt"]:
+                        raise PreflightError(
+                            f"{name} was made for another prompt than interaction.protocol="
+                            f"{config.interaction.protocol}, interaction.docs={config.interaction.docs}. Make it again "
+                            f"with `{command}`, or set those two to what its manifest.json says."
+                        )
+
+
+def resolve_model(config: DictConfig) -> None:
+    """The model to start from: MODEL or actor_rollout_ref.model.path, else what the previous stage exported.
+
+    The CPU profile's first stage falls back on the tiny policy.
+    """
+    model = config.actor_rollout_ref.model
+    if model.path is None:
+        candidates = []
+        if config.stage.previous:
+            candidates.append(Path(config.paths.run) / config.stage.previous / "hf")
+        elif config.paths.get("tiny_policy"):
+            candidates.append(Path(config.paths.tiny_policy))
+        found = next((path for path in candidates if (path / "config.json").is_file()), None)
+        if found is None:
+            looked = f" {candidates[0]} is not there" if candidates else ""
+            hint = (
+                f"run the stage before it ({config.stage.previous}) with the same RUN"
+                if config.stage.previous
+                else "make the tiny policy with `bash run_sft.sh`"
+                if candidates
+                else "name one"
+            )
+            raise PreflightError(
+                f"no model to start from:{looked}. Set MODEL=/path/to/huggingface/folder "
+                f"(or actor_rollout_ref.model.path=...), or {hint}."
+            )
+        model.path = str(found)
+    path = Path(str(model.path)).expanduser()
+    if (path / "config.json").is_file():
+        if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
+            raise PreflightError(
+                f"the model folder {model.path} has no tokenizer. Save the tokenizer beside the weights."
+            )
+        return
+    if path.exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(model.path)):
+        raise PreflightError(
+            f"{model.path} is not a model folder: no config.json in it. "
+            "Set MODEL to a Hugging Face folder or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
+        )
+    from huggingface_hub import hf_hub_download
+
+    try:
+        hf_hub_download(str(model.path), "config.json", etag_timeout=5)
+    except Exception as error:
+        raise PreflightError(
+            f"{model.path} is neither a folder nor a model that the hub gives: {type(error).__name__}: {error}. "
+            "Set MODEL to a Hugging Face folder."
+        ) from error
+
+
+def sample_record() -> dict[str, Any]:
+    """The record of one scenario played with its gold calls, to try a reward on."""
+    from bfcl_env import load_scenarios
+    from interaction import Conversation, get_protocol
+
+    protocol = get_protocol("think_xml")
+    scenario = load_scenarios("multi_turn_base")[0]
+    with Conversation(scenario, protocol=protocol) as conversation:
+        conversation.start()
+        for turn in scenario.turns:
+            if turn.gold:
+                conversation.reply(protocol.render_calls("", turn.gold))
+            conversation.reply(protocol.render_answer("", "done"))
+        return conversation.record().to_dict()
+
+
+def load_reward(config: DictConfig) -> Callable[..., Any]:
+    """The reward function that verl will load from `reward.custom_reward_function`."""
+    setting = config.reward.custom_reward_function
+    where = f"reward.custom_reward_function.path={setting.path}"
+    try:
+        if str(setting.path).startswith("pkg://"):
+            module = importlib.import_module(setting.path.removeprefix("pkg://").replace("/", "."))
+        else:
+            path = Path(setting.path.removeprefix("file://"))
+            if not path.is_file():
+                raise PreflightError(f"{where} does not exist. Give the path of a Python file with `{setting.name}`.")
+            spec = importlib.util.spec_from_file_location("custom_reward", path)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+    except PreflightError:
+        raise
+    except Exception as error:
+        raise PreflightError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+    function = getattr(module, setting.name, None)
+    if not callable(function):
+        raise PreflightError(
+            f"{where} has no function `{setting.name}`. Define it or set reward.custom_reward_function.name."
+        )
+    return function
+
+
+def check_reward(config: DictConfig) -> None:
+    """Call the reward once, on a sample record, in the form in which verl calls it."""
+    function = load_reward(config)
+    if inspect.iscoroutinefunction(function):
+        return  # may talk to a server that is not up yet
+    setting = config.reward.custom_reward_function
+    record = sample_record()
+    where = f"the reward {setting.name} of {setting.path}"
+    try:
+        result = function(
+            data_source="bfcl/base",
+            solution_str="",
+            ground_truth="[]",
+            extra_info={"episode": record, "split": "train"},
+            **(setting.get("reward_kwargs") or {}),
+        )
+    except Exception as error:
+        raise PreflightError(
+            f"{where} failed on a sample record: {type(error).__name__}: {error}. It is called as "
+            "compute_score(data_source, solution_str, ground_truth, extra_info), see rewards/README.md."
+        ) from error
+    score = result.get("score") if isinstance(result, dict) else result
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise PreflightError(f"{where} returned {result!r}; expected a number or a dict with the number `score`.")
+
+
+def check_devices(config: DictConfig) -> None:
+    """As many GPUs as the profile asks for on this machine."""
+    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
+        return
+    import subprocess
+
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    found = len(listing.strip().splitlines())
+    if found < config.trainer.n_gpus_per_node:
+        raise PreflightError(
+            f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
+            f"Set trainer.n_gpus_per_node={found}, or hardware=cpu for the CPU profile."
+            if found
+            else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
+        )
+
+
+def check_same_start(config: DictConfig) -> None:
+    """A checkpoint is resumed only by the stage and start model that wrote it.
+
+    verl resumes whatever it finds under `trainer.default_local_dir`; without this a second run with another MODEL
+    would go on from the first one's weights without a word.
+    """
+    checkpoints = Path(config.trainer.default_local_dir)
+    start = {"stage": config.stage.name, "model": str(Path(config.actor_rollout_ref.model.path).absolute())}
+    note = checkpoints / "started_from.json"
+    if config.trainer.resume_mode == "auto" and (checkpoints / "latest_checkpointed_iteration.txt").exists():
+        before = json.loads(note.read_text()) if note.exists() else None
+        if before != start:
+            raise PreflightError(
+                f"{checkpoints} holds checkpoints of {before}, this start is {start}. "
+                "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over."
+            )
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(start, indent=1) + "\n")
+
+
+def summary(config: DictConfig) -> str:
+    """What will be used, a few lines for the log."""
+    rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
+    return "\n".join(
+        [
+            f"stage      {config.stage.name}",
+            f"model      {config.actor_rollout_ref.model.path}",
+            f"data       {config.data.train_files}, {config.data.train_batch_size} rows x {rollout.n} rollouts a step",
+            f"reward     {config.reward.custom_reward_function.path}",
+            f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
+            f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
+            f"output     {config.paths.stage}",
+            f"watch      tensorboard --logdir {config.paths.run}",
+        ]
+    )

@@ -1,0 +1,97 @@
+"""Stage 0: supervised warm start on gold conversations, with verl's own SFT trainer.
+
+    python -m recipe.sft [Hydra overrides]                             one process
+    torchrun --nproc_per_node=8 -m recipe.sft [Hydra overrides]        one process a GPU
+
+On the CPU profile, and without a MODEL, the tiny policy is made first and the result is what stage 1 starts from.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from recipe import preflight
+from recipe.train import export_folder, launch_overrides, set_environment, tee_output
+
+
+def fingerprint(config: DictConfig) -> str:
+    """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
+    parts = [json.dumps(OmegaConf.to_container(config, resolve=True), sort_keys=True).encode()]
+    parts.append(Path(config.data.train_files).read_bytes())
+    parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def single_process_group() -> None:
+    """Variables that torchrun would set, where it did not start this process."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
+        os.environ.setdefault(name, value)
+    if "MASTER_PORT" not in os.environ:
+        import socket
+
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            os.environ["MASTER_PORT"] = str(sock.getsockname()[1])
+
+
+def restart_with_environment(config: DictConfig) -> None:
+    """The C library reads MALLOC_* only when a process starts: set them and start over, once."""
+    wanted = {name: str(value) for name, value in config.launcher.env.items() if name.startswith("MALLOC_")}
+    if any(name not in os.environ for name in wanted):
+        os.environ.update(wanted)
+        os.execv(sys.executable, [sys.executable, "-m", "recipe.sft", *sys.argv[1:]])
+
+
+@hydra.main(version_base=None, config_path="config", config_name="sft")
+def _main(config: DictConfig) -> None:
+    restart_with_environment(config)
+    set_environment(config)
+    stage = Path(config.paths.stage)
+    if not Path(config.data.train_files).is_file():
+        command = preflight.DATA_COMMANDS.get(config.trainer.device, preflight.DATA_COMMANDS["cuda"])
+        sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
+    made_with = stage / "made_with.json"
+    note = json.dumps({"fingerprint": fingerprint(config)})
+    if made_with.exists() and made_with.read_text() == note and (stage / "hf" / "config.json").is_file():
+        print(f"the warm start in {stage / 'hf'} is up to date")
+        return
+    main_process = int(os.environ.get("RANK", "0")) == 0
+    if main_process:
+        tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+    if config.model.path is None:
+        if config.trainer.device != "cpu":
+            sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
+        from recipe.cpu.tiny_policy import make_tiny_policy
+
+        config.model.path = str(stage / "untrained")
+        for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
+            shutil.rmtree(stage / old, ignore_errors=True)
+        parameters = make_tiny_policy(Path(config.model.path))
+        print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
+    single_process_group()
+    from verl.trainer.sft_trainer import run_sft
+
+    run_sft(config)
+    if main_process:
+        checkpoints = Path(config.trainer.default_local_dir)
+        step = (checkpoints / "latest_checkpointed_iteration.txt").read_text().strip()
+        target = export_folder(checkpoints / f"global_step_{step}" / "huggingface", stage / "hf")
+        made_with.write_text(note)
+        print(f"warm-started model in {target}")
+
+
+def main() -> None:
+    """Entry point of `python -m recipe.sft`."""
+    sys.argv[1:] += launch_overrides(sys.argv[1:], group="sft_hardware")
+    _main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Everything: set-up, data, (CPU profile: tiny policy and its warm start,) three stages, table and report page.
+# Arguments are Hydra overrides for every stage. Run it again after an interruption and it goes on where it stopped.
+#   MODEL=/path   start model of stage 1 (CPU profile: the tiny policy)
+#   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu8
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+bash setup.sh
+HARDWARE=$(<.venv/profile)
+export HARDWARE
+data=data/$HARDWARE
+if [[ ! -f $data/manifest.json ]]; then
+    if [[ $HARDWARE == cpu ]]; then
+        .venv/bin/python -m data_prep --out "$data" --tiny
+    else
+        .venv/bin/python -m data_prep --out "$data"
+    fi
+fi
+exec .venv/bin/python -m recipe.curriculum "$@"

@@ -1,0 +1,133 @@
+"""Trains for real: verl's trainer, vLLM, Ray, FSDP2 and BFCL scenarios with an untrained tiny policy.
+
+One test, because the start of all processes is what takes the time. It takes about four minutes on two cores.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from safetensors.torch import load_file
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.metrics_log import read_steps
+from recipe.report import read_records
+
+ROOT = Path(__file__).parents[2]
+
+REWARD = '''
+def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):
+    """Not ours: rewards length, so that an untrained policy gets a gradient."""
+    steps = sum(len(turn["steps"]) for turn in extra_info["episode"]["turns"])
+    return {"score": scale * (len(solution_str) % 11), "steps_seen": steps}
+'''
+
+
+def command(folder: Path, steps: int) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "recipe.curriculum",
+        "--stages=stage1",
+        f"paths.run={folder}/run",
+        f"paths.data={folder}/data",
+        f"actor_rollout_ref.model.path={folder}/model",
+        f"reward.custom_reward_function.path={folder}/my_reward.py",
+        "+reward.custom_reward_function.reward_kwargs.scale=100",
+        f"trainer.total_training_steps={steps}",
+        "trainer.save_freq=1",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "data.train_batch_size=2",
+        "data.max_response_length=300",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+        "actor_rollout_ref.rollout.n=4",
+    ]
+
+
+TRAINING = ("ray::", "raylet", "gcs_server", "VLLM::", "recipe.train", "recipe.curriculum")
+"""What names a process of a training run."""
+
+
+def training_processes() -> list[str]:
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if any(word in line for word in TRAINING):
+            found.append(f"{process.info['pid']} {line[:120]}")
+    return found
+
+
+def wait_for_step(stage: Path, step: int, child: subprocess.Popen, limit: float) -> None:
+    end = time.time() + limit
+    while step not in read_steps(stage):
+        assert child.poll() is None, f"ended with {child.returncode} before step {step}"
+        assert time.time() < end, f"no step {step} within {limit:.0f} s"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("training")
+    assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
+    make_tiny_policy(path / "model")
+    (path / "my_reward.py").write_text(REWARD)
+    return path
+
+
+def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_its_checkpoint(folder: Path):
+    if before := training_processes():
+        pytest.fail(f"other training runs on this machine: {before}")
+    environment = {**os.environ, "HARDWARE": "cpu"}
+    environment.pop("MODEL", None)
+    stage = folder / "run" / "stage1_format"
+
+    child = subprocess.Popen(command(folder, steps=1000), cwd=ROOT, env=environment)
+    try:
+        wait_for_step(stage, 2, child, limit=400)
+        child.send_signal(signal.SIGINT)  # Ctrl-C
+        child.wait(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode != 0
+    assert training_processes() == []
+    assert not (stage / "done.json").exists()
+    interrupted = read_steps(stage)
+    checkpoint = int((stage / "checkpoints" / "latest_checkpointed_iteration.txt").read_text())
+    assert checkpoint >= 2
+
+    last = checkpoint + 1
+    finished = subprocess.run(
+        command(folder, steps=last), cwd=ROOT, env=environment, timeout=400, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert training_processes() == []
+    assert json.loads((stage / "done.json").read_text())["global_step"] == last
+
+    launches = sorted((stage / "metrics").glob("*.jsonl"))
+    steps_of_second = [json.loads(line)["step"] for line in launches[-1].read_text().splitlines()]
+    assert steps_of_second == [last], "the second launch did not go on where the first one stopped"
+
+    steps = read_steps(stage)
+    assert set(interrupted) < set(steps)
+    for numbers in steps.values():
+        assert numbers["training/rollout_actor_probs_pearson_corr"] > 0.99
+        assert numbers["train/lost_samples"] == 0.0
+        assert numbers["train/score"] == numbers["critic/score/mean"] > 0, "the user's own reward was not used"
+        assert numbers["train/steps_seen"] >= 1
+    assert any(numbers["actor/grad_norm"] > 0 for numbers in steps.values())
+    records = read_records(stage / "rollouts" / "train" / f"{last:06d}.jsonl")
+    assert len(records) == 2 * 4
+    assert all(record["score"] % 100 == 0 and record["engine_tokens"] > 0 for record in records)
+
+    start, end = (load_file(path / "model.safetensors") for path in (folder / "model", stage / "hf"))
+    assert any(not start[name].equal(end[name]) for name in start), "no weight has changed"
+    assert (stage / "hf" / "tokenizer.json").exists()
+    assert (folder / "run" / "report.html").exists()
