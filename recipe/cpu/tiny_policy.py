@@ -1,4 +1,4 @@
-"""The model of the CPU profile: 0.25M random parameters in Qwen2's architecture, and a tokenizer of its own.
+"""The model of the CPU profile: 0.66M random parameters in Qwen2's architecture, and a tokenizer of its own.
 
     python -m recipe.cpu.tiny_policy OUT
 
@@ -67,11 +67,11 @@ def make_tiny_policy(folder: Path, docs: DocStyle = "signature", seed: int = 0) 
     model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=VOCABULARY,
-            hidden_size=64,
-            intermediate_size=256,
+            hidden_size=128,
+            intermediate_size=384,
             num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
+            num_attention_heads=4,
+            num_key_value_heads=2,
             max_position_embeddings=CONTEXT,
             tie_word_embeddings=True,
             bos_token_id=None,

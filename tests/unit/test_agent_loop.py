@@ -1,0 +1,190 @@
+"""Tokens in, tokens out: what the agent loop hands to the trainer, with a scripted engine in place of vLLM."""
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from recipe.cpu.tiny_policy import make_tokenizer
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    texts = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL)]
+    return make_tokenizer(texts)
+
+
+class ScriptedEngine:
+    """Answers with given texts, in order, each closed by the end token unless it asks to be cut."""
+
+    def __init__(self, tokenizer: Any, replies: list[Any]):
+        self.tokenizer, self.replies = tokenizer, list(replies)
+        self.prompts: list[list[int]] = []
+        self.outputs: list[list[int]] = []
+        self.requests: list[str] = []
+
+    async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        self.prompts.append(list(prompt_ids))
+        self.requests.append(request_id)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        ids = self.tokenizer.encode(reply, add_special_tokens=False) if isinstance(reply, str) else list(reply)
+        if isinstance(reply, str):
+            ids.append(self.tokenizer.eos_token_id)
+        ids = ids[: sampling_params["max_tokens"]]
+        self.outputs.append(ids)
+        step = len(self.prompts)
+        fields = {"min_global_steps": step, "max_global_steps": step}
+        return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=fields)
+
+
+def play(tokenizer: Any, replies: list[Any], tmp_path: Path | None = None, **settings: int) -> tuple[Any, Any]:
+    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300, "augment": False}
+    config = OmegaConf.create(
+        {
+            "actor_rollout_ref": {
+                "rollout": {
+                    "prompt_length": 2048,
+                    "response_length": settings.get("response_length", 2048),
+                    "max_model_len": settings.get("max_model_len", 8192),
+                }
+            },
+            "interaction": {
+                "protocol": "think_xml",
+                "docs": "signature",
+                "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
+                "record_dir": str(tmp_path) if tmp_path else None,
+                "train": policy,
+                "val": policy,
+            },
+        }
+    )
+    engine = ScriptedEngine(tokenizer, replies)
+
+    async def run() -> Any:
+        loop = BFCLAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=engine,
+            tokenizer=tokenizer,
+            processor=None,
+            dataset_cls=SimpleNamespace,
+            data_config=DictConfigWrap(OmegaConf.create({})),
+            hf_model_type="qwen2",
+        )
+        row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 2}
+        return await loop.run({"temperature": 1.0}, **row, global_steps=7)
+
+    return asyncio.run(run()), engine
+
+
+def gold_replies() -> list[str]:
+    return [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+
+
+def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(tokenizer):
+    output, engine = play(tokenizer, gold_replies())
+    messages = gold_messages(SCENARIO, PROTOCOL, max_result_chars=300)
+    whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
+    newline = tokenizer.encode("\n")
+    assert output.prompt_ids + output.response_ids + newline == whole
+    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
+
+
+def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(tokenizer):
+    output, engine = play(tokenizer, gold_replies())
+    marked = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
+    assert marked == [token for ids in engine.outputs for token in ids]
+    assert len(output.response_logprobs) == len(output.response_ids)
+    assert all((value == -0.5) == bool(mask) for value, mask in zip(output.response_logprobs, output.response_mask))
+
+
+def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(tokenizer):
+    odd = tokenizer.encode("<think>x</think>", add_special_tokens=False)
+    split = [tokenizer.encode(c, add_special_tokens=False)[0] for c in "<answer>done"]  # not how "done" is encoded
+    reply = odd + split + tokenizer.encode("</answer>", add_special_tokens=False) + [tokenizer.eos_token_id]
+    output, engine = play(tokenizer, [reply] * len(SCENARIO.turns))
+    for before, ids, after in zip(engine.prompts, engine.outputs, engine.prompts[1:], strict=False):
+        assert after[: len(before) + len(ids)] == before + ids
+    assert len(set(engine.requests)) == 1, "one request id an episode, so that the prefix cache works"
+
+
+def test_the_first_weight_version_and_the_last_one_are_kept(tokenizer):
+    output, engine = play(tokenizer, gold_replies())
+    assert output.extra_fields["min_global_steps"] == 1
+    assert output.extra_fields["max_global_steps"] == len(engine.prompts)
+
+
+def test_a_reply_cut_by_its_limit_ends_the_episode_as_max_tokens(tokenizer):
+    output, _ = play(tokenizer, gold_replies(), max_tokens_per_reply=5)
+    episode = output.extra_fields["episode"]
+    assert episode["stop_reason"] == "max_tokens"
+    assert len(output.response_ids) == 5
+    assert not any(turn["passed"] for turn in episode["turns"])
+
+
+@pytest.mark.parametrize("limit", ["response_length", "max_model_len"])
+def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(tokenizer, limit):
+    whole, _ = play(tokenizer, gold_replies())
+    budget = len(whole.response_ids) // 2
+    if limit == "max_model_len":
+        budget += len(whole.prompt_ids)
+    output, _ = play(tokenizer, gold_replies(), **{limit: budget})
+    taken = len(output.response_ids) + (len(output.prompt_ids) if limit == "max_model_len" else 0)
+    assert 0 < taken <= budget
+    assert output.extra_fields["episode"]["stop_reason"] == "max_tokens"
+    assert len(output.response_mask) == len(output.response_ids) == len(output.response_logprobs)
+    assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
+
+
+def test_an_engine_fault_is_answered_with_a_fresh_episode(tokenizer):
+    replies = gold_replies()
+    output, engine = play(tokenizer, [replies[0], ConnectionError("gone"), *replies])
+    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
+    assert len(set(engine.requests)) == 2
+
+
+def test_a_dead_engine_gives_no_trajectory_instead_of_a_zero(tokenizer):
+    output, engine = play(tokenizer, [ConnectionError("gone")] * 10)
+    assert output == []
+    assert len(engine.prompts) == ENGINE_ATTEMPTS
+
+
+def test_an_empty_reply_counts_as_an_engine_fault(tokenizer):
+    assert play(tokenizer, [[]] * 10)[0] == []
+
+
+@pytest.mark.parametrize("text", ["", "\x00\ud800"[:1], "<think>", "[" * 3000, "<tool_call>[]</tool_call>" * 50])
+def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(tokenizer, text):
+    output, _ = play(tokenizer, [text] * 50)
+    assert output.extra_fields["episode"]["stop_reason"] in {"format_errors", "max_tokens", "max_steps"}
+    assert len(output.response_ids) >= 1
+
+
+def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(tokenizer, tmp_path):
+    output, engine = play(tokenizer, gold_replies(), tmp_path)
+    output.reward_score = 1.5
+    output.extra_fields["reward_extra_info"] = {"score": 1.5, "note": "text"}
+    fields = output.as_dict()
+    assert "episode" not in fields["extra_fields"]
+    assert not {"record_file", "record_header"} & set(fields)
+    assert fields["rm_scores"].sum() == 1.5
+    (line,) = (tmp_path / "train" / "000007.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert (record["score"], record["session_id"], record["scenario_id"]) == (1.5, 2, SCENARIO.id)
+    assert record["engine_tokens"] == sum(map(len, engine.outputs))
+    assert record["episode"]["turns"]

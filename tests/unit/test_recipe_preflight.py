@@ -1,0 +1,156 @@
+"""Every mistake a user can make before the start stops with what was given, what was expected and what to change."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from data_prep.__main__ import main as prepare_data
+from recipe import preflight
+from recipe.preflight import PreflightError
+from recipe.train import CONFIG_DIR, launch_overrides
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    assert prepare_data(["--out", str(folder), "--tiny"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def composed(data: Path, tmp_path: Path, *overrides: str, name: str = "stage2") -> DictConfig:
+    given = ["hardware=cpu", f"paths.data={data}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
+    search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        return compose(name, overrides=[*given, search, *overrides])
+
+
+def test_a_correct_configuration_passes_and_the_file_of_agent_loops_is_filled_in(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}")
+    preflight.check(config)
+    assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
+    assert str(model) in preflight.summary(config)
+
+
+def test_a_missing_dataset_names_the_command_that_makes_it(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "data.train_files=nowhere.parquet")
+    with pytest.raises(PreflightError, match=r"nowhere\.parquet does not exist.*python -m data_prep"):
+        preflight.check(config)
+
+
+def test_data_made_for_another_prompt_is_refused(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "interaction.docs=json")
+    with pytest.raises(PreflightError, match="made for another prompt"):
+        preflight.check(config)
+
+
+def test_a_batch_larger_than_the_data_is_refused(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "data.train_batch_size=5")
+    with pytest.raises(PreflightError, match="more than the 4 rows.*TRAIN_BATCH_SIZE"):
+        preflight.check(config)
+
+
+def test_without_a_model_the_message_says_how_to_get_one(data, tmp_path):
+    with pytest.raises(PreflightError, match="stage1_format.*MODEL="):
+        preflight.check(composed(data, tmp_path))
+    with pytest.raises(PreflightError, match="run_sft.sh"):
+        preflight.check(composed(data, tmp_path, name="stage1"))
+
+
+def test_a_path_that_is_no_model_is_refused_at_once(data, tmp_path):
+    with pytest.raises(PreflightError, match=r"/no/such/model is not a model folder"):
+        preflight.check(composed(data, tmp_path, "actor_rollout_ref.model.path=/no/such/model"))
+
+
+def test_a_model_without_tokenizer_is_refused(data, tmp_path, model):
+    (model / "tokenizer.json").unlink()
+    with pytest.raises(PreflightError, match="no tokenizer"):
+        preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"))
+
+
+def test_a_stage_starts_from_what_the_stage_before_it_exported(data, tmp_path, model):
+    shutil.copytree(model, tmp_path / "run" / "stage1_format" / "hf")
+    config = composed(data, tmp_path)
+    preflight.check(config)
+    assert config.actor_rollout_ref.model.path == f"{tmp_path}/run/stage1_format/hf"
+
+
+def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}")
+    preflight.check(config)
+    (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
+    preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"))
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    with pytest.raises(PreflightError, match="RUN=another-name"):
+        preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={other}"))
+
+
+def reward(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "reward.py"
+    path.write_text(text)
+    return f"reward.custom_reward_function.path={path}"
+
+
+GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def other(): pass\n", "has no function `compute_score`"),
+        ("import not_a_module\n", "cannot be imported: ModuleNotFoundError"),
+        (GOOD + "    return extra_info['nothing']\n", "failed on a sample record: KeyError"),
+        (GOOD + "    return 'high'\n", "returned 'high'; expected a number"),
+        ("def compute_score(solution_str): return 1.0\n", "failed on a sample record: TypeError"),
+    ],
+)
+def test_a_bad_reward_file_is_refused(data, tmp_path, model, text, message):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", reward(tmp_path, text))
+    with pytest.raises(PreflightError, match=message):
+        preflight.check(config)
+
+
+def test_a_good_reward_file_is_called_with_its_arguments(data, tmp_path, model):
+    text = GOOD + "    assert scale == 3 and extra_info['episode']['turns']\n    return {'score': 1.0}\n"
+    argument = "+reward.custom_reward_function.reward_kwargs.scale=3"
+    preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", reward(tmp_path, text), argument))
+
+
+def test_a_missing_reward_file_is_refused(data, tmp_path, model):
+    config = composed(
+        data, tmp_path, f"actor_rollout_ref.model.path={model}", "reward.custom_reward_function.path=none.py"
+    )
+    with pytest.raises(PreflightError, match=r"none\.py does not exist"):
+        preflight.check(config)
+
+
+def test_the_gpu_profile_without_gpus_says_which_profile_to_take(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    config = DictConfig({"trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8}})
+    with pytest.raises(PreflightError, match="hardware=cpu"):
+        preflight.check_devices(config)
+
+
+def test_the_sample_record_is_a_solved_episode():
+    record = preflight.sample_record()
+    assert all(turn["passed"] for turn in record["turns"])
+    json.dumps(record)
