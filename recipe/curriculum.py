@@ -20,6 +20,8 @@ from recipe import processes, report
 from recipe.metrics_log import read_steps
 from recipe.train import CONFIG_DIR, launch_overrides, read_done
 
+START_MODEL = "actor_rollout_ref.model.path="
+
 SHOWN = {
     "critic/score/mean": "reward",
     "train/progress": "progress",
@@ -38,7 +40,9 @@ def step_line(step: int, numbers: dict[str, float]) -> str:
         return f"loss {numbers['train/loss']:.3f}" if step % 50 == 0 else ""
     parts = [f"{label} {numbers[name]:.3g}" for name, label in SHOWN.items() if name in numbers]
     parts += [
-        f"val {name.split('/')[2]} {value:.3g}" for name, value in numbers.items() if name.startswith("val-core/")
+        f"validation {name.split('/')[2]} {value:.3g}"
+        for name, value in numbers.items()
+        if name.startswith("val-core/")
     ]
     return "  ".join(parts)
 
@@ -107,14 +111,16 @@ def main(arguments: list[str]) -> None:
         if tiny and first.actor_rollout_ref.model.path is None:
             run_stage("recipe.sft", [], Path(tiny).parent, run / "logs")
         for name in names:
-            config = configs[name]
-            stage = Path(config.paths.stage)
+            stage = Path(configs[name].paths.stage)
             if done := read_done(stage):
                 print(f"{stage.name}: already done, {done['global_step']} steps (delete {stage} to repeat it)")
-                continue
-            run_stage("recipe.train", ["--config-name", name, *arguments], stage, run / "logs")
+            else:
+                run_stage("recipe.train", ["--config-name", name, *arguments], stage, run / "logs")
             if not read_done(stage):
                 sys.exit(f"{stage.name} ended without reaching its last step; see its log. It is not counted as done.")
+            # a start model is for the first stage; the others start from what the stage before them exported
+            os.environ.pop("MODEL", None)
+            arguments = [argument for argument in arguments if not argument.startswith(START_MODEL)]
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; nothing is left running. The same command goes on with the first unfinished stage.")
     page = report.write(run)

@@ -18,7 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 
 VERL_VERSION = "0.9.1"
 
-DATA_COMMANDS = {"cpu": "python -m data_prep --out data/cpu --tiny", "cuda": "python -m data_prep --out data/gpu8"}
+DATA_COMMANDS = {
+    "cpu": ".venv/bin/python -m data_prep --out data/cpu --tiny",
+    "cuda": ".venv/bin/python -m data_prep --out data/gpu8",
+}
 
 
 class PreflightError(ValueError):

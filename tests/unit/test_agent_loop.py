@@ -110,7 +110,8 @@ def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(toke
     marked = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
     assert marked == [token for ids in engine.outputs for token in ids]
     assert len(output.response_logprobs) == len(output.response_ids)
-    assert all((value == -0.5) == bool(mask) for value, mask in zip(output.response_logprobs, output.response_mask))
+    pairs = zip(output.response_logprobs, output.response_mask, strict=True)
+    assert all((value == -0.5) == bool(mask) for value, mask in pairs)
 
 
 def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(tokenizer):

@@ -14,7 +14,7 @@ from recipe.train import CONFIG_DIR, launch_overrides
 ROOT = Path(__file__).parents[2]
 
 STAGES = {
-    # stage: (rows, train batch, prompt tokens, response tokens, steps of 20 epochs, save_freq, test_freq, reward, augmented)
+    # rows, train batch, prompt tokens, response tokens, steps of 20 epochs, save_freq, test_freq, reward, augmented
     "stage1": (75, 16, 8192, 10000, 80, 20, 4, "pkg://rewards.format", False),
     "stage2": (100, 32, 8192, 10000, 60, 15, 3, "pkg://rewards.progress", True),
     "stage3": (400, 32, 8192, 24576, 240, 60, 12, "pkg://rewards.progress", True),
