@@ -112,12 +112,6 @@ def test_composing_imports_neither_torch_nor_ray():
     assert answer.stdout.strip() == "[]", answer.stdout + answer.stderr
 
 
-def test_our_recipe_is_the_one_that_is_imported_from_elsewhere(tmp_path: Path):
-    code = "import recipe; print(recipe.__file__)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert Path(answer.stdout.strip()) == ROOT / "recipe" / "__init__.py", answer.stderr
-
-
 def test_the_warm_start_composes_for_both_profiles():
     for hardware, rows in (("gpu8", "sft_train"), ("cpu", "tiny_sft")):
         own = [item for item in launch_overrides([], group="sft_hardware") if item.startswith("hydra.searchpath")]

@@ -103,8 +103,6 @@ def test_gpu_pins_are_those_of_verls_own_vllm_extra():
 def test_flash_attn_is_absent_so_the_gpu_profile_uses_sdpa_without_padding_removal():
     assert "flash-attn" not in read_pins("gpu")
     profile = ROOT / "recipe" / "config" / "hardware" / "gpu8.yaml"
-    if not profile.exists():
-        pytest.skip("recipe/config/hardware/gpu8.yaml is not there")
     model = yaml.safe_load(profile.read_text())["actor_rollout_ref"]["model"]
     assert model["use_remove_padding"] is False
     assert model["override_config"]["attn_implementation"] == "sdpa"
@@ -173,10 +171,6 @@ def test_the_plug_ins_of_the_cpu_profile_are_declared():
 
 
 def test_our_recipe_is_found_from_another_folder_although_dependencies_install_one_of_that_name(tmp_path):
-    try:
-        importlib.metadata.version("bfcl-grpo")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the project is not installed in this environment; setup.sh does it")
     code = "import recipe; print(recipe.__file__)"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
