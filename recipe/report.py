@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from recipe.metrics_log import read_steps
 
 REWARD = "critic/score/mean"
+CORRELATION = "training/rollout_actor_probs_pearson_corr"
 CURVES = {
     REWARD: "reward",
     "train/progress": "progress",
@@ -29,7 +30,7 @@ CURVES = {
     "train/acc": "episodes solved",
     "actor/entropy": "entropy",
     "response_length/mean": "response tokens",
-    "training/rollout_actor_probs_pearson_corr": "engine-actor correlation",
+    CORRELATION: "engine-actor correlation",
 }
 WINDOW = 5
 EPISODES_A_STAGE = 12
@@ -94,9 +95,7 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
             continue
         reward = rise([values_of(path, REWARD) for path in stages])
         progress = rise([values_of(path, "train/progress") for path in stages])
-        correlation = [
-            value for path in stages for value in values_of(path, "training/rollout_actor_probs_pearson_corr")
-        ]
+        correlation = [value for path in stages for value in values_of(path, CORRELATION)]
         rows.append(
             {
                 "stage": stage.name,
@@ -139,7 +138,7 @@ def table(runs: list[Path]) -> str:
 
 
 def validation_rows(run: Path) -> list[dict[str, Any]]:
-    """Held-out accuracy and progress per category, before and after each stage."""
+    """Held-out accuracy and progress per category: the first validation of a stage, if there were two, and the last."""
     rows = []
     for stage in stage_dirs(run):
         steps = read_steps(stage)
@@ -153,7 +152,7 @@ def validation_rows(run: Path) -> list[dict[str, Any]]:
                         "stage": stage.name,
                         "category": "/".join(parts[1:-2]),
                         "metric": parts[-2],
-                        "before": series[0][1],
+                        "before": series[0][1] if len(series) > 1 else None,
                         "after": series[-1][1],
                     }
                 )
@@ -179,6 +178,8 @@ def curves_png(runs: list[Path]) -> bytes:
                 axis.plot(range(offset + 1, offset + 1 + len(series)), series, color=f"C{number}", linewidth=1.4)
                 offset += len(values_of(run / stage, REWARD))
                 axis.axvline(offset + 0.5, color="0.8", linewidth=0.8)
+        if name == CORRELATION:
+            axis.set_ylim(min(0.99, *axis.get_ylim()), 1.001)  # or rounding at 1.0 would look like a curve
         axis.set_title(title, fontsize=9, loc="left")
         axis.tick_params(labelsize=8)
     for axis in axes[-1]:

@@ -20,7 +20,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from recipe import preflight
+from recipe import manifest, preflight
 
 CONFIG_DIR = Path(__file__).parent / "config"
 
@@ -168,6 +168,7 @@ def _main(config: DictConfig) -> None:
     except preflight.PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+    manifest.note(config)
     print(preflight.summary(config), flush=True)
     launch(config)
     if config.trainer.save_freq > 0:

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_prep.__main__ import main as prepare_data
-from recipe import preflight
+from recipe import manifest, preflight
 from recipe.preflight import PreflightError
 from recipe.train import CONFIG_DIR, launch_overrides
 
@@ -148,6 +148,19 @@ def test_the_gpu_profile_without_gpus_says_which_profile_to_take(monkeypatch):
     config = DictConfig({"trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8}})
     with pytest.raises(PreflightError, match="hardware=cpu"):
         preflight.check_devices(config)
+
+
+def test_the_manifest_says_what_each_start_was_made_with(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.rollout.seed=7")
+    Path(config.paths.run).mkdir(parents=True)
+    manifest.note(config)
+    path = manifest.note(config)
+    starts = json.loads(path.read_text())["starts"]
+    assert len(starts) == 2
+    assert starts[0]["versions"]["verl"] == preflight.VERL_VERSION
+    assert (starts[0]["stage"], starts[0]["seed"], starts[0]["model"]) == ("stage2_base", 7, str(model))
+    made = json.loads((data / "manifest.json").read_text())["files"]
+    assert starts[0]["data"][str(data / "tiny_base.parquet")] == made["tiny_base.parquet"]["sha256"]
 
 
 def test_the_sample_record_is_a_solved_episode():
