@@ -24,8 +24,13 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+def end_with_parent() -> None:
+    """Have this process terminated when its parent ends, however that ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _in_child() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # if we are killed outright, the child is told
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script started with & would hand down "ignore"
 
 

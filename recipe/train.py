@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from recipe import manifest, preflight
 
@@ -96,6 +96,11 @@ def tee_output(path: Path) -> None:
 
 def launch(config: DictConfig) -> None:
     """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
+    if config.launcher.get("prefork"):
+        from recipe.cpu import prefork
+
+        with open_dict(config):
+            config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
     import ray
     from verl.plugin.platform import PlatformRegistry
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo

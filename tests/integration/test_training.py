@@ -52,7 +52,7 @@ def command(folder: Path, steps: int) -> list[str]:
     ]
 
 
-TRAINING = ("ray::", "raylet", "gcs_server", "VLLM::", "recipe.train", "recipe.curriculum")
+TRAINING = ("ray::", "raylet", "gcs_server", "VLLM::", "recipe.train", "recipe.curriculum", "prefork")
 """What names a process of a training run."""
 
 
