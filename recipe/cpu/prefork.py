@@ -1,6 +1,6 @@
 """Start Ray's workers by forking a process that has already imported the large libraries.
 
-    python -m recipe.cpu.prefork SOCKET           the server
+    python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
 A stage starts several Python processes one after another, and on a small machine each spends ten seconds importing
@@ -42,7 +42,11 @@ def start() -> str:
     folder = tempfile.mkdtemp(prefix="prefork-")  # readable by nobody else: whoever can connect can run code as us
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = os.path.join(folder, "socket")
-    subprocess.Popen([sys.executable, "-m", "recipe.cpu.prefork", address])
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)  # requests wait while the server imports
+        fd = listener.fileno()
+        subprocess.Popen([sys.executable, "-m", "recipe.cpu.prefork", str(fd)], pass_fds=[fd])
     return shlex.join([sys.executable, "-SE", os.path.abspath(__file__), address])
 
 
@@ -79,18 +83,16 @@ def become_worker(connection: socket.socket) -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def serve(address: str) -> None:
+def serve(fd: int) -> None:
     """Import everything, then fork a worker for each request, until terminated."""
     import importlib
 
     from recipe.processes import end_with_parent
 
     end_with_parent()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(64)  # requests wait while the imports go on
-        for name in PRELOAD:
-            importlib.import_module(name)
+    for name in PRELOAD:
+        importlib.import_module(name)
+    with socket.socket(fileno=fd) as listener:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
         while True:
             connection, _ = listener.accept()
@@ -105,4 +107,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         request(sys.argv[1], sys.argv[2:])
     else:
-        serve(sys.argv[1])
+        serve(int(sys.argv[1]))
