@@ -153,17 +153,20 @@ def sample_record() -> dict[str, Any]:
         return conversation.record().to_dict()
 
 
-def load_reward(config: DictConfig) -> Callable[..., Any]:
-    """The reward function that verl will load from `reward.custom_reward_function`."""
-    setting = config.reward.custom_reward_function
-    where = f"reward.custom_reward_function.path={setting.path}"
+def load_reward(source: str, name: str) -> Callable[..., Any]:
+    """The reward function that verl will load from `reward.custom_reward_function`.
+
+    Raises:
+        PreflightError: there is no such file, it cannot be imported, or it has no such function.
+    """
+    where = f"reward.custom_reward_function.path={source}"
     try:
-        if str(setting.path).startswith("pkg://"):
-            module = importlib.import_module(setting.path.removeprefix("pkg://").replace("/", "."))
+        if source.startswith("pkg://"):
+            module = importlib.import_module(source.removeprefix("pkg://").replace("/", "."))
         else:
-            path = Path(setting.path.removeprefix("file://"))
+            path = Path(source.removeprefix("file://"))
             if not path.is_file():
-                raise PreflightError(f"{where} does not exist. Give the path of a Python file with `{setting.name}`.")
+                raise PreflightError(f"{where} does not exist. Give the path of a Python file with `{name}`.")
             spec = importlib.util.spec_from_file_location("custom_reward", path)
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
@@ -172,20 +175,18 @@ def load_reward(config: DictConfig) -> Callable[..., Any]:
         raise
     except Exception as error:
         raise PreflightError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
-    function = getattr(module, setting.name, None)
+    function = getattr(module, name, None)
     if not callable(function):
-        raise PreflightError(
-            f"{where} has no function `{setting.name}`. Define it or set reward.custom_reward_function.name."
-        )
+        raise PreflightError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
     return function
 
 
 def check_reward(config: DictConfig) -> None:
     """Call the reward once, on a sample record, in the form in which verl calls it."""
-    function = load_reward(config)
+    setting = config.reward.custom_reward_function
+    function = load_reward(str(setting.path), setting.name)
     if inspect.iscoroutinefunction(function):
         return  # may talk to a server that is not up yet
-    setting = config.reward.custom_reward_function
     record = sample_record()
     where = f"the reward {setting.name} of {setting.path}"
     try:
