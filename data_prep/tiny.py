@@ -15,6 +15,8 @@ VAL_TASKS = 2
 """Held-out tasks, in four categories each; the tiny policy passes none, so few will do."""
 SFT_TASKS = 16
 """Tasks of the warm-up; the reinforcement learning that follows uses `RL_TASKS` of them."""
+RL_TURNS = 2
+"""Turns of a task for reinforcement learning: with fewer, a step is faster and a good turn easier to credit."""
 RL_TASKS = 4
 """Few tasks and many rollouts of each, so that every step sees every task."""
 
@@ -56,9 +58,9 @@ def sft_conversations() -> list[Scenario]:
 
 
 def rl_tasks() -> list[Scenario]:
-    """The first of the warm-up's tasks. They come from different domains; with the shortest four, which are all about
-    files, the reward rose less steadily."""
-    return sft_tasks()[:RL_TASKS]
+    """The shortest of the warm-up's tasks with at most `RL_TURNS` turns."""
+    few_turns = [scenario for scenario in sft_tasks() if len(scenario.turns) <= RL_TURNS]
+    return sorted(few_turns, key=length)[:RL_TASKS]
 
 
 def val_tasks() -> list[Scenario]:
