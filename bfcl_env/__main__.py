@@ -7,9 +7,10 @@ from bfcl_env.source import SourceError
 from bfcl_env.validate import main as validate
 
 parser = argparse.ArgumentParser(prog="python -m bfcl_env", description=__doc__)
-parser.add_argument("command", choices=["validate"], help="replay gold and a trivial policy on all 800 scenarios")
-parser.parse_args()
+parser.add_argument("command", choices=["validate"], help="play gold and trivial policies on all 800 scenarios")
+parser.add_argument("--all", action="store_true", help="list every suspicious entry, not only some of each reason")
+options = parser.parse_args()
 try:
-    sys.exit(validate())
+    sys.exit(validate(options.all))
 except SourceError as error:
     sys.exit(str(error))

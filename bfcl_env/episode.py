@@ -5,6 +5,7 @@ episodes, so any number of rollouts of one scenario can run side by side.
 """
 
 from collections import Counter
+from typing import Literal
 
 from bfcl_env import augmentation
 from bfcl_env.calls import Call, CallError, copy_call
@@ -25,15 +26,22 @@ class Episode:
     Args:
         scenario: the task.
         augment: also give a hint with results that are errors. Never changes texts, states or verdicts.
+        withheld: what becomes of a call of a function that is published in a later turn. "refused" answers as for an
+            unknown function; "official" executes it, as BFCL's own evaluation does.
     """
 
-    def __init__(self, scenario: Scenario, augment: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, augment: bool = False, withheld: Literal["refused", "official"] = "refused"
+    ) -> None:
+        if withheld not in ("refused", "official"):
+            raise ValueError(f"withheld must be 'refused' or 'official', not {withheld!r}")
         self.scenario = scenario
         self.augment = augment
+        self.withheld = withheld
         self._gold = gold_for(scenario)
         self._instances = new_instances(scenario)
         self._turn = 0
-        self._visible = scenario.visible(0)
+        self._callable: frozenset[str]
         self._calls = 0
         self._results: Counter[str] = Counter()
         self._closed = False
@@ -82,7 +90,7 @@ class Episode:
             call = copy_call(call)
         except CallError as fault:
             return ToolResult(f"Error during execution: {fault}", ErrorKind.LIMIT)
-        if call.name not in self._visible:
+        if call.name not in self._callable:
             self._strayed = True
             withheld = function_owners().get(call.name) in self._instances
             kind = ErrorKind.WITHHELD_FUNCTION if withheld else ErrorKind.UNKNOWN_FUNCTION
@@ -115,7 +123,8 @@ class Episode:
 
     def _begin_turn(self) -> None:
         self._expected = self._gold.turns[self._turn]
-        self._visible = self.scenario.visible(self._turn)
+        last = len(self.scenario.turns) - 1
+        self._callable = self.scenario.visible(last if self.withheld == "official" else self._turn)
         self._made = 0  # Calls of this turn, whatever became of them.
         self._strayed = False  # Whether one of them was unknown or withheld.
         self._touched = False  # In a turn without gold: whether anything was executed, so that a snapshot was tried.
@@ -135,7 +144,7 @@ class Episode:
 
     def _judge_gold(self, state: State) -> TurnVerdict:
         same = matches(state, self._instances)
-        missing = self._expected.needed - self._results
+        missing = [text for text, count in self._expected.needed.items() if self._results[text] < count]
         passed = self._made > 0 and same and not missing
         found = () if same else differences(state, self._instances)
         found += tuple(

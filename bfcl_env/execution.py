@@ -2,12 +2,14 @@
 
 A call is dispatched by dictionary look-up over documented function names, then called with its arguments as data.
 State that the classes share between episodes is separated here: in long-context scenarios the credit cards and
-bookings are module-level objects, and the arbitrary-precision functions set process-wide precision.
+bookings are module-level objects, tweets without mentions share one default list, and the arbitrary-precision functions
+set process-wide precision.
 """
 
 import decimal
 import inspect
 import json
+import operator
 import re
 import threading
 from collections.abc import Callable
@@ -18,15 +20,22 @@ from bfcl_env.calls import Call
 from bfcl_env.limits import MAX_RESULT_CHARS, refusal
 from bfcl_env.outcomes import ErrorKind
 from bfcl_env.scenarios import Scenario
-from bfcl_env.source import function_docs, function_owners, load_class
+from bfcl_env.source import function_docs, function_owners, load_class, load_padding
 from bfcl_env.state import clone
 
 _PROCESS_WIDE = frozenset({"logarithm", "square_root", "get_outside_temperature_from_google"})
 """Functions that write state of the whole process: precision, or a dict that every vehicle shares."""
 _PROCESS_WIDE_LOCK = threading.Lock()
 
+_LIST_DEFAULTS = {"post_tweet": ("tags", "mentions")}
+"""Parameters whose default is a list that the function stores and others extend: it would carry over to every later
+tweet of the process. Each call gets its own."""
+
 _REFUSED_BY_BFCL = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _IDENTIFIER = re.compile(r"\s*([^\W\d]\w*)")
+
+_encode = json.JSONEncoder(check_circular=False).encode
+"""`json.dumps` without its own look-out for cycles, which end in the same fallback by way of a RecursionError."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -65,6 +74,8 @@ def run_call(call: Call, instances: dict[str, Any]) -> tuple[str, ErrorKind | No
             arguments, positional = dict(inspect.signature(method).bind(*positional, **arguments).arguments), ()
         except TypeError:
             pass  # The call below fails with Python's own words, which are what BFCL would return.
+    if call.name in _LIST_DEFAULTS and not positional:
+        arguments = {**{key: [] for key in _LIST_DEFAULTS[call.name]}, **arguments}
     refused = refusal(call.name, arguments, instance)
     if refused is not None:
         return f"Error during execution: {refused}", ErrorKind.LIMIT
@@ -72,6 +83,7 @@ def run_call(call: Call, instances: dict[str, Any]) -> tuple[str, ErrorKind | No
         text, error = _run_alone(method, positional, arguments)
     else:
         text, error = _run(method, positional, arguments)
+    text = encodable(text)
     if len(text) > MAX_RESULT_CHARS:
         return f"{text[:MAX_RESULT_CHARS]} [cut: the result has {len(text)} characters]", ErrorKind.LIMIT
     if error is not None and schema_problem(call) is not None:
@@ -107,10 +119,30 @@ def _render(value: Any) -> str:
         return value
     if kind is dict:
         try:
-            return json.dumps(value)
+            return _dumps(value)
         except Exception:  # Objects that JSON does not know; BFCL falls back to str for whatever reason.
             return str(value)
     return str(value)
+
+
+def _dumps(value: dict[Any, Any]) -> str:
+    """`json.dumps`, with the two lists of 2,000 numbers in a long-context stock written once instead of every time."""
+    if "MA(20)" not in value or id(value["MA(20)"]) not in _padding():
+        return _encode(value)
+    items = []
+    for key, item in value.items():
+        numbers, text = _padding().get(id(item), ((), None))
+        if text is None or len(numbers) != len(item) or not all(map(operator.is_, numbers, item)):
+            text = _encode(item)
+        items.append(f"{_encode(key)}: {text}")
+    return f"{{{', '.join(items)}}}"
+
+
+@cache
+def _padding() -> dict[int, tuple[tuple[float, ...], str]]:
+    """BFCL's moving averages by identity: the numbers, to tell that the list is still the same, and their JSON."""
+    lists = [getattr(load_padding(), name) for name in ("MA_5_EXTENSION", "MA_20_EXTENSION")]
+    return {id(item): (tuple(item), _encode(item)) for item in lists}
 
 
 def _message(error: BaseException) -> str:
@@ -129,8 +161,14 @@ def _is_error(value: Any) -> bool:
     return type(value) is dict and "error" in value
 
 
+def encodable(text: str) -> str:
+    """The text with lone surrogates written as escapes: no tokenizer and no file takes them as they are."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def unknown_function_text(name: str) -> str:
     """BFCL's text for a function that does not exist; a dotted name fails at its first part."""
+    name = encodable(name)
     parts = name.split(".")
     attempted = parts[1] if len(parts) > 1 else parts[0]
     if attempted in _REFUSED_BY_BFCL:

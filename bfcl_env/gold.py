@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from bfcl_env.calls import copy_call
 from bfcl_env.execution import new_instances, run_call
 from bfcl_env.scenarios import Scenario
+from bfcl_env.source import function_owners
 from bfcl_env.state import State, snapshot
 
 
@@ -60,6 +61,8 @@ def _run_gold(scenario: Scenario) -> Gold:
                 raise RuntimeError(f"{scenario.id}, turn {number}: gold call {call} failed: {text[:300]}")
             texts.append(text)
         if turn.gold:
-            state = snapshot(instances, state)
+            called = {function_owners()[call.name] for call in turn.gold}
+            touched = {name: item for name, item in instances.items() if state is None or name in called}
+            state = {**(state or {}), **(snapshot(touched, state) or {})}
         turns.append(GoldTurn(tuple(texts), Counter(texts), state if turn.gold else None))
     return Gold(tuple(turns), frozenset(text for turn in turns for text in turn.texts))

@@ -4,12 +4,17 @@ BFCL's functions take any number a model writes: `power(9, 99999999)` or a logar
 seconds to hours inside C code that no signal interrupts, and a directory copied into itself grows without end.
 A thread cannot be killed and a process per call would cost more than the calls, so the arguments are bounded.
 
-Covered: digits of precision, powers, rounding places, numbers hidden in text, the size of the file tree before
-anything walks it, calls per episode, characters per result, and (in `calls`) size and depth of the arguments.
-Nothing written by a model is evaluated, imported, interpolated into code or used as an attribute name.
+Covered here: digits of precision, powers, rounding places, numbers hidden in text, the size of the file tree before
+anything walks it, calls per episode, characters per result. In `calls`: size, depth, number and type of the arguments,
+and text that is anything but one call of literals. In `execution`: functions that are not published (built-in, private,
+dotted or imported names reach nothing), whatever a function raises, `SystemExit` included, the precision of mpmath and
+decimal, lists and cards that BFCL shares between episodes, and characters that cannot be encoded. Nothing written by a
+model is evaluated, imported, interpolated into code or used as an attribute name.
 
-Not covered: wall-clock time as such (no timer runs), memory of the process as a whole, and hostile changes to
-the bfcl-eval package itself, which is trusted and pinned by version and data hash.
+Not covered: wall-clock time as such (no timer runs; a call that a bound forgets would block its thread); memory of the
+process as a whole, which many open episodes can fill (one may hold MAX_CALLS times `calls.MAX_CHARS` of text, 50 MB);
+an episode that is used by two threads at once; hostile changes to the bfcl-eval package itself, which is trusted and
+pinned by version and data hash; and `official`, which evaluates text and is for tests and benchmarks alone.
 """
 
 from typing import Any

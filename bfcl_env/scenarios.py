@@ -86,7 +86,7 @@ class Scenario:
     def visible(self, turn: int) -> frozenset[str]:
         """Names of the functions that can be called in this turn."""
         self._check(turn)
-        return _class_functions(self.classes).difference(self.withheld(turn))
+        return _class_functions(self.classes, self.withheld(turn))
 
     def _check(self, turn: int) -> None:
         if not 0 <= turn < len(self.turns):
@@ -99,8 +99,8 @@ def _doc_texts() -> dict[str, dict[str, str]]:
 
 
 @cache
-def _class_functions(classes: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(name for class_name in classes for name in function_docs()[class_name])
+def _class_functions(classes: tuple[str, ...], withheld: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name for class_name in classes for name in function_docs()[class_name]).difference(withheld)
 
 
 @cache

@@ -12,6 +12,7 @@ import importlib.util
 import json
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 VERSION = "2026.3.23"
 DATA_SHA256 = "b346c5c138c3c70e7386fdd52fb08cd267ccbc436fe7fc3f62389fcbd202b9d9"
@@ -115,7 +116,15 @@ def function_owners() -> dict[str, str]:
 @cache
 def load_class(class_name: str) -> type:
     """One of the eight executable classes."""
+    return getattr(_load_module(CLASS_MODULES[class_name]), class_name)
+
+
+@cache
+def load_padding() -> ModuleType:
+    """The module with the constants that the classes pad long-context states and answers with."""
+    return _load_module("long_context")
+
+
+def _load_module(stem: str) -> ModuleType:
     read_data()  # The version check comes before the first import of the package's code.
-    stem = CLASS_MODULES[class_name]
-    module = importlib.import_module(f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{stem}")
-    return getattr(module, class_name)
+    return importlib.import_module(f"bfcl_eval.eval_checker.multi_turn_eval.func_source_code.{stem}")

@@ -5,6 +5,7 @@ underscore, such as the current directory) are not compared.
 """
 
 import copy
+import os.path
 from typing import Any
 
 from bfcl_env.limits import tree_too_large
@@ -13,6 +14,8 @@ State = dict[str, dict[str, Any]]
 """Class name to attribute name to value."""
 
 MAX_SHOWN = 200
+CONTEXT = 20
+"""Characters shown of what two long texts have in common before they differ."""
 _ATOMS = (str, int, float, bool, type(None))
 _MISSING = object()
 
@@ -81,13 +84,16 @@ def differences(expected: State, instances: dict[str, Any]) -> tuple[dict[str, s
             actual = live.get(name, _MISSING)
             if actual != value:
                 path, wanted, got = _narrow(name, value, actual)
-                found.append({"class": class_name, "attribute": path, "expected": show(wanted), "actual": show(got)})
+                at = _first_difference(wanted, got)
+                found.append(
+                    {"class": class_name, "attribute": path, "expected": show(wanted, at), "actual": show(got, at)}
+                )
     return tuple(found)
 
 
 def _narrow(path: str, expected: Any, actual: Any) -> tuple[str, Any, Any]:
     left, right = _children(expected), _children(actual)
-    if left is None or right is None:
+    if left is None or right is None or type(expected) is not type(actual):
         return path, expected, actual
     for key in [*left, *(key for key in right if key not in left)]:
         wanted, got = left.get(key, _MISSING), right.get(key, _MISSING)
@@ -101,17 +107,29 @@ def _narrow(path: str, expected: Any, actual: Any) -> tuple[str, Any, Any]:
 def _children(value: Any) -> dict | None:
     if type(value) is dict:
         return value
+    if type(value) is list:
+        return dict(enumerate(value))
     return getattr(value, "contents", None) if type(value).__name__ == "Directory" else None
 
 
-def show(value: Any) -> str:
-    """A short text for a value of unknown size."""
+def _first_difference(expected: Any, actual: Any) -> int:
+    """Where two long texts begin to differ; 0 for everything else."""
+    texts = [item.content if type(item).__name__ == "File" else item for item in (expected, actual)]
+    if not all(type(text) is str for text in texts) or max(map(len, texts)) < MAX_SHOWN:
+        return 0
+    return len(os.path.commonprefix(texts))
+
+
+def show(value: Any, start: int = 0) -> str:
+    """A short text for a value of unknown size; of a text, leaves out what comes well before `start`."""
     if value is _MISSING:
         return "absent"
     if type(value).__name__ == "Directory":
         return f"directory with {len(value.contents)} entries"
     if type(value).__name__ == "File":
         value = value.content
+    if start > CONTEXT and type(value) is str:
+        return f"from character {start - CONTEXT}: {show(value[start - CONTEXT :])}"
     try:
         text = repr(value)
     except Exception:  # A list or dict that a model has made to contain too much to show.

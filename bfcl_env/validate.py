@@ -1,18 +1,52 @@
 """Proves the environment against its own gold, without any model.
 
-Replaying gold must pass every turn of all 800 scenarios, by our rule and by BFCL's, with no error result. A policy
-that only answers must pass no scenario that asks for calls: its progress is what a reward has to discount.
+Replaying gold must pass every turn of all 800 scenarios, by our rule and by BFCL's, with no error result. Policies
+that do not solve the task must not score: what they still get is what a reward has to discount. The entries whose
+judgement is worth less than it looks are listed with the reason (`suspicious`).
 """
 
+import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from bfcl_env.calls import Call, CallError, parse_call
 from bfcl_env.episode import Episode
+from bfcl_env.mutants import Turns, random_call
 from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
+from bfcl_env.suspicious import suspicions
+
+SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a policy gets in one category."""
+
+    passed: int
+    """Scenarios with every turn passed."""
+    scenarios: int
+    turns_passed: int
+    turns: int
+    progress: float
+    """Mean over the scenarios of turns passed / turns, but 0 where no turn with gold calls passed."""
+    progress_raw: float
+    """The same without that condition."""
+
+
+def play(scenario: Scenario, turns: Turns) -> list[bool]:
+    """Whether each turn passes when these calls are made and every turn is answered."""
+    with Episode(scenario) as episode:
+        verdicts = []
+        for calls in turns:
+            for call in calls:
+                episode.execute(call)
+            verdicts.append(episode.end_turn().passed)
+        return verdicts
 
 
 def replay_gold(scenario: Scenario) -> list[bool]:
-    """Whether each turn passes when gold is played through the model's entrance."""
+    """Plays gold through the model's entrance; a turn counts if it passes by both rules and no call fails."""
     verdicts = []
     with Episode(scenario) as episode:
         for turn in scenario.turns:
@@ -23,34 +57,115 @@ def replay_gold(scenario: Scenario) -> list[bool]:
 
 
 def always_answer(scenario: Scenario) -> list[bool]:
-    """Whether each turn passes when every request is answered without a call."""
-    with Episode(scenario) as episode:
-        return [episode.end_turn().passed for _ in scenario.turns]
+    """Answers every request without a call."""
+    return play(scenario, tuple(() for _ in scenario.turns))
 
 
-def main() -> int:
-    """Prints one table row per category and policy; returns 0 if gold passes everywhere, otherwise 1."""
-    policies: tuple[tuple[str, Callable[[Scenario], list[bool]]], ...] = (
-        ("gold", replay_gold),
-        ("always answer", always_answer),
+def echo(scenario: Scenario) -> list[bool]:
+    """Sends the user's words back: executed if they are a call, otherwise an answer."""
+    turns: list[tuple[Call, ...]] = []
+    for turn in scenario.turns:
+        try:
+            turns.append((parse_call(turn.user, scenario),))
+        except CallError:
+            turns.append(())
+    return play(scenario, tuple(turns))
+
+
+def random_calls(scenario: Scenario) -> list[bool]:
+    """Makes three drawn calls of published functions in every turn."""
+    rng = random.Random(scenario.id)
+    return play(
+        scenario,
+        tuple(
+            tuple(random_call(scenario, rng, scenario.visible(number)) for _ in range(3))
+            for number in range(len(scenario.turns))
+        ),
     )
+
+
+def repeat_last_call(scenario: Scenario) -> list[bool]:
+    """Makes the first gold call, and the same call once again in every later turn."""
+    turns: list[tuple[Call, ...]] = []
+    last: tuple[Call, ...] = ()
+    for turn in scenario.turns:
+        last = last or turn.gold[:1]
+        turns.append(last)
+    return play(scenario, tuple(turns))
+
+
+def skip_a_turn(scenario: Scenario) -> list[bool]:
+    """Plays gold, but only answers in the first turn that asks for calls."""
+    first = next(number for number, turn in enumerate(scenario.turns) if turn.gold)
+    return play(scenario, tuple(() if number == first else turn.gold for number, turn in enumerate(scenario.turns)))
+
+
+POLICIES: dict[str, Callable[[Scenario], list[bool]]] = {
+    "gold": replay_gold,
+    "always answer": always_answer,
+    "echo": echo,
+    "random calls": random_calls,
+    "repeat last call": repeat_last_call,
+    "skip a turn": skip_a_turn,
+}
+
+
+def score(policy: str, category: str) -> Score:
+    """Plays one policy on one category."""
+    scenarios = load_scenarios(category)
+    verdicts = [POLICIES[policy](scenario) for scenario in scenarios]
+    raw = [sum(turns) / len(turns) for turns in verdicts]
+    worked = [
+        any(passed and turn.gold for passed, turn in zip(turns, scenario.turns, strict=True))
+        for turns, scenario in zip(verdicts, scenarios, strict=True)
+    ]
+    return Score(
+        passed=sum(all(turns) for turns in verdicts),
+        scenarios=len(scenarios),
+        turns_passed=sum(map(sum, verdicts)),
+        turns=sum(map(len, verdicts)),
+        progress=sum(share for share, did in zip(raw, worked, strict=True) if did) / len(scenarios),
+        progress_raw=sum(raw) / len(scenarios),
+    )
+
+
+def main(show_all: bool = False) -> int:
+    """Prints the table and the list; returns 0 if gold passes everywhere, otherwise 1.
+
+    Args:
+        show_all: list every suspicious entry, not only the first of each reason.
+    """
     gold_passed = True
-    print(f"{'policy':<14} {'category':<24} {'passed':>11} {'turns':>11} {'progress':>9} {'seconds':>8}")
-    for policy, play in policies:
+    print(f"{'policy':<17} {'category':<24} {'passed':>8} {'turns':>10} {'progress':>9} {'raw':>6} {'seconds':>8}")
+    for policy in POLICIES:
         for category in CATEGORIES:
-            scenarios = load_scenarios(category)
             began = time.perf_counter()
-            verdicts = [play(scenario) for scenario in scenarios]
+            got = score(policy, category)
             seconds = time.perf_counter() - began
-            passed = sum(all(turns) for turns in verdicts)
-            turns_passed, turns_total = sum(map(sum, verdicts)), sum(map(len, verdicts))
-            progress = sum(sum(turns) / len(turns) for turns in verdicts) / len(verdicts)
             print(
-                f"{policy:<14} {category:<24} {f'{passed}/{len(scenarios)}':>11} "
-                f"{f'{turns_passed}/{turns_total}':>11} {progress:>9.3f} {seconds:>8.2f}"
+                f"{policy:<17} {category:<24} {f'{got.passed}/{got.scenarios}':>8} "
+                f"{f'{got.turns_passed}/{got.turns}':>10} {got.progress:>9.3f} {got.progress_raw:>6.3f} {seconds:>8.2f}"
             )
-            if policy == "gold" and passed < len(scenarios):
-                gold_passed = False
-                failed = [item.id for item, turns in zip(scenarios, verdicts, strict=True) if not all(turns)]
-                print(f"  gold fails in: {', '.join(failed[:10])}")
+            gold_passed &= policy != "gold" or got.passed == got.scenarios
+    if not gold_passed:
+        failed = [scenario.id for scenario in load_scenarios() if not all(replay_gold(scenario))]
+        print(f"gold fails in {len(failed)}: {', '.join(failed[:SHOWN])}")
+    _print_suspicions(show_all)
     return 0 if gold_passed else 1
+
+
+def _print_suspicions(show_all: bool) -> None:
+    by_reason: dict[str, list[str]] = {}
+    for scenario in load_scenarios():
+        for suspicion in suspicions(scenario):
+            where = f"{scenario.id}:{suspicion.turn}"
+            by_reason.setdefault(suspicion.reason, []).append(
+                f"{where} {suspicion.detail}" if suspicion.detail else where
+            )
+    print("\nSuspicious entries, as scenario:turn, with the number of them")
+    for reason, entries in sorted(by_reason.items()):
+        print(f"{reason} ({len(entries)})")
+        shown = entries if show_all else entries[:SHOWN]
+        print("".join(f"  {entry}\n" for entry in shown), end="")
+        if len(shown) < len(entries):
+            print(f"  and {len(entries) - len(shown)} more; --all lists them")

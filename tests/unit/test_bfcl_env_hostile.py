@@ -1,20 +1,97 @@
-"""What a model may write, however bad, becomes a CallError or a typed result; nothing is ever evaluated."""
+"""What a model may write, however bad, becomes a CallError or a typed result; nothing is ever evaluated.
+
+Every input here is given while another episode is open, and must come to its end in a second, with an answer that can
+be encoded, without a file written, a process started or a setting changed, and without effect on that episode.
+"""
+
+import decimal
+import json
+import os
+import random
+import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bfcl_env import Call, CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call, train_indices
+from bfcl_env import Call, CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call, source
 from bfcl_env.limits import MAX_CALLS
 
 BASE = load_scenarios("multi_turn_base")
 FILES = BASE[0]
 MATH = next(item for item in BASE if "MathAPI" in item.classes)
+MUST_NOT_HAPPEN = ("os.", "shutil.", "subprocess.", "socket.", "ctypes.", "exec", "import")
+HARMLESS = ("os.listdir", "os.scandir")
+WATCH = {"on": False, "seen": []}
+
+
+@sys.addaudithook
+def watch(event, arguments):
+    """Python's own report of what runs; an audit hook cannot be removed, so it is switched."""
+    if not WATCH["on"]:
+        return
+    if event == "open":
+        if set(str(arguments[1])).intersection("wxa+") or (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+            WATCH["seen"].append((event, arguments[0]))
+    elif event.startswith(MUST_NOT_HAPPEN) and event not in HARMLESS:
+        WATCH["seen"].append((event, arguments))
+
+
+def settings_of_process():
+    import mpmath
+
+    return (
+        mpmath.mp.prec,
+        decimal.getcontext().prec,
+        random.getstate(),
+        dict(os.environ),
+        sys.getrecursionlimit(),
+        sys.getswitchinterval(),
+        os.getcwd(),
+    )
+
+
+@contextmanager
+def harmless():
+    """Asserts that what happens inside is quick and changes nothing outside of its own episode."""
+    for class_name in source.CLASS_MODULES:  # Modules that are imported on first use are imported now.
+        source.load_class(class_name)
+    for scenario in (FILES, MATH):
+        with Episode(scenario) as episode:
+            for turn in scenario.turns:
+                for call in turn.gold:
+                    episode.execute(call)
+                episode.end_turn()
+    from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
+
+    checkers = dict(vars(multi_turn_checker)), dict(vars(multi_turn_utils))
+    settings = settings_of_process()
+    with Episode(FILES) as bystander:
+        WATCH.update(on=True, seen=[])
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            seconds = time.thread_time() - began
+            WATCH["on"] = False
+        assert seconds < 1.0
+        assert WATCH["seen"] == []
+        assert settings_of_process() == settings
+        assert (dict(vars(multi_turn_checker)), dict(vars(multi_turn_utils))) == checkers
+        for turn in FILES.turns:
+            for call in turn.gold:
+                bystander.execute(call)
+            assert bystander.end_turn().passed
 
 
 def execute(scenario, *calls):
-    with Episode(scenario) as episode:
-        return [episode.execute(call) for call in calls]
+    with harmless(), Episode(scenario) as episode:
+        results = [episode.execute(call) for call in calls]
+    for result in results:
+        assert result.text.encode()
+    return results
 
 
 HOSTILE_TEXTS = [
@@ -69,14 +146,36 @@ HOSTILE_TEXTS = [
     "cd(folder=0x" + "f" * 5_000 + ")",
     "cd(folder='" + "x" * 60_000 + "')",
     "cd(folder=[" + "1," * 10_000 + "])",
+    "cd(folder=[" + "1," * 20_000 + "])",
+    "cd(folder='" + "x" * 10_000_000 + "')",
+    "x" * 10_000_000,
+    "(" * 300 + "ls" + ")" * 300,
+    "cd(folder=" + "[" * 300 + "]" * 300 + ")",
+    "cd(folder=" + "{'a': " * 300 + "1" + "}" * 300 + ")",
+    "cd(folder=" + "cd(" * 300 + ")" * 300 + ")",
+    "setattr(ls, '__code__', pwd.__code__)()",
+    "__import__('bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker').state_checker.__code__",
+    "globals().update(state_checker=lambda *a: {'valid': True}) or ls()",
+    "ls.__func__.__globals__['x'](1)()",
+    "cd(folder=exit())",
+    "cd(folder=ls)",
+    "cd(folder=await x)",
+    "ls() if True else pwd()",
+    "ls() and pwd()",
+    "cd(folder=nan)",
+    "{'name': 'ls'}",
+    "<tool_call>ls()</tool_call>",
+    "ls(\ud800=1)",
+    "print(f'{__import__(\"os\").getcwd()}').x()",
 ]
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS, ids=lambda text: repr(text[:40]))
 def test_text_that_is_not_one_call_of_literals_is_a_call_error(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CallError):
+    with harmless(), pytest.raises(CallError) as caught:
         parse_call(text.replace("MARK", "mark"), FILES)
+    assert 10 < len(str(caught.value)) < 300 and str(caught.value).encode()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,6 +196,12 @@ def test_text_that_is_not_one_call_of_literals_is_a_call_error(text, tmp_path, m
         "root()",
         "_load_scenario({})",
         "deepcopy(x={})",
+        "setattr(a='state_checker', b=1)",
+        "state_checker.__code__.replace(co_code=1)",
+        "multi_turn_checker.state_checker(1)",
+        "vars(x=1)",
+        "ls.__init__()",
+        "_parse_positions('1-99999999999')",
     ],
 )
 def test_names_that_are_not_published_functions_are_unknown_and_do_nothing(text, tmp_path, monkeypatch):
@@ -126,7 +231,14 @@ def test_names_that_are_not_published_functions_are_unknown_and_do_nothing(text,
         ("mean", {"numbers": [1] * 10_000}),
         ("mean", {"numbers": {1, 2}}),
         ("mean", {"numbers": object()}),
+        ("mean", {"numbers": [1] * 20_000}),
+        ("mean", {"numbers": "x" * 10_000_000}),
+        ("x" * 10_000_000, {}),
+        ("mean", {"x" * 10_000_000: 1}),
+        ("square_root", {"number": 2, "precision": "1000000"}),
+        ("square_root", {"number": 2, "precision": float("inf")}),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_arguments_that_would_hang_or_swamp_the_process_hit_a_limit(name, arguments):
     (result,) = execute(MATH, Call(name, arguments))
@@ -156,6 +268,18 @@ def test_limits_hold_for_positional_arguments_too():
         Call(5, {}),
         Call("mean", {5: 1}),
         Call("__import__('os').system('x') or mean", {"numbers": [1]}),
+        Call("mean", {"numbers=[1], x=__import__('os').system('x')": 1}),
+        Call("mean", {"__class__": 1}),
+        Call("mean", {"numbers": ["__import__('os').system('x')"]}),
+        Call("mean", {"\ud800": 1}),
+        Call("\ud800", {}),
+        Call("mean\n", {"numbers": [1]}),
+        Call("mean\x00", {"numbers": [1]}),
+        Call("mean; exit", {}),
+        Call("MEAN", {"numbers": [1]}),
+        Call("sum_values", {"numbers": [[]] * 100}),
+        Call("standard_deviation", {"numbers": [{}, []]}),
+        Call("percentage", {"part": 1, "whole": 0}),
     ],
     ids=repr,
 )
@@ -165,8 +289,46 @@ def test_faulty_calls_get_a_typed_error_and_raise_nothing(call):
     assert isinstance(result.text, str)
 
 
+NUMBERS = [float("nan"), float("inf"), -float("inf"), 1e308, 5e-324, 2**3_999, -0.0, True]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: repr(number)[:9])
+def test_numbers_at_the_edge_are_answered_by_every_function_of_numbers(number):
+    calls = []
+    for doc in MATH.functions(0):
+        properties = doc["parameters"]["properties"]
+        arguments = {key: [number, 1] if item["type"] == "array" else number for key, item in properties.items()}
+        if any(item["type"] in ("array", "float", "integer") for item in properties.values()):
+            calls.append(Call(doc["name"], arguments))
+    assert len(calls) >= 17
+    for result in execute(MATH, *calls):
+        assert result.text
+
+
+def test_every_string_argument_of_every_function_may_be_hostile():
+    strings = [
+        "../../etc/passwd",
+        "\ud800",
+        "\x00",
+        "x" * 40_000,
+        "{0.__class__}",
+        "__import__('os').getcwd()",
+        "\n" * 9,
+    ]
+    for class_name in source.CLASS_MODULES:
+        scenario = next(item for item in BASE if class_name in item.classes)
+        for string in strings:
+            calls = []
+            for doc in source.function_docs()[class_name].values():
+                properties = doc["parameters"]["properties"]
+                calls.append(Call(doc["name"], {key: string for key, item in properties.items()}))
+                calls.append(Call(doc["name"], {key: [string] for key, item in properties.items()}))
+            for result in execute(scenario, *calls):
+                assert isinstance(result.text, str) and "root:" not in result.text
+
+
 def test_a_directory_copied_into_itself_neither_hangs_nor_breaks_the_verdict():
-    with Episode(FILES) as episode:
+    with harmless(), Episode(FILES) as episode:
         episode.execute(make_call("mkdir", {"dir_name": "d"}))
         episode.execute(make_call("cp", {"source": "d", "destination": "d"}))
         results = [episode.execute(make_call(name, {})) for name in ("find", "du", "ls", "pwd")]
@@ -176,7 +338,7 @@ def test_a_directory_copied_into_itself_neither_hangs_nor_breaks_the_verdict():
 
 
 def test_a_tree_that_doubles_with_every_copy_is_stopped():
-    with Episode(FILES) as episode:
+    with harmless(), Episode(FILES) as episode:
         episode.execute(make_call("mkdir", {"dir_name": "a0"}))
         errors = []
         for step in range(60):
@@ -212,6 +374,10 @@ def test_the_number_of_calls_in_an_episode_is_bounded():
     assert errors == [None] * MAX_CALLS + [ErrorKind.LIMIT]
 
 
+def test_there_are_more_than_sixty_hostile_inputs():
+    assert len(HOSTILE_TEXTS) == len(set(HOSTILE_TEXTS)) > 60
+
+
 @pytest.mark.parametrize("fault", [SystemExit(3), GeneratorExit(), MemoryError(), RecursionError("deep")])
 def test_nothing_that_a_function_raises_escapes(fault, monkeypatch):
     from bfcl_env.source import load_class
@@ -230,7 +396,8 @@ def test_an_overlong_result_is_cut_and_says_so(monkeypatch):
 
     Episode(FILES).close()
     monkeypatch.setattr(execution, "MAX_RESULT_CHARS", 10)
-    (result,) = execute(FILES, Call("ls", {}))
+    with Episode(FILES) as episode:
+        result = episode.execute(Call("ls", {}))
     assert result.error is ErrorKind.LIMIT and "[cut: the result has" in result.text
 
 
@@ -279,10 +446,4 @@ def test_no_call_makes_the_environment_raise(name, arguments):
 @pytest.mark.parametrize("text", ["../x", "__import__('os')", "{0.__class__}", "%s%s", "é😀\u0000"])
 def test_strange_strings_stay_strings(text):
     result = execute(FILES, make_call("echo", {"content": text}))[0]
-    import json
-
     assert json.loads(result.text) == {"terminal_output": text}
-
-
-def test_the_training_split_is_not_touched_by_any_of_this():
-    assert len(train_indices()) == 100
