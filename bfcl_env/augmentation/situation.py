@@ -50,6 +50,10 @@ class Situation:
         """Names of the parameters that must be given."""
         return frozenset(function_docs()[self.class_name][self.call.name]["parameters"].get("required", ()))
 
-    def if_visible(self, name: str, text: str) -> str:
-        """The text if this function can be called now, otherwise nothing."""
-        return text if name in self.visible else ""
+    def argument(self, name: str) -> Any:
+        """The value given for an argument, or None."""
+        return self.call.arguments.get(name)
+
+    def if_visible(self, names: str, text: str, otherwise: str = "") -> str:
+        """The text if all these functions (spaces between) can be called now, otherwise the other one."""
+        return text if self.visible.issuperset(names.split()) else otherwise

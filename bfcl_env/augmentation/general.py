@@ -1,0 +1,143 @@
+"""Rules for every class: names and arguments that do not fit the documentation.
+
+A withheld function gets exactly the hint of an unknown one: the closest visible names.
+"""
+
+import difflib
+import re
+
+from bfcl_env.augmentation.rule import LIMITS, Rule, listing, sentences, short
+from bfcl_env.augmentation.situation import Situation
+from bfcl_env.execution import schema_problem
+from bfcl_env.outcomes import ErrorKind
+
+NO_FUNCTION = frozenset({ErrorKind.UNKNOWN_FUNCTION, ErrorKind.WITHHELD_FUNCTION})
+BAD_ARGUMENTS = frozenset({ErrorKind.BAD_ARGUMENTS})
+
+SOURCES = {
+    "access_token": "authenticate_travel",
+    "booking_id": "get_booking_history",
+    "card_id": "get_all_credit_cards",
+    "cityA": "get_zipcode_based_on_city",
+    "cityB": "get_zipcode_based_on_city",
+    "order_id": "get_order_history",
+    "receiver_id": "get_user_id",
+    "stock": "get_symbol_by_name",
+    "symbol": "get_symbol_by_name",
+    "ticket_id": "get_user_tickets",
+    "travel_from": "get_nearest_airport_by_city",
+    "travel_to": "get_nearest_airport_by_city",
+    "tweet_id": "search_tweets",
+    "user_id": "get_user_id",
+}
+"""Arguments that another function supplies."""
+
+ENUM = re.compile(r"(?:\[Enum\]|Options are|Here are the options):\s*(.+)", re.IGNORECASE | re.DOTALL)
+
+
+def supplier(situation: Situation, argument: str) -> str:
+    """Which visible function supplies an argument; empty if none does."""
+    name = SOURCES.get(argument, "")
+    return f"{name} supplies '{argument}'." if name in situation.visible else ""
+
+
+def signature(situation: Situation) -> str:
+    """The called function as documented."""
+    required = situation.required
+    parts = [
+        f"{name}: {schema['type']}{'' if name in required else ' (optional)'}"
+        for name, schema in situation.parameters.items()
+    ]
+    return f"Call it as {situation.call.name}({', '.join(parts)})."
+
+
+def description(situation: Situation, argument: str) -> str:
+    """What the documentation says about one argument of the called function; empty if a withheld name is in it.
+
+    Many functions are named by ordinary words, such as `find`.
+    """
+    text = situation.parameters.get(argument, {}).get("description", "").strip()
+    if not text or set(re.findall(r"\w+", text)).intersection(situation.withheld):
+        return ""
+    return f"'{argument}': {text}{'' if text.endswith('.') else '.'}"
+
+
+def options(situation: Situation, argument: str) -> tuple[str, ...]:
+    """The values that the documentation allows for an argument; empty if it names none."""
+    found = ENUM.search(situation.parameters.get(argument, {}).get("description", ""))
+    return tuple(re.findall(r"[\w-]+(?: [\w-]+)*", found.group(1))) if found else ()
+
+
+def unknown_function(situation: Situation) -> str:
+    """The closest visible names."""
+    name = situation.call.name[:100].rsplit(".", 1)[-1]
+    none = "No function of this name is available."
+    if name in situation.visible:
+        return f"{none} Call it by its plain name: {name}."
+    close = difflib.get_close_matches(name, sorted(situation.visible), n=3, cutoff=0.6)
+    if close:
+        return f"{none} The closest available ones: {', '.join(close)}. Call one of these if it does what is needed."
+    return f"{none} Call one that is listed as available; if none can do it, tell the user what is missing."
+
+
+def too_many_positional(situation: Situation) -> str | None:
+    """The signature."""
+    if not situation.call.positional:
+        return None
+    return sentences("Too many arguments, or one given twice.", signature(situation))
+
+
+def missing_arguments(situation: Situation) -> str | None:
+    """Which are missing, what they are, and where they come from."""
+    missing = [name for name in situation.parameters if name in situation.required.difference(situation.call.arguments)]
+    if not missing:
+        return None
+    return sentences(
+        f"Missing: {listing(missing)}.",
+        supplier(situation, missing[0]) or "Take it from what the user said, or ask the user.",
+        signature(situation),
+        description(situation, missing[0]),
+    )
+
+
+def unknown_arguments(situation: Situation) -> str | None:
+    """Which arguments the function does not have, and its signature."""
+    unknown = [name for name in situation.call.arguments if name not in situation.parameters]
+    if not unknown:
+        return None
+    return sentences(f"{situation.call.name} has no argument {short(unknown[0])}.", signature(situation))
+
+
+def wrong_type(situation: Situation) -> str | None:
+    """The argument, its documented type and meaning."""
+    problem = schema_problem(situation.call)
+    named = re.search(r"argument '(\w+)'", problem or "")
+    if problem is None or named is None:
+        return None
+    return sentences(
+        f"{problem[0].upper()}{problem[1:]}.", description(situation, named.group(1)), signature(situation)
+    )
+
+
+def result_cut(situation: Situation) -> str:
+    """Ask for less."""
+    return "The result was too long to show in full. Ask for less, or go on with what is shown."
+
+
+RULES = (
+    Rule("unknown_function", "", "", "", unknown_function, ("cdd(folder='x')",), NO_FUNCTION),
+    Rule("too_many_positional", "", "", "", too_many_positional, ("ls(True, True)",), BAD_ARGUMENTS),
+    Rule("missing_arguments", "", "", "", missing_arguments, ("cp(source='a')",), BAD_ARGUMENTS),
+    Rule("unknown_arguments", "", "", "", unknown_arguments, ("ls(path='x')",), BAD_ARGUMENTS),
+    Rule("wrong_type", "", "", "", wrong_type, ("cd(folder=5)",), BAD_ARGUMENTS),
+    Rule(
+        "result_cut",
+        "",
+        "",
+        r"\[cut: the result has",
+        result_cut,
+        (*[f"post_tweet(content={'x' * 45_000!r})"] * 5, "search_tweets(keyword='x')"),
+        LIMITS,
+        "multi_turn_base_5",
+    ),
+)

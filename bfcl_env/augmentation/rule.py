@@ -1,0 +1,85 @@
+"""What a rule is, and the few words that rules are made with."""
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bfcl_env.augmentation.situation import Situation
+from bfcl_env.outcomes import ErrorKind
+
+MAX_CHARS = 300
+"""Characters of a hint."""
+MAX_SHOWN = 40
+"""Characters shown of one value that a model gave."""
+MAX_COMPARED = 500
+"""Names that are looked at when the closest are wanted."""
+
+FAULTS: frozenset[ErrorKind | None] = frozenset({ErrorKind.EXECUTION, ErrorKind.RESULT})
+"""The function ran with arguments of the right types and failed."""
+LIMITS: frozenset[ErrorKind | None] = frozenset({ErrorKind.LIMIT})
+SILENT: frozenset[ErrorKind | None] = frozenset({None})
+"""Failures that BFCL reports as an ordinary result, such as `{"symbol": "Stock not found"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Advice for the results that meet all conditions."""
+
+    name: str
+    """Unique."""
+    owner: str
+    """The class whose functions it is for; empty for all."""
+    functions: str
+    """Names of these functions with spaces between; empty for all of the class."""
+    pattern: str
+    """A regular expression that BFCL's text contains; empty for any text."""
+    advice: Callable[[Situation], str | None]
+    """Words the hint from call and state, which it only reads. None: the rule does not apply after all."""
+    example: tuple[str, ...]
+    """Calls in a scenario's first turn, the last of which this rule answers: its test, and its line in the docs."""
+    errors: frozenset[ErrorKind | None] = FAULTS
+    """Error kinds it is for."""
+    scene: str = ""
+    """The example's scenario; empty for the first of the base category with this class."""
+
+    def covers(self, name: str) -> bool:
+        """Whether it is for this function, if the class is right."""
+        return not self.functions or name in self.functions.split()
+
+
+def sentences(first: str, *more: str) -> str:
+    """The first text and those of the others that still fit; empty ones are left out."""
+    text = first
+    for part in more:
+        if part and len(text) + 1 + len(part) <= MAX_CHARS:
+            text = f"{text} {part}"
+    return text
+
+
+def short(value: object) -> str:
+    """One value as Python would write it, cut."""
+    text = repr(value[:MAX_SHOWN]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= MAX_SHOWN + 2 else f"{text[:MAX_SHOWN]}..."
+
+
+def listing(values: Iterable[object], near: object = "", room: int = 150) -> str:
+    """As many values as fit into `room` characters, and how many there are beyond.
+
+    If not all fit, those most like `near` come first.
+    """
+    shown = list(values)
+    if sum(len(str(value)) + 4 for value in shown) > room and near:
+        compared, rest = shown[:MAX_COMPARED], shown[MAX_COMPARED:]
+        shown = sorted(compared, key=lambda value: -_likeness(str(value), str(near))) + rest
+    parts: list[str] = []
+    for value in shown:
+        part = repr(value)
+        if len(", ".join([*parts, part])) > room:
+            break
+        parts.append(part)
+    left = len(shown) - len(parts)
+    return ", ".join(parts) + (f" and {left} more" if left else "")
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one[:MAX_SHOWN].lower(), other[:MAX_SHOWN].lower()).quick_ratio()

@@ -1,0 +1,230 @@
+"""Rules for TradingBot: login, orders and symbols that exist, balance and market."""
+
+from functools import cache
+
+from bfcl_env.augmentation.rule import SILENT, Rule, listing, sentences, short
+from bfcl_env.augmentation.situation import Situation
+
+_CLASS = "TradingBot"
+COMPANIES = (
+    "Apple",
+    "Google",
+    "Tesla",
+    "Microsoft",
+    "Nvidia",
+    "Zeta Corp",
+    "Alpha Tech",
+    "Omega Industries",
+    "Quasar Ltd.",
+    "Neptune Systems",
+    "Synex Solutions",
+    "Amazon",
+    "Gorilla",
+)
+"""All that `get_symbol_by_name` knows, the same in every scenario."""
+SECTORS = ("Technology", "Automobile")
+
+
+@cache
+def _company_words() -> frozenset[str]:
+    return frozenset(name.lower() for name in COMPANIES)
+
+
+def trading_login(situation: Situation) -> str:
+    """How to log in."""
+    return sentences(
+        "Nobody is logged in.",
+        situation.if_visible(
+            "trading_login",
+            "First call trading_login(username=..., password=...); ask the user for what you do not know.",
+            "No available function logs in: tell the user so.",
+        ),
+    )
+
+
+def no_order(situation: Situation) -> str:
+    """The orders that exist."""
+    given = situation.argument("order_id")
+    ids = listing(key for key in situation.instance.orders if isinstance(key, int))
+    history = "get_order_history" in situation.visible and situation.instance.authenticated
+    known = history or "get_order_details" in situation.visible
+    there = f"Orders: {ids}." if ids else "There are no orders yet."
+    return sentences(
+        f"There is no order {short(given)}.", there if known else "Ask the user for the id.", "Use an id that exists."
+    )
+
+
+def order_completed(situation: Situation) -> str:
+    """Too late."""
+    return sentences(
+        "A completed order cannot be cancelled any more; tell the user so.",
+        situation.if_visible("get_order_details", "get_order_details shows the status of an order."),
+    )
+
+
+def _symbol_sources(situation: Situation) -> str:
+    return sentences(
+        situation.if_visible("get_symbol_by_name", "get_symbol_by_name gives the symbol of a company."),
+        situation.if_visible(
+            "get_available_stocks", f"get_available_stocks lists those of a sector: {listing(SECTORS)}."
+        ),
+    )
+
+
+def no_symbol(situation: Situation) -> str:
+    """Where symbols come from."""
+    given = situation.argument("symbol")
+    plain = "".join(letter for letter in str(given) if letter.isalnum()).upper()
+    if plain != given and plain in situation.instance.stocks:
+        return f"Write the symbol in capitals, without anything around it: {short(given)} has more than that."
+    return sentences(
+        f"{short(given)} is the name of a company, not a symbol."
+        if str(given).lower() in _company_words()
+        else f"No stock has the symbol {short(given)}.",
+        _symbol_sources(situation).strip() or "Ask the user for the symbol.",
+    )
+
+
+def not_positive(situation: Situation) -> str:
+    """Above zero."""
+    names = [f"'{name}'" for name in ("price", "amount") if name in situation.parameters]
+    return f"{' and '.join(names)} must be above 0. Take the value from the user's request."
+
+
+def too_expensive(situation: Situation) -> str:
+    """What there is."""
+    balance = situation.instance.account_info.get("balance")
+    return sentences(
+        "The balance is too low for this.",
+        situation.if_visible("get_account_info", f"It is {short(balance)}."),
+        "Choose a smaller amount",
+        situation.if_visible(
+            "fund_account", "or pay money in with fund_account, if the user wants that", "or ask the user"
+        )
+        + ".",
+    )
+
+
+def market_closed(situation: Situation) -> str:
+    """Nothing helps."""
+    return "Money can be withdrawn only while the market is open, and no available function opens it: tell the user so."
+
+
+def not_watched(situation: Situation) -> str:
+    """What is on the list."""
+    watched, given = situation.instance.watch_list, situation.argument("symbol")
+    return sentences(
+        f"{short(given)} is not on the watchlist, so it cannot be taken off.",
+        situation.if_visible(
+            "get_watchlist",
+            f"On it: {listing(watched, given)}." if watched else "It is empty.",
+            "Ask the user which one.",
+        ),
+    )
+
+
+def history_date(situation: Situation) -> str:
+    """The format."""
+    return "'start_date' and 'end_date' must be dates written as YYYY-MM-DD, such as 2024-01-31, or be left out."
+
+
+def company(situation: Situation) -> str:
+    """The names as they have to be written."""
+    known = listing(COMPANIES, situation.argument("name"), 200)
+    return f"No such company. The known ones, to be written like this: {known}."
+
+
+def sector(situation: Situation) -> str:
+    """The two sectors."""
+    return f"No such sector. Choose one of {listing(SECTORS)}, written like this."
+
+
+def not_added(situation: Situation) -> str | None:
+    """An unknown symbol is passed over without a word."""
+    given = situation.argument("stock")
+    if given in situation.instance.watch_list:
+        return None
+    return sentences(
+        f"{short(given)} was not put on the watchlist: no stock has this symbol.", _symbol_sources(situation).strip()
+    )
+
+
+RULES = (
+    Rule("trading_login", _CLASS, "", "not authenticated", trading_login, ("trading_logout()", "get_account_info()")),
+    Rule(
+        "no_order",
+        _CLASS,
+        "get_order_details cancel_order",
+        "Order with ID .* not found",
+        no_order,
+        ("cancel_order(order_id=1)",),
+    ),
+    Rule(
+        "order_completed",
+        _CLASS,
+        "cancel_order",
+        "already completed",
+        order_completed,
+        ("cancel_order(order_id=12345)",),
+    ),
+    Rule(
+        "no_symbol",
+        _CLASS,
+        "get_stock_info place_order",
+        "Stock with symbol|Invalid stock symbol",
+        no_symbol,
+        ("get_stock_info(symbol='Apple')",),
+    ),
+    Rule(
+        "not_positive",
+        _CLASS,
+        "place_order withdraw_funds fund_account",
+        "must be positive",
+        not_positive,
+        ("fund_account(amount=0)",),
+    ),
+    Rule(
+        "too_expensive",
+        _CLASS,
+        "place_order withdraw_funds",
+        "Insufficient funds",
+        too_expensive,
+        ("place_order(order_type='Buy', symbol='AAPL', price=1000, amount=1000)",),
+    ),
+    Rule("market_closed", _CLASS, "withdraw_funds", "Market is closed", market_closed, ("withdraw_funds(amount=1)",)),
+    Rule(
+        "not_watched",
+        _CLASS,
+        "remove_stock_from_watchlist",
+        "not found in watchlist",
+        not_watched,
+        ("remove_stock_from_watchlist(symbol='ABC')",),
+    ),
+    Rule(
+        "history_date",
+        _CLASS,
+        "get_transaction_history",
+        "time data|unconverted data|out of range",
+        history_date,
+        ("get_transaction_history(start_date='yesterday')",),
+    ),
+    Rule(
+        "company",
+        _CLASS,
+        "get_symbol_by_name",
+        "Stock not found",
+        company,
+        ("get_symbol_by_name(name='Appel')",),
+        SILENT,
+    ),
+    Rule(
+        "sector",
+        _CLASS,
+        "get_available_stocks",
+        r'"stock_list": \[\]',
+        sector,
+        ("get_available_stocks(sector='Cars')",),
+        SILENT,
+    ),
+    Rule("not_added", _CLASS, "add_to_watchlist", "", not_added, ("add_to_watchlist(stock='Apple')",), SILENT),
+)
