@@ -63,8 +63,12 @@ def check_data(config: DictConfig) -> None:
     from bfcl_env import load_scenarios
     from interaction import Conversation, get_protocol
 
-    command = DATA_COMMANDS.get(config.trainer.device, DATA_COMMANDS["cuda"])
-    protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
+    command = f"{DATA_COMMANDS.get(config.trainer.device, DATA_COMMANDS['cuda'])} {chosen}"
+    try:
+        protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    except ValueError as error:
+        raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
     scenarios = {scenario.id: scenario for scenario in load_scenarios()}
     for key in ("train_files", "val_files"):
         for name in _as_list(config.data[key]):

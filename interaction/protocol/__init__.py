@@ -1,4 +1,4 @@
-"""Protocols by name. To add one, write a file like `think_xml.py` and list its class here."""
+"""Protocols by name. To add one, write a file and list its class in PROTOCOLS; README.md here shows how."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import Any
 
 from .base import REVEAL_SENTENCE, FormatError, Message, Parsed, Protocol
 from .docs import DOC_STYLES, DocStyle
+from .hermes import Hermes
+from .llama3_json import Llama3Json
+from .python_calls import PythonCalls
 from .think_xml import ThinkXml
 
-PROTOCOLS: dict[str, type[Protocol]] = {protocol.name: protocol for protocol in (ThinkXml,)}
+PROTOCOLS: dict[str, type[Protocol]] = {
+    protocol.name: protocol for protocol in (ThinkXml, Hermes, Llama3Json, PythonCalls)
+}
 
 
 def get_protocol(name: str, *, docs: DocStyle = "json", **options: Any) -> Protocol:

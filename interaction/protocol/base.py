@@ -9,18 +9,29 @@ A protocol holds no state about an episode. It is safe to share between conversa
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from bfcl_env import Call
 
-from .docs import DocStyle, render_docs
+from .docs import DocStyle, compact_json, render_docs
+
+MAX_DEPTH = 16
+MAX_CALLS = 40
 
 Message = dict[str, str]
 """A chat message, {"role": ..., "content": ...}."""
+
+RULES = """\
+- Keep calling until the request is fulfilled as well as you can; your answer ends it and the next request follows.
+- Use only the functions listed here or announced later, with the argument names of their documentation. \
+If a function or the value of a required argument is missing, do not guess: say in your answer what is missing.
+- Do nothing that was not asked for."""
+"""How to behave, whatever the format; part of every full system prompt."""
 
 REVEAL_SENTENCE = "I have updated some more functions you can choose from. What about now?"
 """What BFCL's user says in the turn that reveals withheld functions."""
@@ -34,7 +45,11 @@ class FormatError(StrEnum):
     missing_action = "missing_action"
     both_actions = "both_actions"
     text_outside = "text_outside"
+    missing_tag = "missing_tag"
+    """A tag without its partner, or a call without the tags that make it one."""
     bad_json = "bad_json"
+    bad_syntax = "bad_syntax"
+    """`bad_json` of protocols that write calls in Python syntax."""
     wrong_shape = "wrong_shape"
     empty_calls = "empty_calls"
     too_many_calls = "too_many_calls"
@@ -42,6 +57,26 @@ class FormatError(StrEnum):
     too_deep = "too_deep"
     truncated = "truncated"
     """Cut by the token budget. Set by the conversation, which is told so; a parser cannot know."""
+
+
+EXPLANATIONS = {
+    FormatError.missing_think: "the thought is missing.",
+    FormatError.multiple_blocks: "a tag appears more than once; use one block of each kind only.",
+    FormatError.missing_action: "there is neither a complete call nor a complete answer.",
+    FormatError.both_actions: "call functions or answer, not both in one message. "
+    "Call functions first; answer once you have seen the results.",
+    FormatError.text_outside: "there is text where none may stand.",
+    FormatError.missing_tag: "a tag is missing.",
+    FormatError.bad_json: "a call is not valid JSON.",
+    FormatError.bad_syntax: "the calls are not valid Python.",
+    FormatError.wrong_shape: "a call does not have the form it must have.",
+    FormatError.empty_calls: "the list of calls is empty. To call nothing, answer.",
+    FormatError.too_many_calls: "too many calls in one message; spread them over several messages.",
+    FormatError.too_long: "the message is too long.",
+    FormatError.too_deep: "the arguments are nested too deeply.",
+    FormatError.truncated: "the message was cut off because it ran out of tokens.",
+}
+"""What feedback says was wrong. A protocol's own `explanations` come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +97,41 @@ class Parsed:
         return self.error is None
 
 
+class Malformed(ValueError):
+    """A message that is neither calls nor an answer. Carries the typed reason beside the text."""
+
+    def __init__(self, kind: FormatError, detail: str = "") -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
 class Protocol(ABC):
     """How one family of models writes thoughts, calls and answers.
 
     `docs` chooses how function documentation is written: "json" for real models, "signature" for models so
     small that the prompt is most of their context; with "signature" the rest of the prompt is short as well.
+    Messages longer than `max_chars` characters are malformed without being looked at; `max_depth` bounds the
+    nesting of arguments and `max_calls` the calls of one message.
     """
 
     name: ClassVar[str]
+    shape: ClassVar[str]
+    """What a message must look like, in a sentence or two; every feedback ends with it."""
+    explanations: ClassVar[Mapping[FormatError, str]] = {}
+    """What was wrong, in words of this format; EXPLANATIONS has the rest."""
 
-    def __init__(self, *, docs: DocStyle = "json") -> None:
+    def __init__(
+        self,
+        *,
+        docs: DocStyle = "json",
+        max_chars: int = 200_000,
+        max_depth: int = MAX_DEPTH,
+        max_calls: int = MAX_CALLS,
+    ) -> None:
         self.docs: DocStyle = docs
+        self.max_chars = max_chars
+        self.max_depth = max_depth
+        self.max_calls = max_calls
 
     # What the model reads.
 
@@ -100,24 +159,65 @@ class Protocol(ABC):
         """The text of a turn that reveals functions: their documentation, then the user's words."""
         return f"{render_docs(revealed, self.docs)}\n{words}"
 
-    @abstractmethod
     def results(self, texts: Sequence[str]) -> list[Message]:
-        """The messages that bring the results of one message's calls, in the order of the calls."""
+        """The messages that bring the results of one message's calls, in the order of the calls.
 
-    @abstractmethod
+        In the user role, so that any chat template works, also one without a tool role.
+        """
+        return [{"role": "user", "content": f"Results: [{','.join(map(_result, texts))}]"}]
+
     def feedback(self, parsed: Parsed) -> list[Message]:
         """The messages that tell the model what is wrong with its format and what to write instead."""
+        return [{"role": "user", "content": self.explain(parsed)}]
+
+    def explain(self, parsed: Parsed) -> str:
+        """The text of the feedback: what was wrong, what exactly was found, and the shape to write."""
+        if parsed.error is None:
+            raise ValueError("feedback is for malformed messages; this one is well-formed")
+        explanation = self.explanations.get(parsed.error) or EXPLANATIONS[parsed.error]
+        detail = f" ({parsed.detail})" if parsed.detail else ""
+        return f"Format error: {explanation}{detail}\n{self.shape}"
 
     # What the model writes.
 
-    @abstractmethod
     def parse(self, text: str) -> Parsed:
         """Read one assistant message. Never raises, never evaluates, and is bounded in size and depth."""
+        if len(text) > self.max_chars:
+            return Parsed(error=FormatError.too_long, detail=f"{len(text)} characters, at most {self.max_chars}")
+        try:
+            return self.read(text.strip())
+        except Malformed as fault:
+            return Parsed(error=fault.kind, detail=str(fault))
+
+    @abstractmethod
+    def read(self, text: str) -> Parsed:
+        """`parse` for a text within `max_chars`, without white space around it. May raise Malformed, nothing else."""
 
     @abstractmethod
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
-        """The message that makes these calls; `parse` gives them back. For gold conversations and examples."""
+        """The message that makes these calls; `parse` gives them back. For gold conversations and examples.
+
+        A format without a place for thoughts leaves them out. Raises ValueError for what it cannot write.
+        """
 
     @abstractmethod
     def render_answer(self, thought: str, text: str) -> str:
-        """The message that ends a user turn with `text`; `parse` gives it back."""
+        """The message that ends a user turn with `text`; `parse` gives it back. Raises ValueError as above."""
+
+    def plain_answer(self, text: str) -> str:
+        """`text` itself, for formats in which a message without calls is the answer."""
+        if self.parse(text).answer != text:
+            raise ValueError(f"this text would not be read as an answer: {text[:80]!r}")
+        return text
+
+
+def _result(text: str) -> str:
+    """One element of the list: BFCL's own JSON verbatim (escaping it again costs tokens), other text as a string."""
+    if text.startswith("{"):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return text
+    return compact_json(text)

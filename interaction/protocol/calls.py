@@ -11,84 +11,102 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from bfcl_env import Call
 
-from .base import FormatError
+from .base import MAX_CALLS, MAX_DEPTH, FormatError, Malformed
 
-MAX_DEPTH = 16
-MAX_CALLS = 40
 MAX_NAME_CHARS = 128
+MAX_BRACKET_RUNS = 10_000
+"""Each list or object makes two. The environment takes calls of 5,000 values at most."""
 
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-
-
-class CallsError(ValueError):
-    """Not a list of calls. Carries the typed reason beside the text."""
-
-    def __init__(self, kind: FormatError, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
+_BRACKETS = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"?)*+([\[{]++|[\]}]++)', re.DOTALL)
+"""Everything up to the next run of opening or of closing brackets outside strings. To match, not to search with."""
+_CALL_OBJECT = re.compile(r'\{\s*+"(?:name"\s*+:\s*+"[^"]*+"\s*+,\s*+")?(?:arguments|parameters)"\s*+:')
 
 
 def decode_calls(text: str, *, max_depth: int = MAX_DEPTH, max_calls: int = MAX_CALLS) -> tuple[Call, ...]:
     """The calls in `text`: a JSON list of {"name": ..., "arguments": {...}}, or one such object alone.
 
-    Raises CallsError, and nothing else, for everything that is not that.
+    Raises Malformed, and nothing else, for everything that is not that.
     """
     value = decode_json(text, max_depth=max_depth)
     items = value if isinstance(value, list) else [value]
     if not items:
-        raise CallsError(FormatError.empty_calls, "the list is empty")
+        raise Malformed(FormatError.empty_calls, "the list is empty")
     if len(items) > max_calls:
-        raise CallsError(FormatError.too_many_calls, f"{len(items)} calls in one message, at most {max_calls}")
-    return tuple(_call(item, position) for position, item in enumerate(items, start=1))
+        raise Malformed(FormatError.too_many_calls, f"{len(items)} calls in one message, at most {max_calls}")
+    return tuple(decode_call(item, position) for position, item in enumerate(items, start=1))
 
 
 def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
-    """The JSON value in `text`. Raises CallsError with bad_json or too_deep."""
-    if nesting_depth(text) > max_depth:
-        raise CallsError(FormatError.too_deep, f"JSON is nested deeper than {max_depth} levels")
+    """The JSON value in `text`. Raises Malformed with bad_json, too_deep or too_long."""
+    if _deeper(text, max_depth):
+        raise Malformed(FormatError.too_deep, f"JSON is nested deeper than {max_depth} levels")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_finite)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise CallsError(FormatError.bad_json, "a string holds half of a surrogate pair") from None
+        raise Malformed(FormatError.bad_json, "a string holds half of a surrogate pair") from None
     except ValueError as fault:
-        raise CallsError(FormatError.bad_json, str(fault)[:200]) from None
+        raise Malformed(FormatError.bad_json, str(fault)[:200]) from None
     return value
 
 
-def nesting_depth(text: str) -> int:
-    """How deep brackets are nested, those inside strings not counted. One pass, no recursion."""
-    depth = deepest = 0
-    for match in _STRING_OR_BRACKET.finditer(text):
-        if match[0] in ("[", "{"):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif match[0] in ("]", "}"):
-            depth -= 1
-    return deepest
+def holds_call(text: str) -> bool:
+    """Whether a call written as a JSON object stands somewhere in `text`, as far as its first key or two show."""
+    return _CALL_OBJECT.search(text) is not None
 
 
-def _call(item: Any, position: int) -> Call:
+def bracket_runs(text: str) -> Iterator[tuple[int, str]]:
+    """Runs of opening and of closing brackets with their positions, those inside JSON strings left out. One pass.
+
+    Raises Malformed with too_long after MAX_BRACKET_RUNS.
+    """
+    match = _BRACKETS.match(text)
+    for _ in range(MAX_BRACKET_RUNS):
+        if match is None:
+            return
+        yield match.start(1), match[1]
+        match = _BRACKETS.match(text, match.end())
+    raise Malformed(FormatError.too_long, f"more than {MAX_BRACKET_RUNS} brackets")
+
+
+def _deeper(text: str, max_depth: int) -> bool:
+    """Whether brackets are nested deeper than that. Looks no further once they are."""
+    depth = 0
+    for _, run in bracket_runs(text):
+        depth += len(run) if run[0] in "[{" else -len(run)
+        if depth > max_depth:
+            return True
+    return False
+
+
+def decode_call(item: Any, position: int, *, arguments_keys: Sequence[str] = ("arguments",)) -> Call:
+    """The call that decoded JSON describes; `position`, from 1, names it in the error.
+
+    `arguments_keys` are the names that the key of the arguments may have. Raises Malformed with wrong_shape.
+    """
+
     def wrong(detail: str) -> NoReturn:
-        raise CallsError(FormatError.wrong_shape, f"call {position}: {detail}")
+        raise Malformed(FormatError.wrong_shape, f"call {position}: {detail}")
 
     if not isinstance(item, dict):
         wrong(f"expected an object, got {_kind(item)}")
-    missing = [key for key in ("name", "arguments") if key not in item]
+    key = next((key for key in arguments_keys if key in item), arguments_keys[0])
+    missing = [key for key in ("name", key) if key not in item]
     if missing:
         wrong(f"missing {' and '.join(missing)}")
     if len(item) > 2:
-        surplus = next(key for key in item if key not in ("name", "arguments"))
+        surplus = next(other for other in item if other not in ("name", key))
         wrong(f"unexpected key {surplus[:40]!r}")
-    name, arguments = item["name"], item["arguments"]
+    name, arguments = item["name"], item[key]
     if not isinstance(name, str) or not name or len(name) > MAX_NAME_CHARS:
         wrong(f"name must be a text of 1 to {MAX_NAME_CHARS} characters")
     if not isinstance(arguments, dict):
-        wrong(f"arguments must be an object, got {_kind(arguments)}")
+        wrong(f"{key} must be an object, got {_kind(arguments)}")
     return Call(name=name, arguments=arguments)
 
 

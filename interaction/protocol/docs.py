@@ -14,6 +14,7 @@ DocStyle = Literal["json", "signature"]
 DOC_STYLES: tuple[str, ...] = get_args(DocStyle)
 
 _TYPE_NAMES = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
+_SCHEMA_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
 
 
 def compact_json(value: Any) -> str:
@@ -24,6 +25,32 @@ def compact_json(value: Any) -> str:
 def json_line(function: dict[str, Any]) -> str:
     """Name, description and parameters as one line of JSON; the response schema is left out."""
     return compact_json({key: function[key] for key in ("name", "description", "parameters") if key in function})
+
+
+def openai_tool(function: dict[str, Any]) -> dict[str, Any]:
+    """The function as `tools=` of a chat template or an OpenAI endpoint takes it, types named as in JSON Schema.
+
+    BFCL says "dict" and "float" where JSON Schema says "object" and "number".
+    """
+    return {
+        "type": "function",
+        "function": {
+            "name": function["name"],
+            "description": function.get("description", ""),
+            "parameters": _json_schema(function.get("parameters", {"type": "dict", "properties": {}})),
+        },
+    }
+
+
+def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    result = dict(schema)
+    if "type" in schema:
+        result["type"] = _SCHEMA_TYPES.get(schema["type"], schema["type"])
+    if "properties" in schema:
+        result["properties"] = {name: _json_schema(value) for name, value in schema["properties"].items()}
+    if "items" in schema:
+        result["items"] = _json_schema(schema["items"])
+    return result
 
 
 def signature_line(function: dict[str, Any]) -> str:

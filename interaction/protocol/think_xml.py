@@ -12,41 +12,19 @@ and a tag inside the thought is only a thought: nothing there is ever executed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from bfcl_env import Call
 
-from .base import FormatError, Message, Parsed, Protocol
-from .calls import MAX_CALLS, MAX_DEPTH, CallsError, decode_calls
-from .docs import DocStyle, compact_json, render_docs
+from .base import RULES, FormatError, Malformed, Parsed, Protocol
+from .calls import decode_calls
+from .docs import compact_json, render_docs
 
 _EXAMPLE_CALLS = (
     Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
     Call(name="list_alarms", arguments={}),
 )
-
-_SHAPE = (
-    "Write <think>...</think>, then exactly one of "
-    '<tool_call>[{"name": ..., "arguments": {...}}]</tool_call> or <answer>...</answer>, and nothing else.'
-)
-
-_FEEDBACK = {
-    FormatError.missing_think: "the message must begin with one <think>...</think> block.",
-    FormatError.multiple_blocks: "a tag appears more than once; use one block of each kind only.",
-    FormatError.missing_action: "after </think> there must be a complete <tool_call> or <answer> block.",
-    FormatError.both_actions: "use either <tool_call> or <answer> in a message, not both. "
-    "Call functions first; answer once you have seen the results.",
-    FormatError.text_outside: "there is text outside the tags.",
-    FormatError.bad_json: "the content of <tool_call> is not valid JSON.",
-    FormatError.wrong_shape: 'each call must be an object with exactly "name" (a text) and "arguments" (an object).',
-    FormatError.empty_calls: "the list of calls is empty. To call nothing, use <answer>.",
-    FormatError.too_many_calls: "too many calls in one message; spread them over several messages.",
-    FormatError.too_long: "the message is too long.",
-    FormatError.too_deep: "the arguments are nested too deeply.",
-    FormatError.truncated: "the message was cut off because it ran out of tokens.",
-}
 
 _RULES = """\
 You complete the user's requests by calling functions.
@@ -61,10 +39,7 @@ To finish the current request, or when nothing can or should be called, answer t
 # Rules
 - The results of your calls come back in the next message, as a list in the order of the calls. \
 Read them, then go on calling or answer.
-- Keep calling until the request is fulfilled as well as you can; your answer ends it and the next request follows.
-- Use only the functions listed here or announced later, with the argument names of their documentation. \
-If a function or the value of a required argument is missing, do not guess: say in your answer what is missing.
-- Do nothing that was not asked for.
+{rules}
 
 # Functions, one a line
 {functions}"""
@@ -76,26 +51,24 @@ When done: {answer}
 
 
 class ThinkXml(Protocol):
-    """`<think>` and then `<tool_call>` or `<answer>`.
-
-    Messages longer than `max_chars` characters are malformed without being looked at; `max_depth` and
-    `max_calls` bound the JSON of a call list.
-    """
+    """`<think>` and then `<tool_call>` or `<answer>`."""
 
     name = "think_xml"
-
-    def __init__(
-        self,
-        *,
-        docs: DocStyle = "json",
-        max_chars: int = 200_000,
-        max_depth: int = MAX_DEPTH,
-        max_calls: int = MAX_CALLS,
-    ) -> None:
-        super().__init__(docs=docs)
-        self.max_chars = max_chars
-        self.max_depth = max_depth
-        self.max_calls = max_calls
+    shape = (
+        "Write <think>...</think>, then exactly one of "
+        '<tool_call>[{"name": ..., "arguments": {...}}]</tool_call> or <answer>...</answer>, and nothing else.'
+    )
+    explanations = {
+        FormatError.missing_think: "the message must begin with one <think>...</think> block.",
+        FormatError.missing_action: "after </think> there must be a complete <tool_call> or <answer> block.",
+        FormatError.both_actions: "use either <tool_call> or <answer> in a message, not both. "
+        "Call functions first; answer once you have seen the results.",
+        FormatError.text_outside: "there is text outside the tags.",
+        FormatError.bad_json: "the content of <tool_call> is not valid JSON.",
+        FormatError.wrong_shape: 'each call must be an object with exactly "name" (a text) and '
+        '"arguments" (an object).',
+        FormatError.empty_calls: "the list of calls is empty. To call nothing, use <answer>.",
+    }
 
     def examples(self) -> tuple[str, ...]:
         if self.docs == "signature":
@@ -108,16 +81,7 @@ class ThinkXml(Protocol):
     def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
         rules = _SHORT_RULES if self.docs == "signature" else _RULES
         calls, answer = self.examples()
-        return rules.format(calls=calls, answer=answer, functions=render_docs(functions, self.docs))
-
-    def results(self, texts: Sequence[str]) -> list[Message]:
-        return [{"role": "user", "content": f"Results: [{','.join(map(_result, texts))}]"}]
-
-    def feedback(self, parsed: Parsed) -> list[Message]:
-        if parsed.error is None:
-            raise ValueError("feedback is for malformed messages; this one is well-formed")
-        detail = f" ({parsed.detail})" if parsed.detail else ""
-        return [{"role": "user", "content": f"Format error: {_FEEDBACK[parsed.error]}{detail}\n{_SHAPE}"}]
+        return rules.format(calls=calls, answer=answer, rules=RULES, functions=render_docs(functions, self.docs))
 
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
         items = [{"name": call.name, "arguments": call.arguments} for call in calls]
@@ -128,10 +92,7 @@ class ThinkXml(Protocol):
             raise ValueError(f"an answer cannot contain a tag of the protocol: {text[:80]!r}")
         return f"{_think(thought)}<answer>{text}</answer>"
 
-    def parse(self, text: str) -> Parsed:
-        if len(text) > self.max_chars:
-            return Parsed(error=FormatError.too_long, detail=f"{len(text)} characters, at most {self.max_chars}")
-        text = text.strip()
+    def read(self, text: str) -> Parsed:
         if not text.startswith("<think>"):
             return Parsed(error=FormatError.text_outside if "<think>" in text else FormatError.missing_think)
         thought, closed, rest = text.removeprefix("<think>").partition("</think>")
@@ -162,7 +123,7 @@ class ThinkXml(Protocol):
             return Parsed(thought, error=_error_beside(tail, other="<answer>"))
         try:
             calls = decode_calls(body, max_depth=self.max_depth, max_calls=self.max_calls)
-        except CallsError as fault:
+        except Malformed as fault:
             if fault.kind is FormatError.bad_json and "</tool_call>" in body:
                 return Parsed(thought, error=_error_beside(body, other="<answer>"))
             return Parsed(thought, error=fault.kind, detail=str(fault))
@@ -176,18 +137,6 @@ def _think(thought: str) -> str:
     if "<think>" in thought or "</think>" in thought:
         raise ValueError(f"a thought cannot contain a think tag: {thought[:80]!r}")
     return f"<think>{thought}</think>"
-
-
-def _result(text: str) -> str:
-    """One element of the list: BFCL's own JSON verbatim (escaping it again costs tokens), other text as a string."""
-    if text.startswith("{"):
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return text
-    return compact_json(text)
 
 
 def _parse_answer(thought: str, rest: str) -> Parsed:
