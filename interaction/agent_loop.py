@@ -7,23 +7,34 @@ encoded again; they carry mask 1, everything the environment says carries mask 0
 A rollout never raises. Whatever the model or the environment does wrong ends the episode with a `StopReason` and a
 score. Only when the engine itself fails is the episode played again from its start, and when that fails too, no
 trajectory is returned at all: verl then trains on the siblings, and a dead engine is never mistaken for a reward of 0.
+
+All episodes of a worker share one event loop, and none can ask the engine while another holds it. Scenarios are loaded
+before there are episodes; decoding, parsing, calls and gold run in another thread. One thread serves all episodes: more
+would not be faster, and the event loop would wait for each in turn. `benchmarks/bench_agent_loop.py --blocking`
+measures what is left.
 """
 
+import asyncio
+import gc
 import json
 import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
-from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
 from bfcl_env import Scenario, load_scenarios
-from interaction.conversation import Conversation
-from interaction.protocol import get_protocol
+from interaction.chat_template import closing_ids, missing_ids
+from interaction.conversation import Conversation, Reply
+from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
 
 logger = logging.getLogger(__name__)
@@ -34,14 +45,34 @@ MIN_REPLY_TOKENS = 16
 ENGINE_ATTEMPTS = 3
 """How often an episode is played when the engine fails under it."""
 
+SCENARIOS: dict[str, Scenario] = {scenario.id: scenario for scenario in load_scenarios()}
+gc.freeze()  # a worker keeps all that it has imported; looking for garbage in it would stop all episodes for 0.3 s
+
+_ENVIRONMENT = ThreadPoolExecutor(1, "environment")
+_T = TypeVar("_T")
+
+
+async def _aside(function: Callable[..., _T], *args: Any) -> _T:
+    return await asyncio.get_running_loop().run_in_executor(_ENVIRONMENT, function, *args)
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    last_id: int
+    closing: list[int]
+    """What the chat template writes after an assistant message."""
+
 
 @cache
-def _scenarios() -> dict[str, Scenario]:
-    return {scenario.id: scenario for scenario in load_scenarios()}
+def _vocabulary(tokenizer: Any) -> _Vocabulary:
+    def render(messages: list[Message]) -> list[int]:
+        return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
+
+    return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render))
 
 
 class EngineFault(RuntimeError):
-    """The inference engine failed or returned nothing; not the model's doing."""
+    """The inference engine failed or returned what no model can have said; not the model's doing."""
 
 
 class EpisodeOutput(AgentLoopOutput):
@@ -73,6 +104,9 @@ class EpisodeOutput(AgentLoopOutput):
 class BFCLAgentLoop(AgentLoopBase):
     """Plays one scenario with the model; registered as `bfcl` in `recipe/config/agent_loops.yaml`."""
 
+    live: ClassVar[int] = 0
+    """Episodes being played in this process. Changed by the event loop's thread alone."""
+
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         """One episode.
 
@@ -85,9 +119,11 @@ class BFCLAgentLoop(AgentLoopBase):
             One trajectory, or an empty list when the engine failed `ENGINE_ATTEMPTS` times.
         """
         fault: Exception | None = None
-        for _ in range(ENGINE_ATTEMPTS):
+        for faults in range(ENGINE_ATTEMPTS):
             try:
-                return await self._play(sampling_params, kwargs)
+                output = await self._play(sampling_params, kwargs)
+                output.extra_fields["engine_faults"] = output.record_header["engine_faults"] = faults
+                return output
             except EngineFault as error:
                 fault = error
                 logger.warning("engine fault in %s: %s", kwargs["extra_info"].get("scenario_id"), error)
@@ -95,50 +131,67 @@ class BFCLAgentLoop(AgentLoopBase):
                 fault = error
                 logger.exception("episode of %s failed outside model and environment", kwargs.get("extra_info"))
                 break
-        logger.error("episode dropped (%s): %r", StopReason.infrastructure, fault)
+        logger.error("episode of %s dropped (%s): %r", kwargs.get("extra_info"), StopReason.infrastructure, fault)
         return []
 
     async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
+        BFCLAgentLoop.live += 1
+        try:
+            conversation, vocabulary = await _aside(self._prepare, row["extra_info"])
+            with conversation:
+                return await self._converse(conversation, vocabulary, sampling_params, row)
+        finally:
+            BFCLAgentLoop.live -= 1
+
+    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary]:
         settings = self.config.interaction
-        extra_info = row["extra_info"]
-        split = extra_info["split"]
-        turn_policy: Any = OmegaConf.to_container(settings[split], resolve=True)
+        scenario = SCENARIOS[extra_info["scenario_id"]]
+        turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
-        with Conversation(_scenarios()[extra_info["scenario_id"]], protocol=protocol, **turn_policy) as conversation:
-            return await self._converse(conversation, sampling_params, row)
+        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer)
 
     async def _converse(
-        self, conversation: Conversation, sampling_params: dict[str, Any], row: dict[str, Any]
+        self, conversation: Conversation, vocabulary: _Vocabulary, sampling_params: dict[str, Any], row: dict[str, Any]
     ) -> EpisodeOutput:
         settings = self.config.interaction
         request_id = uuid4().hex  # one for the whole episode: sticky routing, so the prefix cache works
-        messages = conversation.start()
+        messages = await _aside(conversation.start)
         ids = await self.ct_build_initial_tokens(messages)
         prompt_length = len(ids)
         mask: list[int] = []
-        log_probs: list[float] = []
+        log_probs: list[float] | None = None  # stays None when the engine is not asked for any
         engine_fields: dict[str, Any] = {}
-        timing: dict[str, float] = {}
+        seconds = {"generate": 0.0, "environment": 0.0}
 
         while True:
             room = self._room(prompt_length, len(mask))
             max_tokens = min(room, settings.max_tokens_per_reply or room)
-            with simple_timer("generate", timing):
-                out = await self._generate(request_id, ids, {**sampling_params, "max_tokens": max_tokens})
+            began = perf_counter()
+            out = await self._generate(request_id, ids, {**sampling_params, "max_tokens": max_tokens})
+            generated = perf_counter()
+            seconds["generate"] += generated - began
+            _require_sound(out, vocabulary.last_id, max_tokens)
+            if not mask and out.log_probs is not None:
+                log_probs = []
+            span = len(mask), len(mask) + len(out.token_ids)
             engine_fields = {**out.extra_fields, **{k: v for k, v in engine_fields.items() if k == "min_global_steps"}}
             merged, mask, log_probs = await self.ct_merge_assistant_token(
                 ids, out.token_ids, mask, log_probs, assistant_logprobs=out.log_probs
             )
             ids = merged.token_ids
-            cut = len(out.token_ids) >= max_tokens and out.token_ids[-1] != self.tokenizer.eos_token_id
-            text = self.tokenizer.decode(out.token_ids, skip_special_tokens=True)
-            with simple_timer("environment", timing):
-                reply = conversation.reply(text, truncated=cut)
+            ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
+            cut = len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends
+            text, reply = await _aside(self._hear, conversation, out.token_ids, cut, span, round(generated - began, 4))
+            seconds["environment"] += perf_counter() - generated
             if reply.done:
                 break
             before = [*messages, {"role": "assistant", "content": text}]
             messages = [*before, *reply.messages]
-            merged, new_mask, new_log_probs = await self.ct_merge_context_msg(before, messages, ids, mask, log_probs)
+            closing = missing_ids(out.token_ids, vocabulary.closing)
+            zeros = [0] * len(closing)
+            merged, new_mask, new_log_probs = await self.ct_merge_context_msg(
+                before, messages, ids + closing, mask + zeros, None if log_probs is None else [*log_probs, *zeros]
+            )
             if self._room(prompt_length, len(new_mask)) < MIN_REPLY_TOKENS:
                 conversation.stop(StopReason.max_tokens)
                 break
@@ -157,7 +210,7 @@ class BFCLAgentLoop(AgentLoopBase):
             "prompt_tokens": prompt_length,
             "response_tokens": len(mask),
             "engine_tokens": sum(mask),
-            "seconds": {name: round(seconds, 4) for name, seconds in timing.items()},
+            "seconds": {name: round(value, 4) for name, value in seconds.items()},
         }
         record_dir = settings.record_dir
         return EpisodeOutput(
@@ -166,13 +219,18 @@ class BFCLAgentLoop(AgentLoopBase):
             response_mask=mask[:limit],
             response_logprobs=log_probs[:limit] if log_probs else None,
             num_turns=len(messages),
-            metrics=AgentLoopMetrics(
-                generate_sequences=timing.get("generate", 0.0), tool_calls=timing.get("environment", 0.0)
-            ),
+            metrics=AgentLoopMetrics(generate_sequences=seconds["generate"], tool_calls=seconds["environment"]),
             extra_fields={**engine_fields, "episode": record},
             record_file=str(Path(record_dir) / split / f"{step:06d}.jsonl") if record_dir else None,
             record_header=header,
         )
+
+    def _hear(
+        self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
+    ) -> tuple[str, Reply]:
+        """The message as text, and what the environment says to it. Runs in a thread."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
 
     def _room(self, prompt_length: int, response_length: int) -> int:
         """Tokens that still fit into the response budget and into the model's context."""
@@ -182,12 +240,32 @@ class BFCLAgentLoop(AgentLoopBase):
         return room
 
     async def _generate(self, request_id: str, ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        limit = self.config.interaction.engine_timeout
         try:
-            out = await self.server_manager.generate(
-                request_id=request_id, prompt_ids=ids, sampling_params=sampling_params
-            )
+            async with asyncio.timeout(limit):
+                return await self.server_manager.generate(
+                    request_id=request_id, prompt_ids=ids, sampling_params=sampling_params
+                )
+        except TimeoutError as error:
+            raise EngineFault(f"no reply within interaction.engine_timeout={limit} s") from error
         except Exception as error:  # whatever the engine or its transport raises, it is no fault of the model
             raise EngineFault(repr(error)) from error
-        if not out.token_ids:
-            raise EngineFault(f"no tokens returned (stop_reason={out.stop_reason})")
-        return out
+
+
+def _require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
+    """Raises EngineFault for a reply that no working engine gives: trained on, it would break the update.
+
+    The ids that a padded embedding has beyond the tokenizer's are refused too. No text stands for them, a trained
+    model gives them a probability near 0, and the episode is only played again.
+    """
+    ids, log_probs = out.token_ids, out.log_probs
+    if not ids:
+        raise EngineFault(f"no tokens returned (stop_reason={out.stop_reason})")
+    if out.stop_reason == "aborted":
+        raise EngineFault(f"aborted after {len(ids)} tokens")
+    if len(ids) > max_tokens:
+        raise EngineFault(f"{len(ids)} tokens returned, at most {max_tokens} asked for")
+    if min(ids) < 0 or max(ids) > last_id:
+        raise EngineFault(f"token ids from {min(ids)} to {max(ids)} returned; the tokenizer has 0 to {last_id}")
+    if log_probs is not None and len(log_probs) != len(ids):
+        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")

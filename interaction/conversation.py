@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import logging
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self, get_args
 
 from bfcl_env import Call, Episode, Scenario
 
@@ -27,6 +28,9 @@ from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, StepRecord, StopReason, TurnEnd, TurnRecord
 
 logger = logging.getLogger(__name__)
+
+AtStepLimit = Literal["end", "official"]
+EmptyGold = Literal["state", "official"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,13 @@ class Conversation:
     `max_format_errors_per_turn` malformed messages are forgiven in one turn, one more ends the episode.
     `max_result_chars` cuts each result that the model reads (None: no cut); the record keeps all of it.
     `augment` turns the environment's hints on.
+    `at_step_limit` "end" judges the turn as it stands after `max_steps_per_turn` messages, and the episode ends.
+    "official" does as BFCL: one message more, after 20 the 21st; then the episode ends, and the turn is judged only if
+    it is the last one.
+    `empty_gold` "state" passes a turn without gold calls if it was answered, changed nothing and called no function
+    that is not there; "official" passes it whatever happened in it, as BFCL does. `passed_official` stays as it is.
+
+    Raises ValueError, naming setting and value, for a setting that is not one of these.
     """
 
     def __init__(
@@ -83,19 +94,24 @@ class Conversation:
         max_format_errors_per_turn: int = 3,
         max_result_chars: int | None = None,
         augment: bool = False,
+        at_step_limit: AtStepLimit = "end",
+        empty_gold: EmptyGold = "state",
     ) -> None:
-        if max_steps_per_turn < 1:
-            raise ValueError(f"max_steps_per_turn is {max_steps_per_turn}; a turn needs at least 1 message")
-        if max_format_errors_per_turn < 0:
-            raise ValueError(f"max_format_errors_per_turn is {max_format_errors_per_turn}; expected 0 or more")
-        if max_result_chars is not None and max_result_chars < 1:
-            raise ValueError(f"max_result_chars is {max_result_chars}; expected 1 or more, or None for no cut")
+        _require_count("max_steps_per_turn", max_steps_per_turn, 1)
+        _require_count("max_format_errors_per_turn", max_format_errors_per_turn, 0)
+        if max_result_chars is not None:
+            _require_count("max_result_chars", max_result_chars, 1, ", or null for no cut")
+        _require_choice("augment", augment, (True, False))
+        _require_choice("at_step_limit", at_step_limit, get_args(AtStepLimit))
+        _require_choice("empty_gold", empty_gold, get_args(EmptyGold))
         self.scenario = scenario
         self.protocol = protocol
         self.max_steps_per_turn = max_steps_per_turn
         self.max_format_errors_per_turn = max_format_errors_per_turn
         self.max_result_chars = max_result_chars
         self.augment = augment
+        self.at_step_limit = at_step_limit
+        self.empty_gold = empty_gold
         self.stop_reason: StopReason | None = None
         self._fault: str | None = None
         self._episode: Episode | None = None
@@ -120,19 +136,38 @@ class Conversation:
         self._turns[0].reached = True
         return self.protocol.opening(self.scenario.functions(0), self.scenario.turns[0].user)
 
-    def reply(self, assistant_text: str, truncated: bool = False) -> Reply:
+    def reply(
+        self,
+        assistant_text: str,
+        truncated: bool = False,
+        tokens: tuple[int, int] | None = None,
+        generate_seconds: float | None = None,
+    ) -> Reply:
         """Take one message of the model, run its calls, and say what comes next.
 
         `truncated` says that the message was cut by the token budget: it is malformed whatever it looks like,
-        nothing in it runs, and the episode ends with `max_tokens`. Raises RuntimeError before start and after the end.
+        nothing in it runs, and the episode ends with `max_tokens`. `tokens` and `generate_seconds` are only noted in
+        the record. Raises RuntimeError before start and after the end.
         """
+        began = perf_counter()
         if not self._started or self.done:
             raise RuntimeError(
                 f"the conversation ended with {self.stop_reason}; it takes no further reply"
                 if self.done
                 else "call start() before reply()"
             )
-        text = assistant_text.encode("utf-8", "replace").decode("utf-8")
+        steps = self._turns[self._position].steps
+        before = len(steps)
+        try:
+            return self._take(assistant_text.encode("utf-8", "replace").decode("utf-8"), truncated)
+        finally:
+            if len(steps) > before:  # no step was kept if the environment could not even be made
+                took = perf_counter() - began
+                steps[-1] = replace(
+                    steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=round(took, 6)
+                )
+
+    def _take(self, text: str, truncated: bool) -> Reply:
         if truncated:
             self._keep(text, Parsed(error=FormatError.truncated))
             return self._end(StopReason.max_tokens)
@@ -193,9 +228,12 @@ class Conversation:
             return self._next_turn()
         else:
             messages = self.protocol.results(self._run(text, parsed))
-        if len(turn.steps) >= self.max_steps_per_turn:
-            return self._judge_and_end(StopReason.max_steps)
-        return Reply(messages, done=False)
+        official = self.at_step_limit == "official"
+        if len(turn.steps) < self.max_steps_per_turn + official:
+            return Reply(messages, done=False)
+        if official and self._position + 1 < len(self._turns):
+            return self._end(StopReason.max_steps)
+        return self._judge_and_end(StopReason.max_steps)
 
     def _run(self, text: str, parsed: Parsed) -> list[str]:
         """Execute all calls in order. A step whose execution breaks off is recorded with the calls that ran."""
@@ -253,8 +291,9 @@ class Conversation:
         verdict = self._episode.end_turn(answered=ended is TurnEnd.answer)
         turn = self._turns[self._position]
         turn.ended = ended
-        turn.passed = bool(verdict.passed)
         turn.passed_official = bool(verdict.passed_official)
+        by_bfcl = self.empty_gold == "official" and not turn.has_gold
+        turn.passed = turn.passed_official if by_bfcl else bool(verdict.passed)
         turn.difference = tuple(verdict.difference)
 
     def _judge_and_end(self, reason: StopReason) -> Reply:
@@ -284,3 +323,13 @@ def cut(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}... [{len(text) - max_chars} more characters]"
+
+
+def _require_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more{otherwise}")
+
+
+def _require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
+        raise ValueError(f"{name} is {value!r}; expected {' or '.join(map(str, choices))}")

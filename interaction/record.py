@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 
 
 class StopReason(StrEnum):
@@ -76,13 +76,25 @@ class StepRecord:
     thought: str | None = None
     answer: str | None = None
     calls: tuple[CallRecord, ...] = ()
+    tokens: tuple[int, int] | None = None
+    """Where the engine's token ids of this message stand in the response: start, and end which is not included.
+    None where the caller had no tokens, as in an evaluation through an endpoint."""
+    generate_seconds: float | None = None
+    """How long the caller waited for the engine; None where it did not say."""
+    environment_seconds: float = 0.0
+    """How long parsing, calls and, at the end of a turn, judging took."""
 
     def to_dict(self) -> dict[str, Any]:
-        return _fields(self) | {"calls": [call.to_dict() for call in self.calls]}
+        return _fields(self) | {
+            "calls": [call.to_dict() for call in self.calls],
+            "tokens": None if self.tokens is None else list(self.tokens),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StepRecord:
-        return cls(**{**data, "calls": tuple(map(CallRecord.from_dict, data["calls"]))})
+        tokens = data["tokens"]
+        calls = tuple(map(CallRecord.from_dict, data["calls"]))
+        return cls(**{**data, "calls": calls, "tokens": None if tokens is None else (tokens[0], tokens[1])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Checks before any worker starts: each failure says what was given, what was expected and what to change.
 
-Nothing here imports torch, Ray or verl; the checks take a second or two.
+Nothing here imports torch, Ray or verl, and only `check_model` imports transformers; the other checks take a second or
+two.
 """
 
 import importlib
@@ -29,20 +30,24 @@ class PreflightError(ValueError):
 
 
 def check(config: DictConfig) -> None:
-    """Run all checks and fill in what may be left open: the model to start from, the file of agent loops.
+    """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops.
 
     Raises:
         PreflightError: at the first check that fails.
     """
-    check_versions()
-    check_data(config)
-    resolve_model(config)
-    check_reward(config)
-    check_devices(config)
-    check_same_start(config)
+    from recipe.preflight_machine import check_room
+
     agent = config.actor_rollout_ref.rollout.agent
     if agent.agent_loop_config_path is None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
+    check_versions()
+    check_data(config)
+    check_turn_policy(config)
+    resolve_model(config)
+    check_reward(config)
+    check_devices(config)
+    check_room(config)
+    check_same_start(config)
 
 
 def check_versions() -> None:
@@ -58,17 +63,64 @@ def _as_list(files: Any) -> list[str]:
     return list(files) if OmegaConf.is_list(files) else [str(files)]
 
 
-def check_data(config: DictConfig) -> None:
-    """Files exist, hold enough rows for a batch, and their prompts are those the agent loop will build."""
+def load_protocol(config: DictConfig) -> Any:
+    """The protocol that `interaction.protocol` and `interaction.docs` name."""
+    from interaction import get_protocol
+
+    try:
+        return get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    except ValueError as error:
+        raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
+
+
+def check_turn_policy(config: DictConfig) -> None:
+    """Keys and values under `interaction.train` and `interaction.val` are those a conversation takes."""
     from bfcl_env import load_scenarios
-    from interaction import Conversation, get_protocol
+    from interaction import Conversation
+
+    scenario, protocol = load_scenarios("multi_turn_base")[0], load_protocol(config)
+    allowed = sorted(inspect.signature(Conversation).parameters.keys() - {"scenario", "protocol"})
+    for split in ("train", "val"):
+        settings: Any = OmegaConf.to_container(config.interaction[split], resolve=True)
+        if unknown := sorted(settings.keys() - set(allowed)):
+            raise PreflightError(
+                f"interaction.{split} has no setting {', '.join(unknown)}; it takes {', '.join(allowed)}."
+            )
+        try:
+            Conversation(scenario, protocol=protocol, **settings).close()
+        except (TypeError, ValueError) as error:
+            raise PreflightError(f"interaction.{split}: {error}. Change that setting.") from error
+
+
+def check_model(config: DictConfig) -> None:
+    """Tokenizer, chat template, protocol and lengths fit each other. After `check`; imports transformers: seconds.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    from recipe import preflight_model
+    from recipe.preflight_template import check_template
+
+    path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    tokenizer = preflight_model.load_tokenizer(path)
+    preflight_model.check_protocol(tokenizer, protocol, path)
+    template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
+    print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
+    files = {key: _as_list(config.data[key]) for key in ("train_files", "val_files")}
+    print(preflight_model.check_lengths(config, tokenizer, files), flush=True)
+
+
+def check_data(config: DictConfig) -> None:
+    """Files exist, hold enough rows for a batch, and their prompts and agent loops are those that will be used."""
+    from bfcl_env import load_scenarios
+    from interaction import Conversation
 
     chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
     command = f"{DATA_COMMANDS.get(config.trainer.device, DATA_COMMANDS['cuda'])} {chosen}"
-    try:
-        protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
-    except ValueError as error:
-        raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
+    protocol = load_protocol(config)
+    loops_file = config.actor_rollout_ref.rollout.agent.agent_loop_config_path
+    entries: Any = OmegaConf.load(loops_file)
+    loops = [entry.name for entry in entries]
     scenarios = {scenario.id: scenario for scenario in load_scenarios()}
     for key in ("train_files", "val_files"):
         for name in _as_list(config.data[key]):
@@ -80,6 +132,12 @@ def check_data(config: DictConfig) -> None:
                 raise PreflightError(
                     f"data.train_batch_size={config.data.train_batch_size} is more than the {table.num_rows} rows of "
                     f"{name}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or less."
+                )
+            named = set(table["agent_name"].to_pylist()) if "agent_name" in table.column_names else set()
+            if unknown := sorted(named - set(loops), key=str):
+                raise PreflightError(
+                    f"{name} names the agent loop {unknown[0]!r}, which {loops_file} does not list "
+                    f"({', '.join(loops)}). Make the data again with `{command}`, or add the loop to that file."
                 )
             for row in table.slice(0, 8).to_pylist():
                 with Conversation(scenarios[row["extra_info"]["scenario_id"]], protocol=protocol) as conversation:

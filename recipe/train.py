@@ -2,8 +2,8 @@
 
     python -m recipe.train --config-name stage1 [Hydra overrides]
 
-Composing a configuration, `--help` and every check of `recipe.preflight` import neither torch nor Ray, so a mistake
-shows within seconds.
+Composing a configuration, `--help` and the first checks of `recipe.preflight` import neither torch nor Ray, so most
+mistakes show within seconds.
 """
 
 import atexit
@@ -94,13 +94,17 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
-def launch(config: DictConfig) -> None:
-    """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
+def start_prefork(config: DictConfig) -> None:
+    """On the CPU profile, have another process import the large libraries while this one does."""
     if config.launcher.get("prefork"):
         from recipe.cpu import prefork
 
         with open_dict(config):
             config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
+
+
+def launch(config: DictConfig) -> None:
+    """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
     import ray
     from verl.plugin.platform import PlatformRegistry
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
@@ -170,8 +174,14 @@ def _main(config: DictConfig) -> None:
     set_environment(config)
     try:
         preflight.check(config)
+        if not config.preflight_only:
+            start_prefork(config)
+        preflight.check_model(config)
     except preflight.PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    if config.preflight_only:
+        print(f"{preflight.summary(config)}\nall checks passed; nothing was started")
+        return
     tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     manifest.note(config)
     print(preflight.summary(config), flush=True)

@@ -2,7 +2,12 @@
 
 verl logs the extra values of a reward in validation only, waits two seconds between looks into its replay buffer,
 and trains on whatever samples are left when some were lost. This subclass logs the values in training as well, per
-category, makes the wait a setting, and stops when too many samples are lost. Everything else is `super()`.
+category, makes the wait a setting, raises alarms, and stops when too many samples are lost, saying to what. Everything
+else is `super()`.
+
+Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
+`stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
+reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples).
 """
 
 import json
@@ -15,6 +20,8 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe.alarms import Alarms
+
 
 class CurriculumTrainer(PPOTrainerSync):
     """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""
@@ -22,6 +29,8 @@ class CurriculumTrainer(PPOTrainerSync):
     def __init__(self, config: DictConfig):
         super().__init__(config)
         self.replay_buffer.poll_interval = config.stage.poll_interval
+        self.failed_prompts = 0
+        self.alarms = Alarms(config.stage.alarms)
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; notes how many steps they make, which only verl knows after its length filter."""
@@ -39,24 +48,75 @@ class CurriculumTrainer(PPOTrainerSync):
         """verl's metrics of a step, then those of the reward: `train/<name>` and `train/<data_source>/<name>`."""
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         metrics.update(self._reward_metrics(batch))
+        for line in self.alarms(metrics):
+            print(f"{line} (step {global_steps})", flush=True)
+
+    def step(self, metrics: dict, timing_raw: dict) -> Any:
+        """verl's step; says what happened when not one sample of it came back."""
+        try:
+            return super().step(metrics, timing_raw)
+        except RuntimeError as error:
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise RuntimeError(self._lost_text(0, len(self.replay_buffer.failure_keys["train"]))) from error
+
+    def on_sample_end(self) -> None:
+        """Notes how many prompts failed, before the replay buffer looks again.
+
+        A prompt fails when a rollout raises. Ours never do, so it was the reward that raised.
+        """
+        super().on_sample_end()
+        self.failed_prompts = len(self.replay_buffer.failure_keys["train"])
+
+    def _lost_text(self, arrived: int, failed_prompts: int) -> str:
+        expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        reward = self.config.reward.custom_reward_function
+        cause = (
+            f"the reward {reward.name} of {reward.path} raised for {failed_prompts} prompts"
+            if failed_prompts
+            else "the inference engine failed"
+        )
+        return (
+            f"{expected - arrived} of {expected} samples of step {self.global_steps} were lost because {cause}; more "
+            f"than stage.max_lost_share={self.config.stage.max_lost_share} allows. The log above has each failure. "
+            "Nothing was trained on the others and the last checkpoint is intact; start again to resume from it."
+        )
+
+    def _lost_share(self, arrived: int) -> float:
+        return 1.0 - arrived / (self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n)
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """verl's first look at the samples of a step. Stops here, before the update, if too many are missing."""
+        if self._lost_share(len(batch.keys)) > self.config.stage.max_lost_share:
+            raise RuntimeError(self._lost_text(len(batch.keys), self.failed_prompts))
+        return super()._balance_batch(batch, *args, **kwargs)
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        lost = 1.0 - len(keys) / expected
-        if lost > self.config.stage.max_lost_share:
-            raise RuntimeError(
-                f"{expected - len(keys)} of {expected} samples of step {self.global_steps} were lost because the "
-                f"inference engine failed; more than stage.max_lost_share={self.config.stage.max_lost_share} allows. "
-                "The log above says how it failed. The last checkpoint is intact; start again to resume from it."
-            )
         data = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields"]
         )
-        values = defaultdict(list)
+        values: dict[str, list[float]] = defaultdict(list)
         for source, extra in zip(data.pop("data_source").tolist(), data.pop("extra_fields").tolist(), strict=True):
             for name, value in extra.get("reward_extra_info", {}).items():
                 if isinstance(value, int | float):
                     values[f"train/{name}"].append(value)
                     values[f"train/{source}/{name}"].append(value)
-        return {"train/lost_samples": lost, **{name: fmean(numbers) for name, numbers in values.items()}}
+            values["train/engine_faults"].append(extra.get("engine_faults", 0))
+        return {
+            "train/lost_samples": self._lost_share(len(keys)),
+            "train/failed_rewards": self.failed_prompts / self.config.data.train_batch_size,
+            **{name: fmean(numbers) for name, numbers in values.items()},
+        }
+
+    def _val_metrics_update(
+        self, data_sources: list[str], sample_uids: list[str], infos: dict[str, list], *args: Any, **kwargs: Any
+    ) -> dict[str, float]:
+        """verl's metrics of a validation, which are per category, and `val/<name>` over all of them."""
+        metrics = super()._val_metrics_update(data_sources, sample_uids, infos, *args, **kwargs)
+        for name, values in infos.items():
+            if numbers := [value for value in values if isinstance(value, int | float)]:
+                metrics[f"val/{name}"] = fmean(numbers)
+        if expected := sum((kwargs.get("expected_acc_counts") or {}).values()):
+            metrics["val/lost_samples"] = 1.0 - len(sample_uids) / expected
+        return metrics

@@ -22,6 +22,7 @@ METRIC_KEYS = (
     "turns",
     "calls",
     "steps",
+    "results_cut",
     *(f"stop/{reason}" for reason in STOP_REASONS),
 )
 
@@ -48,6 +49,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     format_rate   well-formed messages / messages, 0 without messages
     call_success_rate  calls without error / calls, 0 without calls
     turns, steps, calls  user turns reached, messages, calls made
+    results_cut   results that the model did not see to their end (`max_result_chars`) / calls, 0 without calls
     stop/<reason>  1 for the reason the episode ended, else 0
     """
     turns = record["turns"]
@@ -65,6 +67,7 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
         "turns": float(sum(bool(turn["reached"]) for turn in turns)),
         "calls": float(len(calls)),
         "steps": float(len(steps)),
+        "results_cut": _share(sum(map(was_cut, calls)), len(calls)),
     }
     return values | {f"stop/{reason}": float(record["stop_reason"] == reason) for reason in STOP_REASONS}
 
@@ -78,6 +81,11 @@ def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def succeeded(call: Mapping[str, Any]) -> bool:
     """Whether a call worked. BFCL's own `{"error": ...}` results are recorded as errors too."""
     return call["error"] is None
+
+
+def was_cut(call: Mapping[str, Any]) -> bool:
+    """Whether the model read only the beginning of the result. A hint alone comes after the whole of it."""
+    return call["shown"] is not None and not call["shown"].startswith(call["result"])
 
 
 def _share(part: int, whole: int) -> float:

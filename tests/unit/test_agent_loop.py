@@ -15,6 +15,7 @@ from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from interaction.record import EpisodeRecord
 from recipe.cpu.tiny_policy import make_tokenizer
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -25,6 +26,9 @@ SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.
 def tokenizer():
     texts = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL)]
     return make_tokenizer(texts)
+
+
+HANGS = object()
 
 
 class ScriptedEngine:
@@ -42,6 +46,8 @@ class ScriptedEngine:
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
+        if reply is HANGS:
+            await asyncio.Event().wait()
         ids = self.tokenizer.encode(reply, add_special_tokens=False) if isinstance(reply, str) else list(reply)
         if isinstance(reply, str):
             ids.append(self.tokenizer.eos_token_id)
@@ -52,7 +58,7 @@ class ScriptedEngine:
         return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=fields)
 
 
-def play(tokenizer: Any, replies: list[Any], tmp_path: Path | None = None, **settings: int) -> tuple[Any, Any]:
+def play(tokenizer: Any, replies: list[Any], tmp_path: Path | None = None, **settings: Any) -> tuple[Any, Any]:
     policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300, "augment": False}
     config = OmegaConf.create(
         {
@@ -67,6 +73,7 @@ def play(tokenizer: Any, replies: list[Any], tmp_path: Path | None = None, **set
                 "protocol": "think_xml",
                 "docs": "signature",
                 "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
+                "engine_timeout": settings.get("engine_timeout"),
                 "record_dir": str(tmp_path) if tmp_path else None,
                 "train": policy,
                 "val": policy,
@@ -112,6 +119,15 @@ def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(toke
     assert len(output.response_logprobs) == len(output.response_ids)
     pairs = zip(output.response_logprobs, output.response_mask, strict=True)
     assert all((value == -0.5) == bool(mask) for value, mask in pairs)
+
+
+def test_every_message_in_the_record_knows_its_tokens(tokenizer):
+    output, engine = play(tokenizer, gold_replies())
+    steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
+    assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
+    assert all(step["generate_seconds"] >= 0 and step["environment_seconds"] >= 0 for step in steps)
+    episode = EpisodeRecord.from_dict(json.loads(json.dumps(output.extra_fields["episode"])))
+    assert episode.to_dict() == output.extra_fields["episode"]
 
 
 def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(tokenizer):
@@ -167,6 +183,29 @@ def test_a_dead_engine_gives_no_trajectory_instead_of_a_zero(tokenizer):
 
 def test_an_empty_reply_counts_as_an_engine_fault(tokenizer):
     assert play(tokenizer, [[]] * 10)[0] == []
+
+
+def test_an_engine_that_hangs_counts_as_an_engine_fault(tokenizer):
+    output, engine = play(tokenizer, [HANGS] * 10, engine_timeout=0.02)
+    assert (output, len(engine.prompts)) == ([], ENGINE_ATTEMPTS)
+    output, _ = play(tokenizer, [HANGS, *gold_replies()], engine_timeout=0.5)
+    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
+
+
+def test_token_ids_that_no_tokenizer_has_are_never_trained_on(tokenizer):
+    assert play(tokenizer, [[-1, 5]] * 10)[0] == []
+    assert play(tokenizer, [[len(tokenizer), tokenizer.eos_token_id]] * 10)[0] == []
+
+
+def test_a_fault_of_the_environment_ends_the_episode_with_its_own_reason(tokenizer, monkeypatch):
+    def broken(self: Any, call: Any) -> None:
+        raise OSError("disk")
+
+    replies = gold_replies()
+    monkeypatch.setattr("bfcl_env.Episode.execute", broken)
+    output, _ = play(tokenizer, replies)
+    episode = output.extra_fields["episode"]
+    assert (episode["stop_reason"], episode["fault"]) == ("environment_error", "OSError: disk")
 
 
 @pytest.mark.parametrize("text", ["", "\x00\ud800"[:1], "<think>", "[" * 3000, "<tool_call>[]</tool_call>" * 50])

@@ -4,12 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_prep.__main__ import main as prepare_data
 from recipe import manifest, preflight
+from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.preflight import PreflightError
 from recipe.train import CONFIG_DIR, launch_overrides
 
@@ -27,13 +30,16 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "tokenizer.json").write_text("{}")
+@pytest.fixture(scope="module")
+def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    make_tiny_policy(folder)
     return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path, tiny_policy: Path) -> Path:
+    return Path(shutil.copytree(tiny_policy, tmp_path / "model"))
 
 
 def composed(data: Path, tmp_path: Path, *overrides: str, name: str = "stage2") -> DictConfig:
@@ -81,7 +87,8 @@ def test_a_path_that_is_no_model_is_refused_at_once(data, tmp_path):
 
 
 def test_a_model_without_tokenizer_is_refused(data, tmp_path, model):
-    (model / "tokenizer.json").unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).unlink()
     with pytest.raises(PreflightError, match="no tokenizer"):
         preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"))
 
@@ -167,3 +174,59 @@ def test_the_sample_record_is_a_solved_episode():
     record = preflight.sample_record()
     assert all(turn["passed"] for turn in record["turns"])
     json.dumps(record)
+
+
+def refused(config: DictConfig, message: str) -> None:
+    with pytest.raises(PreflightError, match=message):
+        preflight.check(config)
+        preflight.check_model(config)
+
+
+def test_a_tokenizer_that_swallows_the_protocols_tags_is_refused(data, tmp_path, model):
+    path = model / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    for token in tokenizer["added_tokens"]:
+        token["special"] = token["special"] or token["content"] == "<tool_call>"
+    path.write_text(json.dumps(tokenizer))
+    refused(
+        composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"), "think_xml does not survive the tokenizer"
+    )
+
+
+def test_a_model_without_chat_template_is_refused(data, tmp_path, model):
+    (model / "chat_template.jinja").unlink()
+    refused(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"), "has no chat template.*instruct")
+
+
+def test_lengths_that_do_not_fit_the_context_are_refused(data, tmp_path, model):
+    given = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.rollout.max_model_len=1500"]
+    refused(composed(data, tmp_path, *given), r"max_prompt_length=768 and .*1280 .*max_model_len=1500")
+
+
+def test_a_prompt_that_would_be_cut_is_refused_and_one_that_is_left_out_is_told(data, tmp_path, model, capsys):
+    given = [f"actor_rollout_ref.model.path={model}", "data.max_prompt_length=200"]
+    refused(composed(data, tmp_path, *given), r"has \d+ tokens, more than data.max_prompt_length=200")
+    preflight.check_model(composed(data, tmp_path, *given, "data.filter_overlong_prompts=true"))
+    assert "such rows are left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+interaction.train.max_stepz=3", "interaction.train has no setting max_stepz; it takes .*max_steps_per_turn"),
+        ("interaction.val.max_steps_per_turn=0", "interaction.val: max_steps_per_turn is 0"),
+        ("interaction.protocol=xml", "unknown protocol 'xml'; known: hermes"),
+    ],
+)
+def test_a_turn_policy_that_cannot_work_is_refused(data, tmp_path, model, override, message):
+    refused(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", override), message)
+
+
+def test_rows_for_an_agent_loop_that_is_not_registered_are_refused(data, tmp_path, model):
+    table = parquet.read_table(data / "tiny_base.parquet")
+    names = pyarrow.array(["other"] * table.num_rows)
+    place = table.column_names.index("agent_name")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(table.set_column(place, "agent_name", names), path)
+    given = [f"actor_rollout_ref.model.path={model}", f"data.train_files={path}"]
+    refused(composed(data, tmp_path, *given), r"names the agent loop 'other', which .* does not list \(bfcl\)")

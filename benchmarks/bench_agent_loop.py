@@ -1,0 +1,150 @@
+"""How long the agent loop keeps its event loop from serving other episodes.
+
+    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category multi_turn_long_context]
+
+All episodes of a worker share one event loop; while one piece of code holds it, no other episode can send its next
+prompt to the engine. Gold is played in many episodes at once, with an engine that answers after a few milliseconds.
+Two numbers, each once for the first wave, which executes gold for the first time, and once for a second one:
+
+    longest step   CPU time of the longest piece of code between two awaits, in the event loop's own thread
+    longest gap    wall time by which a task that wants to run every millisecond came late; it also has in it what the
+                   operating system and Python's lock between threads add, and other processes on the machine
+"""
+
+import argparse
+import asyncio
+import logging
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from bfcl_env import gold, load_scenarios
+from bfcl_env.source import CATEGORIES
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.agent_loop import BFCLAgentLoop
+from recipe.cpu.tiny_policy import make_tokenizer
+
+ENGINE_SECONDS = 0.005
+PROTOCOL = get_protocol("think_xml")
+
+
+class GoldEngine:
+    """Says the gold messages of one scenario."""
+
+    def __init__(self, replies: list[list[int]]):
+        self.replies = list(replies)
+
+    async def generate(self, **_: Any) -> TokenOutput:
+        await asyncio.sleep(ENGINE_SECONDS)
+        ids = self.replies.pop(0)
+        return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="completed")
+
+
+def configuration(record_dir: str) -> Any:
+    policy = {"max_steps_per_turn": 20}
+    return OmegaConf.create(
+        {
+            "actor_rollout_ref": {"rollout": {"prompt_length": 10**6, "response_length": 10**6, "max_model_len": None}},
+            "data": {},
+            "interaction": {
+                "protocol": PROTOCOL.name,
+                "docs": PROTOCOL.docs,
+                "max_tokens_per_reply": None,
+                "engine_timeout": 600,
+                "record_dir": record_dir,
+                "train": policy,
+                "val": policy,
+            },
+        }
+    )
+
+
+async def heartbeat(gaps: list[float]) -> None:
+    while True:
+        before = time.perf_counter()
+        await asyncio.sleep(0.001)
+        gaps.append(time.perf_counter() - before - 0.001)
+
+
+async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any) -> list[float]:
+    """Play one episode of each scenario, all at once; returns the gaps of the heartbeat in seconds."""
+
+    async def episode(scenario_id: str) -> None:
+        loop = BFCLAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=GoldEngine(replies[scenario_id]),
+            tokenizer=tokenizer,
+            processor=None,
+            dataset_cls=SimpleNamespace,
+            data_config=DictConfigWrap(config.data),
+            hf_model_type="qwen2",
+        )
+        output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario_id}, global_steps=1)
+        assert not isinstance(output, list), "the episode was dropped"
+        assert output.extra_fields["episode"]["stop_reason"] == "completed"
+        output.reward_score = 1.0
+        output.as_dict()  # as verl's worker does, in the event loop: writes the record
+
+    gaps: list[float] = []
+    beat = asyncio.create_task(heartbeat(gaps))
+    await asyncio.gather(*map(episode, replies))
+    beat.cancel()
+    return gaps
+
+
+def blocking(category: str, count: int) -> None:
+    scenarios = load_scenarios(category)[:count]
+    replies, texts = {}, []
+    for scenario in scenarios:
+        messages = gold_messages(scenario, PROTOCOL)
+        texts += [message["content"] for message in messages[:2]]
+        replies[scenario.id] = [message["content"] for message in messages if message["role"] == "assistant"]
+    tokenizer = make_tokenizer(texts)
+    encoded = {
+        name: [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in said]
+        for name, said in replies.items()
+    }
+    gold._KNOWN.clear()  # making the messages has executed it
+
+    steps: list[float] = []
+    run = asyncio.events.Handle._run
+
+    def timed(handle: Any) -> None:
+        before = time.thread_time()
+        run(handle)
+        steps.append(time.thread_time() - before)
+
+    asyncio.events.Handle._run = timed  # type: ignore[method-assign]
+    with TemporaryDirectory() as folder:
+        config = configuration(str(Path(folder)))
+        for name in ("first wave", "second wave"):
+            steps.clear()
+            began = time.perf_counter()
+            gaps = asyncio.run(wave(encoded, tokenizer, config))
+            took = time.perf_counter() - began
+            gaps.sort()
+            print(
+                f"{category} {name}: {count} episodes in {took:.1f} s, longest step {1e3 * max(steps):.1f} ms, "
+                f"longest gap {1e3 * gaps[-1]:.1f} ms, 99 % of gaps under {1e3 * gaps[int(0.99 * len(gaps))]:.1f} ms"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--blocking", action="store_true", required=True, help="measure blocking of the event loop")
+    parser.add_argument("--episodes", type=int, default=32, help="at once")
+    parser.add_argument("--category", choices=CATEGORIES, default="multi_turn_long_context")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    blocking(arguments.category, arguments.episodes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Checks that need the model's tokenizer: what the protocol writes survives it, and every prompt fits.
+
+transformers is imported here, which takes seconds.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig
+
+from interaction.protocol import Protocol
+from recipe.preflight import PreflightError
+
+LONGEST = 8
+"""Prompts of a file that are tokenized, those with the most characters."""
+
+
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer of a model folder or hub id.
+
+    Raises:
+        PreflightError: it cannot be read, or has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except Exception as error:
+        raise PreflightError(
+            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {str(error)[:300]}. "
+            "Save it beside the weights with tokenizer.save_pretrained(folder)."
+        ) from error
+    if not tokenizer.chat_template:
+        raise PreflightError(
+            f"the tokenizer of {path} has no chat template, so messages cannot be written for it. Take the instruct "
+            "version of the model, or put a chat_template.jinja into its folder."
+        )
+    return tokenizer
+
+
+def check_protocol(tokenizer: Any, protocol: Protocol, model: str) -> None:
+    """What the protocol asks the model to write must come back from its tokens.
+
+    Raises:
+        PreflightError: a tag or other text is lost when tokens are decoded as the agent loop does.
+    """
+    for example in protocol.examples():
+        ids = tokenizer.encode(example, add_special_tokens=False)
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        if protocol.parse(text) != protocol.parse(example):
+            raise PreflightError(
+                f"interaction.protocol={protocol.name} does not survive the tokenizer of {model}: {example[:120]!r} "
+                f"comes back as {text[:120]!r}. Its tags are special tokens there, which decoding drops: choose "
+                "another interaction.protocol, or mark these tokens as not special in tokenizer_config.json."
+            )
+
+
+def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]]) -> str:
+    """Prompts, replies and the engine's context fit into each other. Returns a line on the longest prompt.
+
+    Args:
+        files: names of the parquet files by key (`train_files`, `val_files`).
+
+    Raises:
+        PreflightError: they do not; the message names the settings.
+    """
+    prompt_limit, response_limit = config.data.max_prompt_length, config.data.max_response_length
+    context = config.actor_rollout_ref.rollout.max_model_len
+    if context and prompt_limit + response_limit > context:
+        raise PreflightError(
+            f"data.max_prompt_length={prompt_limit} and data.max_response_length={response_limit} are together more "
+            f"than actor_rollout_ref.rollout.max_model_len={context}. Lower one of the first two or raise the last."
+        )
+    longest, where = 0, ""
+    for key, names in files.items():
+        for name in names:
+            prompts = parquet.read_table(Path(name).expanduser(), columns=["prompt"]).column("prompt").to_pylist()
+            prompts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
+            for messages in prompts[-LONGEST:]:
+                ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+                if len(ids) > longest:
+                    longest, where = len(ids), f"data.{key}={name}"
+    if longest > prompt_limit and not config.data.filter_overlong_prompts:
+        raise PreflightError(
+            f"a prompt of {where} has {longest} tokens, more than data.max_prompt_length={prompt_limit}: it is cut "
+            f"on the left, and with it the function documentation. Set data.max_prompt_length={longest} or more, or "
+            "interaction.docs=signature (with data made for it)."
+        )
+    note = (
+        f", more than data.max_prompt_length={prompt_limit}: such rows are left out" if longest > prompt_limit else ""
+    )
+    return f"longest prompt {longest} tokens ({where}){note}"

@@ -1,0 +1,108 @@
+"""What the tests of the agent loop share: verl's loop with a configuration, and an engine that says what it is told."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+class Engine:
+    """In place of vLLM. Says `replies` in order: a text closed by `ending`, ids as they are; an exception is raised."""
+
+    HANGS = object()
+
+    def __init__(self, tokenizer: Any, replies: list[Any], ending: str | None = None):
+        self.tokenizer, self.replies = tokenizer, list(replies)
+        self.ending = tokenizer.convert_tokens_to_ids(ending) if ending else tokenizer.eos_token_id
+        self.prompts: list[list[int]] = []
+        self.outputs: list[list[int]] = []
+        self.log_probs: list[list[float]] = []
+        self.requests: list[str] = []
+
+    async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        self.prompts.append(list(prompt_ids))
+        self.requests.append(request_id)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        if reply is self.HANGS:
+            await asyncio.Event().wait()
+        if isinstance(reply, TokenOutput):
+            return reply
+        if isinstance(reply, str):
+            reply = [*self.tokenizer.encode(reply, add_special_tokens=False), self.ending]
+        ids = list(reply)[: sampling_params["max_tokens"]]
+        log_probs = [-0.25 - 0.001 * len(self.outputs) - 0.0001 * position for position in range(len(ids))]
+        self.outputs.append(ids)
+        self.log_probs.append(log_probs)
+        return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason="completed", extra_fields={})
+
+
+@pytest.fixture
+def engine() -> type[Engine]:
+    return Engine
+
+
+def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
+    """The part of the configuration that the agent loop reads. `policy` replaces settings of the turn policy."""
+    from omegaconf import OmegaConf
+
+    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300, "augment": False}
+    policy |= settings.get("policy", {})
+    return OmegaConf.create(
+        {
+            "actor_rollout_ref": {
+                "rollout": {
+                    "prompt_length": 2048,
+                    "response_length": settings.get("response_length", 4096),
+                    "max_model_len": None,
+                    "n": settings.get("n", 1),
+                    "temperature": 1.0,
+                    "val_kwargs": {"n": 1},
+                }
+            },
+            "data": {},
+            "interaction": {
+                "protocol": settings.get("protocol", "think_xml"),
+                "docs": "signature",
+                "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
+                "engine_timeout": settings.get("engine_timeout", 30),
+                "record_dir": str(record_dir) if record_dir else None,
+                "train": policy,
+                "val": policy,
+            },
+        }
+    )
+
+
+@pytest.fixture
+def config() -> Callable[..., Any]:
+    return loop_config
+
+
+@pytest.fixture
+def make_loop() -> Callable[..., Any]:
+    """Makes an agent loop as verl's worker does. To call inside a running event loop."""
+
+    def make(tokenizer: Any, engine: Any, hf_model_type: str = "qwen2", **settings: Any) -> Any:
+        from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+
+        from interaction.agent_loop import BFCLAgentLoop
+
+        config = loop_config(**settings)
+        return BFCLAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=engine,
+            tokenizer=tokenizer,
+            processor=None,
+            dataset_cls=SimpleNamespace,
+            data_config=DictConfigWrap(config.data),
+            hf_model_type=hf_model_type,
+        )
+
+    return make

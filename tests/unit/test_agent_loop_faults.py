@@ -1,0 +1,377 @@
+"""Faults, put into the agent loop inside verl's own worker: what is lost, what is kept, and who is blamed.
+
+verl's worker class and replay buffer run as they are; TransferQueue is a dictionary, the reward worker a function.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from recipe.cpu.tiny_policy import make_tokenizer
+from rewards.progress import compute_score
+
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+GOLD = [
+    message["content"]
+    for message in gold_messages(SCENARIO, get_protocol("think_xml", docs="signature"))
+    if message["role"] == "assistant"
+]
+N = 4
+LOOPS = Path(__file__).parents[2] / "recipe" / "config" / "agent_loops.yaml"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    protocol = get_protocol("think_xml", docs="signature")
+    return make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
+
+
+@pytest.fixture(autouse=True)
+def every_episode_ends():
+    assert BFCLAgentLoop.live == 0
+    yield
+    assert BFCLAgentLoop.live == 0, "an episode is still being played"
+
+
+class Engines:
+    """A script for each rollout, handed out in the order in which rollouts first ask."""
+
+    def __init__(self, engine, tokenizer, scripts):
+        self.waiting = [engine(tokenizer, script) for script in scripts]
+        self.taken = {}
+        self.most = 0
+
+    async def generate(self, **kwargs):
+        task = asyncio.current_task()
+        if task not in self.taken:
+            self.taken[task] = self.waiting.pop(0)
+        self.most = max(self.most, BFCLAgentLoop.live)
+        return await self.taken[task].generate(**kwargs)
+
+
+class Queue:
+    """TransferQueue's functions over a dictionary."""
+
+    def __init__(self):
+        self.tags = defaultdict(lambda: defaultdict(dict))
+        self.rows = {}
+
+    async def async_kv_put(self, key, partition_id, tag):
+        self.tags[partition_id][key].update(tag)
+
+    async def async_kv_batch_put(self, keys, fields, tags, partition_id):
+        for place, (key, tag) in enumerate(zip(keys, tags, strict=True)):
+            self.tags[partition_id][key].update(tag)
+            self.rows[key] = fields[place]
+
+    def kv_list(self):
+        return self.tags
+
+    def kv_clear(self, partition_id, keys):
+        for key in keys:
+            self.tags[partition_id].pop(key, None)
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
+
+    queue = Queue()
+    monkeypatch.setattr(agent_loop_tq, "tq", queue)
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    return queue
+
+
+@pytest.fixture
+def worker_for(config, queue, tokenizer):
+    """verl's worker around an engine and a reward, without Ray."""
+    from verl.experimental.agent_loop import agent_loop
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    worker_class = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+
+    def make(engines, reward=compute_score, **settings):
+        async def score(data):
+            (extra_info,) = data.non_tensor_batch["tool_extra_fields"]
+            result = reward("bfcl/miss_func", "", "[]", extra_info)
+            return {"reward_score": result["score"], "reward_extra_info": result}
+
+        worker = worker_class.__new__(worker_class)
+        worker.config = config(n=N, **settings)
+        worker.rollout_config = worker.config.actor_rollout_ref.rollout
+        worker.llm_client, worker.tokenizer, worker.processor = engines, tokenizer, None
+        worker.hf_model_type, worker.dataset_cls, worker.tools = "qwen2", SimpleNamespace, []
+        worker.mm_processor_kwargs, worker.distillation_enabled = {}, False
+        worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=score))]
+        for entry in OmegaConf.load(LOOPS):
+            agent_loop._agent_loop_registry[entry.name] = entry
+        return worker
+
+    return make
+
+
+def play_groups(worker, queue, groups=1):
+    """One training step's rollouts, as verl starts them. Returns the stored rows by key."""
+
+    async def run():
+        for number in range(groups):
+            uid = f"group{number}"
+            queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
+            prompt = {
+                "uid": uid,
+                "agent_name": "bfcl",
+                "raw_prompt": [],
+                "data_source": "bfcl/miss_func",
+                "global_steps": 1,
+                "extra_info": {"split": "train", "scenario_id": SCENARIO.id},
+            }
+            trajectory = {"step": 1, "sample_index": number, "rollout_n": 0, "validate": False}
+            await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory)
+
+    asyncio.run(run())
+    return queue.rows
+
+
+def sample(groups=1):
+    """What verl's replay buffer gives the trainer, and the buffer."""
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
+    batch = buffer.sample(global_steps=1, partition_id="train", batch_size=groups)[0]
+    return batch, buffer
+
+
+DEAD = [ConnectionError("gone")] * ENGINE_ATTEMPTS
+
+
+def test_n_rollouts_of_a_healthy_engine_are_played_at_once_and_all_stored(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [GOLD] * N)
+    rows = play_groups(worker_for(engines), queue)
+    assert len(rows) == N
+    assert engines.most == N
+    assert queue.tags["train"]["group0"]["status"] == "finished"
+    assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [ConnectionError("gone"), [], [-1, 5], [10**6, 5], "aborted", "too long", "log-probabilities", "hangs"],
+    ids=str,
+)
+def test_a_fault_of_the_engine_is_played_again_and_counted(worker_for, queue, engine, tokenizer, fault):
+    from verl.workers.rollout.replica import TokenOutput
+
+    faults = {
+        "aborted": TokenOutput(token_ids=[5], stop_reason="aborted"),
+        "too long": TokenOutput(token_ids=[5] * 5000),
+        "log-probabilities": TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
+        "hangs": engine.HANGS,
+    }
+    script = [GOLD[0], faults.get(fault, fault) if isinstance(fault, str) else fault, *GOLD]
+    engines = Engines(engine, tokenizer, [script] + [GOLD] * (N - 1))
+    rows = play_groups(worker_for(engines, engine_timeout=1), queue)
+    assert len(rows) == N
+    assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1]
+    assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}
+
+
+def test_one_lost_rollout_leaves_its_siblings(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [DEAD] + [GOLD] * (N - 1))
+    rows = play_groups(worker_for(engines), queue)
+    assert len(rows) == N - 1
+    batch, _ = sample()
+    assert sorted(batch.keys) == sorted(rows)
+    assert not any(row["rm_scores"].sum() == 0 for row in rows.values()), "a dead engine is never a reward of 0"
+
+
+def test_a_lost_group_leaves_the_others(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [DEAD] * N + [GOLD] * N)
+    rows = play_groups(worker_for(engines), queue, groups=2)
+    batch, buffer = sample(groups=2)
+    assert {key.split("_")[0] for key in batch.keys} == {"group1"}
+    assert len(batch.keys) == len(rows) == N
+    assert not buffer.failure_keys["train"], "the agent loop has not raised"
+
+
+def trainer_for(buffer, groups, max_lost_share=0.25):
+    from recipe.trainer import CurriculumTrainer
+
+    trainer = CurriculumTrainer.__new__(CurriculumTrainer)
+    trainer.replay_buffer, trainer.global_steps = buffer, 7
+    trainer.failed_prompts = len(buffer.failure_keys["train"])
+    trainer.config = OmegaConf.create(
+        {
+            "data": {"train_batch_size": groups},
+            "actor_rollout_ref": {"rollout": {"n": N}},
+            "stage": {"max_lost_share": max_lost_share},
+            "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
+        }
+    )
+    return trainer
+
+
+def test_a_lost_batch_stops_the_training_and_says_that_the_engine_failed(
+    worker_for, queue, engine, tokenizer, monkeypatch
+):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [DEAD] * N)), queue)
+    buffers = []
+
+    def step(self, metrics, timing_raw):
+        buffers.append(self.replay_buffer)
+        self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1)
+
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    monkeypatch.setattr(PPOTrainerSync, "step", step)
+    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+    with pytest.raises(RuntimeError, match=r"4 of 4 samples of step 7 were lost because the inference engine failed"):
+        trainer.step({}, {})
+    assert buffers
+
+
+def test_too_many_lost_samples_stop_the_training_before_the_update(worker_for, queue, engine, tokenizer, monkeypatch):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [DEAD, DEAD, GOLD, GOLD])), queue)
+    batch, buffer = sample()
+    went_on = []
+    monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, **_: went_on.append(batch) or batch)
+    with pytest.raises(RuntimeError, match=r"2 of 4 samples .*max_lost_share=0.25"):
+        trainer_for(buffer, groups=1)._balance_batch(batch, metrics={})
+    assert not went_on
+    trainer_for(buffer, groups=1, max_lost_share=0.5)._balance_batch(batch, metrics={})
+    assert went_on
+
+
+def broken_reward(data_source, solution_str, ground_truth, extra_info):
+    raise ZeroDivisionError("my own mistake")
+
+
+def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog):
+    calls = []
+
+    def sometimes(*args):
+        calls.append(args)
+        return broken_reward(*args) if len(calls) == 1 else compute_score(*args)
+
+    with caplog.at_level(logging.ERROR):
+        rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    assert len(rows) == N - 1
+    assert all(row["rm_scores"].sum() == 1 for row in rows.values())
+    assert "my own mistake" in caplog.text, "with the traceback into the user's file"
+    batch, buffer = sample()
+    trainer = trainer_for(buffer, groups=1)
+    assert trainer.failed_prompts == 1
+    with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py raised for 1 prompts"):
+        trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
+
+
+def test_a_reward_that_always_raises_stops_the_training_with_its_name(
+    worker_for, queue, engine, tokenizer, monkeypatch
+):
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), broken_reward), queue)
+    assert not queue.rows
+    monkeypatch.setattr(
+        PPOTrainerSync,
+        "step",
+        lambda self, metrics, timing: self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1),
+    )
+    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+    with pytest.raises(RuntimeError, match="4 of 4 samples .* the reward compute_score of my_reward.py raised"):
+        trainer.step({}, {})
+
+
+def test_another_error_of_a_step_is_left_as_it_is(monkeypatch):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    def step(self, metrics, timing_raw):
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(PPOTrainerSync, "step", step)
+    with pytest.raises(RuntimeError, match="^CUDA out of memory$"):
+        trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
+
+
+def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for, queue, engine, tokenizer, monkeypatch):
+    def broken(self, call):
+        raise OSError("disk")
+
+    monkeypatch.setattr("bfcl_env.Episode.execute", broken)
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N)), queue)
+    infos = [row["extra_fields"]["reward_extra_info"] for row in rows.values()]
+    assert len(infos) == N
+    assert {info["stop/environment_error"] for info in infos} == {1.0}
+    assert queue.tags["train"]["group0"]["status"] == "finished"
+
+
+def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch):
+    from recipe import trainer as module
+
+    infos = [
+        {"stop/format_errors": 1.0, "stop/environment_error": 0.0},
+        {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
+    ]
+    fields = {
+        "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
+        "extra_fields": SimpleNamespace(
+            tolist=lambda: [{"reward_extra_info": info, "engine_faults": 2 * place} for place, info in enumerate(infos)]
+        ),
+    }
+    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
+    batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad"], tags=[{}, {}, {"is_padding": True}])
+    metrics = trainer._reward_metrics(batch)
+    assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
+    assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
+    assert (metrics["train/lost_samples"], metrics["train/failed_rewards"], metrics["train/engine_faults"]) == (
+        0.5,
+        1,
+        1,
+    )
+
+
+def test_validation_is_logged_over_all_categories_and_lost_samples_too():
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
+    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0]}
+    metrics = trainer._val_metrics_update(
+        ["bfcl/base", "bfcl/miss_func"],
+        ["a", "b"],
+        infos,
+        [3, 5],
+        expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
+    )
+    assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
+    assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
+    assert metrics["val-aux/bfcl/miss_func/stop/completed/mean@1"] == 1.0
+
+
+def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
+    async def run():
+        task = asyncio.create_task(worker._run_agent_loop({}, trajectory, trace=False, session_id=0, **prompt))
+        while not engines.taken:
+            await asyncio.sleep(0.001)
+        assert BFCLAgentLoop.live == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    engines = Engines(engine, tokenizer, [[engine.HANGS]])
+    worker = worker_for(engines)
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
+    prompt = {"agent_name": "bfcl", "uid": "u", "extra_info": {"split": "train", "scenario_id": SCENARIO.id}}
+    asyncio.run(run())

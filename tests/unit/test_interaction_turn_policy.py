@@ -1,0 +1,155 @@
+"""The settings of the turn policy, each in the words of BFCL's evaluation where it is `official`."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import interaction.conversation
+from bfcl_env import Call, load_scenarios
+from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
+from recipe.train import CONFIG_DIR, launch_overrides
+from rewards.metrics import episode_metrics
+
+think_xml = get_protocol("think_xml")
+ANSWER = think_xml.render_answer("t", "done")
+LS = think_xml.render_calls("t", [Call("ls", {})])
+MKDIR = think_xml.render_calls("t", [Call("mkdir", {"dir_name": "unasked"})])
+
+
+@pytest.fixture
+def scenario():
+    return load_scenarios("multi_turn_base")[0]
+
+
+def gold(scenario, turn):
+    return think_xml.render_calls("t", scenario.turns[turn].gold)
+
+
+def play(conversation, messages):
+    """Returns the last reply; every message is taken."""
+    conversation.start()
+    for number, text in enumerate(messages, start=1):
+        reply = conversation.reply(text)
+        assert not reply.done or number == len(messages)
+    return reply
+
+
+def test_official_step_limit_runs_21_steps_and_does_not_judge_an_earlier_turn(scenario):
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        reply = play(conversation, [gold(scenario, 0)] + [LS] * 20)
+        assert (reply.done, reply.stop_reason) == (True, StopReason.max_steps)
+        first = conversation.record().turns[0]
+    assert (len(first.steps), first.ended, first.passed, first.passed_official) == (21, "cut", False, False)
+
+
+def test_official_step_limit_judges_the_last_turn_as_it_stands(scenario):
+    finished = [text for turn in range(len(scenario.turns) - 1) for text in (gold(scenario, turn), ANSWER)]
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        play(conversation, [*finished, gold(scenario, -1)] + [LS] * 20)
+        record = conversation.record()
+    assert record.stop_reason == StopReason.max_steps
+    assert (record.turns[-1].ended, record.turns[-1].passed) == ("limit", True)
+    assert all(turn.passed for turn in record.turns)
+
+
+def test_without_it_the_20th_message_is_the_last_and_the_turn_is_judged(scenario):
+    with Conversation(scenario, think_xml) as conversation:
+        assert play(conversation, [gold(scenario, 0)] + [LS] * 19).done
+        first = conversation.record().turns[0]
+    assert (len(first.steps), first.ended, first.passed) == (20, "limit", True)
+
+
+def test_an_answer_as_21st_message_goes_on_to_the_next_turn_in_official(scenario):
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        assert not play(conversation, [LS] * 20 + [ANSWER]).done
+        assert conversation.turn == 1
+
+
+@pytest.mark.parametrize(("empty_gold", "passed"), [("state", False), ("official", True)])
+def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_gold, passed):
+    scenario = next(
+        item
+        for item in load_scenarios("multi_turn_miss_param")
+        if not item.turns[0].gold and "mkdir" in item.visible(0)
+    )
+    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+        play(conversation, [MKDIR, ANSWER])
+        first = conversation.record().turns[0]
+    assert (first.passed, first.passed_official) == (passed, True)
+
+
+@pytest.mark.parametrize("empty_gold", ["state", "official"])
+def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold):
+    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+        play(conversation, [LS, ANSWER, gold(scenario, 1), ANSWER])
+        assert not any(turn.passed for turn in conversation.record().turns)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("max_steps_per_turn", 0, "max_steps_per_turn is 0; expected a whole number, 1 or more"),
+        ("max_steps_per_turn", "20", "max_steps_per_turn is '20'; expected a whole number"),
+        ("max_steps_per_turn", True, "max_steps_per_turn is True; expected a whole number"),
+        ("max_format_errors_per_turn", -1, "0 or more"),
+        ("max_result_chars", 0, "1 or more, or null for no cut"),
+        ("augment", "yes", "augment is 'yes'; expected True or False"),
+        ("augment", 1, "augment is 1; expected True or False"),
+        ("at_step_limit", "stop", "at_step_limit is 'stop'; expected end or official"),
+        ("empty_gold", None, "empty_gold is None; expected state or official"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
+    with pytest.raises(ValueError, match=message):
+        Conversation(scenario, think_xml, **{setting: value})
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_the_base_configuration_names_every_setting_and_changes_no_default(scenario, split):
+    search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        config = compose("base", overrides=[search])
+    settings = OmegaConf.to_container(config.interaction[split])
+    default = Conversation(scenario, think_xml)
+    assert settings == {name: getattr(default, name) for name in settings}
+    assert settings.keys() == Conversation.__init__.__annotations__.keys() - {"scenario", "protocol", "return"}
+
+
+def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut(scenario, monkeypatch):
+    error = think_xml.render_calls("t", [Call("cd", {"folder": "nowhere"})])
+    pwd = think_xml.render_calls("t", [Call("pwd", {})])
+    with Conversation(scenario, think_xml, max_result_chars=100, augment=True) as conversation:
+        play(conversation, [error, pwd])
+        record = conversation.record().to_dict()
+        (hinted,), (plain,) = (step["calls"] for step in record["turns"][0]["steps"])
+    assert hinted["hint"] and hinted["shown"] and plain["shown"] is None
+    assert episode_metrics(record)["results_cut"] == 0
+    with Conversation(scenario, think_xml, max_result_chars=10) as conversation:
+        play(conversation, [error, LS, MKDIR])
+        record = conversation.record().to_dict()
+    calls = [call for step in record["turns"][0]["steps"] for call in step["calls"]]
+    assert [len(call["result"]) > 10 for call in calls] == [True, True, False]
+    assert episode_metrics(record)["results_cut"] == 2 / 3
+
+
+def test_a_record_keeps_where_a_message_stands_and_how_long_it_took(scenario, monkeypatch):
+    ticks = iter(range(100))
+    monkeypatch.setattr(interaction.conversation, "perf_counter", lambda: next(ticks))
+    with Conversation(scenario, think_xml) as conversation:
+        conversation.start()
+        conversation.reply(LS, tokens=(0, 7), generate_seconds=1.5)
+        conversation.reply(ANSWER, tokens=(12, 20), generate_seconds=0.5)
+        conversation.reply("cut", truncated=True)
+        record = conversation.record()
+    steps = [step for turn in record.turns for step in turn.steps]
+    assert [(step.tokens, step.generate_seconds) for step in steps] == [((0, 7), 1.5), ((12, 20), 0.5), (None, None)]
+    assert [step.environment_seconds for step in steps] == [1, 1, 1]
+    assert EpisodeRecord.from_dict(record.to_dict()) == record
+    assert record.to_dict()["turns"][0]["steps"][0]["tokens"] == [0, 7]
+
+
+def test_a_record_of_the_version_before_is_refused_by_its_number(scenario):
+    with Conversation(scenario, think_xml) as conversation:
+        data = conversation.record().to_dict()
+    with pytest.raises(ValueError, match="version 1; this code reads version 2"):
+        EpisodeRecord.from_dict(data | {"version": 1})
