@@ -29,6 +29,7 @@ from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.agent_loop import BFCLAgentLoop
+from interaction.protocol import Protocol
 from recipe.cpu.tiny_policy import make_tokenizer
 
 ENGINE_SECONDS = 0.005
@@ -47,15 +48,15 @@ class GoldEngine:
         return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="completed")
 
 
-def configuration(record_dir: str) -> Any:
+def configuration(record_dir: str, protocol: Protocol = PROTOCOL) -> Any:
     policy = {"max_steps_per_turn": 20}
     return OmegaConf.create(
         {
             "actor_rollout_ref": {"rollout": {"prompt_length": 10**6, "response_length": 10**6, "max_model_len": None}},
             "data": {},
             "interaction": {
-                "protocol": PROTOCOL.name,
-                "docs": PROTOCOL.docs,
+                "protocol": protocol.name,
+                "docs": protocol.docs,
                 "max_tokens_per_reply": None,
                 "engine_timeout": 600,
                 "record_dir": record_dir,
@@ -64,6 +65,24 @@ def configuration(record_dir: str) -> Any:
             },
         }
     )
+
+
+async def play(scenario_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
+    """One episode through the agent loop, as verl's worker runs it."""
+    loop = BFCLAgentLoop(
+        trainer_config=DictConfigWrap(config),
+        server_manager=engine,
+        tokenizer=tokenizer,
+        processor=None,
+        dataset_cls=SimpleNamespace,
+        data_config=DictConfigWrap(config.data),
+        hf_model_type="qwen2",
+    )
+    output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario_id}, global_steps=1)
+    assert not isinstance(output, list), "the episode was dropped"
+    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+    output.reward_score = 1.0
+    output.as_dict()  # in the event loop: writes the record
 
 
 async def heartbeat(gaps: list[float]) -> None:
@@ -77,20 +96,7 @@ async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any)
     """Play one episode of each scenario, all at once; returns the gaps of the heartbeat in seconds."""
 
     async def episode(scenario_id: str) -> None:
-        loop = BFCLAgentLoop(
-            trainer_config=DictConfigWrap(config),
-            server_manager=GoldEngine(replies[scenario_id]),
-            tokenizer=tokenizer,
-            processor=None,
-            dataset_cls=SimpleNamespace,
-            data_config=DictConfigWrap(config.data),
-            hf_model_type="qwen2",
-        )
-        output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario_id}, global_steps=1)
-        assert not isinstance(output, list), "the episode was dropped"
-        assert output.extra_fields["episode"]["stop_reason"] == "completed"
-        output.reward_score = 1.0
-        output.as_dict()  # as verl's worker does, in the event loop: writes the record
+        await play(scenario_id, GoldEngine(replies[scenario_id]), tokenizer, config)
 
     gaps: list[float] = []
     beat = asyncio.create_task(heartbeat(gaps))

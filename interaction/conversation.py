@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 AtStepLimit = Literal["end", "official"]
 EmptyGold = Literal["state", "official"]
+Withheld = Literal["refused", "official"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Conversation:
     it is the last one.
     `empty_gold` "state" passes a turn without gold calls if it was answered, changed nothing and called no function
     that is not there; "official" passes it whatever happened in it, as BFCL does. `passed_official` stays as it is.
+    `withheld` "refused" answers a call of a function that is revealed in a later turn as one of an unknown function;
+    "official" executes it, as BFCL does.
 
     Raises ValueError, naming setting and value, for a setting that is not one of these.
     """
@@ -96,6 +99,7 @@ class Conversation:
         augment: bool = False,
         at_step_limit: AtStepLimit = "end",
         empty_gold: EmptyGold = "state",
+        withheld: Withheld = "refused",
     ) -> None:
         _require_count("max_steps_per_turn", max_steps_per_turn, 1)
         _require_count("max_format_errors_per_turn", max_format_errors_per_turn, 0)
@@ -104,6 +108,7 @@ class Conversation:
         _require_choice("augment", augment, (True, False))
         _require_choice("at_step_limit", at_step_limit, get_args(AtStepLimit))
         _require_choice("empty_gold", empty_gold, get_args(EmptyGold))
+        _require_choice("withheld", withheld, get_args(Withheld))
         self.scenario = scenario
         self.protocol = protocol
         self.max_steps_per_turn = max_steps_per_turn
@@ -112,6 +117,7 @@ class Conversation:
         self.augment = augment
         self.at_step_limit = at_step_limit
         self.empty_gold = empty_gold
+        self.withheld: Withheld = withheld
         self.stop_reason: StopReason | None = None
         self._fault: str | None = None
         self._episode: Episode | None = None
@@ -216,7 +222,7 @@ class Conversation:
     def _advance(self, text: str, parsed: Parsed) -> Reply:
         turn = self._turns[self._position]
         if self._episode is None:
-            self._episode = Episode(self.scenario, augment=self.augment)
+            self._episode = Episode(self.scenario, augment=self.augment, withheld=self.withheld)
         if parsed.error is not None:
             self._keep(text, parsed)
             turn.format_errors += 1

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bfcl_env import load_scenarios
+from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
 from interaction.chat_template import closing_ids, missing_ids
@@ -149,8 +150,8 @@ async def test_every_assistant_message_has_its_header(make_loop, engine, family,
     talker = engine(tokenizer, replies_for(family))
     output = await play(make_loop, family, tokenizer, talker)
     header = as_ids(tokenizer, family.assistant)
-    ids, steps = output.prompt_ids + output.response_ids, output.extra_fields["episode"]["turns"]
-    spans = [step["tokens"] for turn in steps for step in turn["steps"]]
+    ids = output.prompt_ids + output.response_ids
+    spans = spans_of(output.extra_fields["episode"])
     assert len(spans) == len(replies_for(family))
     for start, end in spans:
         start, end = start + len(output.prompt_ids), end + len(output.prompt_ids)
@@ -207,6 +208,26 @@ async def test_what_does_not_fit_ends_the_episode_and_no_turn_after_it_passes(ma
     assert [turn["ended"] for turn in episode["turns"][running:]] == ["cut"] + [None] * (
         len(episode["turns"]) - running - 1
     )
+
+
+@pytest.mark.parametrize("protocol", ["think_xml", "hermes", "llama3_json", "python_calls"])
+async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, protocol):
+    scenarios = [load_scenarios(category)[38] for category in CATEGORIES]
+    said = {scenario.id: gold_messages(scenario, get_protocol(protocol, docs="signature")) for scenario in scenarios}
+    tokenizer = make_tokenizer([message["content"] for messages in said.values() for message in messages])
+    for scenario in scenarios:
+        replies = [message["content"] for message in said[scenario.id] if message["role"] == "assistant"]
+        policy = {"max_steps_per_turn": 20, "max_result_chars": None}
+        loop = make_loop(tokenizer, engine(tokenizer, replies), "qwen2", protocol=protocol, policy=policy)
+        output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario.id}, uid="u", session_id=0)
+        episode = output.extra_fields["episode"]
+        assert episode["stop_reason"] == "completed"
+        assert all(turn["passed"] and turn["passed_official"] for turn in episode["turns"])
+        assert sum(output.response_mask) == sum(end - start for start, end in spans_of(episode))
+
+
+def spans_of(episode):
+    return [step["tokens"] for turn in episode["turns"] for step in turn["steps"]]
 
 
 async def test_an_engine_that_gives_no_log_probabilities_is_fine(make_loop, engine, family, tokenizer):

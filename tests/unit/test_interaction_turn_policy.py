@@ -78,6 +78,19 @@ def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_go
     assert (first.passed, first.passed_official) == (passed, True)
 
 
+@pytest.mark.parametrize(("withheld", "error"), [("refused", "withheld_function"), ("official", None)])
+def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
+    scenario = load_scenarios("multi_turn_miss_func")[0]
+    assert "sort" in scenario.withheld(0)
+    sort = think_xml.render_calls(
+        "t", [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
+    )
+    with Conversation(scenario, think_xml, withheld=withheld) as conversation:
+        play(conversation, [sort])
+        moved, sorted_ = conversation.record().turns[0].steps[0].calls
+    assert (moved.error, sorted_.error) == (None, error)
+
+
 @pytest.mark.parametrize("empty_gold", ["state", "official"])
 def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold):
     with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
@@ -97,6 +110,7 @@ def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold
         ("augment", 1, "augment is 1; expected True or False"),
         ("at_step_limit", "stop", "at_step_limit is 'stop'; expected end or official"),
         ("empty_gold", None, "empty_gold is None; expected state or official"),
+        ("withheld", "yes", "withheld is 'yes'; expected refused or official"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
