@@ -7,7 +7,7 @@ episodes, so any number of rollouts of one scenario can run side by side.
 from collections import Counter
 from typing import Literal
 
-from bfcl_env import augmentation
+from bfcl_env import augmentation, contribution
 from bfcl_env.calls import Call, CallError, copy_call
 from bfcl_env.execution import new_instances, run_call, unknown_function_text
 from bfcl_env.gold import GoldTurn, gold_for
@@ -103,6 +103,27 @@ class Episode:
             self._results[text] += 1
         return self._result(call, text, error)
 
+    def credit(self, call: Call, result: ToolResult) -> int | None:
+        """The index of the gold call of this turn that `call` with its `result` is, or None; each is given once a turn.
+
+        For rewards of single steps; counts in no verdict.
+        """
+        number = contribution.matching_gold(self.scenario, self._turn, call, result, self._credited)
+        if number is not None:
+            self._credited.add(number)
+        return number
+
+    def closeness(self) -> float | None:
+        """The share of what gold changes in this turn that is now as gold leaves it; None if gold changes nothing.
+
+        For rewards of single steps; counts in no verdict.
+
+        Raises:
+            RuntimeError: the episode is closed or all its turns have ended.
+        """
+        self._require_open("measure closeness")
+        return contribution.closeness(self.scenario, self._turn, self._instances)
+
     def end_turn(self, answered: bool = True) -> TurnVerdict:
         """Judges the current turn and goes on to the next.
 
@@ -125,6 +146,7 @@ class Episode:
         self._expected = self._gold.turns[self._turn]
         last = len(self.scenario.turns) - 1
         self._callable = self.scenario.visible(last if self.withheld == "official" else self._turn)
+        self._credited: set[int] = set()  # Gold calls of this turn that the model has made too.
         self._made = 0  # Calls of this turn, whatever became of them.
         self._strayed = False  # Whether one of them was unknown or withheld.
         self._touched = False  # In a turn without gold: whether anything was executed, so that a snapshot was tried.

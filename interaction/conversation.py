@@ -49,8 +49,9 @@ class _TurnState:
     """A user turn while it is played; becomes a TurnRecord."""
 
     user: str
-    has_gold: bool
+    gold_calls: int
     reached: bool = False
+    closeness: float | None = None
     ended: TurnEnd | None = None
     passed: bool = False
     passed_official: bool = False
@@ -61,8 +62,10 @@ class _TurnState:
     def record(self) -> TurnRecord:
         return TurnRecord(
             user=self.user,
-            has_gold=self.has_gold,
+            has_gold=self.gold_calls > 0,
+            gold_calls=self.gold_calls,
             reached=self.reached,
+            closeness=self.closeness,
             ended=None if self.ended is None else self.ended.value,
             passed=self.passed,
             passed_official=self.passed_official,
@@ -123,7 +126,7 @@ class Conversation:
         self._episode: Episode | None = None
         self._started = False
         self._position = 0
-        self._turns = [_TurnState(turn.user, bool(turn.gold)) for turn in scenario.turns]
+        self._turns = [_TurnState(turn.user, len(turn.gold)) for turn in scenario.turns]
 
     @property
     def done(self) -> bool:
@@ -243,12 +246,18 @@ class Conversation:
 
     def _run(self, text: str, parsed: Parsed) -> list[str]:
         """Execute all calls in order. A step whose execution breaks off is recorded with the calls that ran."""
+        assert self._episode is not None
+        turn = self._turns[self._position]
+        if turn.closeness is None:
+            turn.closeness = self._episode.closeness()
         calls: list[CallRecord] = []
+        closeness = None
         try:
             for call in parsed.calls:
                 calls.append(self._execute(call))
+            closeness = self._episode.closeness()
         finally:
-            self._keep(text, parsed, tuple(calls))
+            self._keep(text, parsed, tuple(calls), closeness)
         return [call.result if call.shown is None else call.shown for call in calls]
 
     def _execute(self, call: Call) -> CallRecord:
@@ -265,9 +274,12 @@ class Conversation:
             shown=None if shown == result.text else shown,
             error=None if result.error is None else str(result.error),
             hint=result.hint or None,
+            gold=self._episode.credit(call, result),
         )
 
-    def _keep(self, text: str, parsed: Parsed, calls: tuple[CallRecord, ...] = ()) -> None:
+    def _keep(
+        self, text: str, parsed: Parsed, calls: tuple[CallRecord, ...] = (), closeness: float | None = None
+    ) -> None:
         self._turns[self._position].steps.append(
             StepRecord(
                 text=text,
@@ -276,6 +288,7 @@ class Conversation:
                 thought=parsed.thought,
                 answer=parsed.answer,
                 calls=calls,
+                closeness=closeness,
             )
         )
 
@@ -298,7 +311,7 @@ class Conversation:
         turn = self._turns[self._position]
         turn.ended = ended
         turn.passed_official = bool(verdict.passed_official)
-        by_bfcl = self.empty_gold == "official" and not turn.has_gold
+        by_bfcl = self.empty_gold == "official" and not turn.gold_calls
         turn.passed = turn.passed_official if by_bfcl else bool(verdict.passed)
         turn.difference = tuple(verdict.difference)
 

@@ -57,6 +57,8 @@ class CallRecord:
     """Kind of error, BFCL's own error results included; None for a success."""
     hint: str | None = None
     """The environment's advice, when augmentation is on."""
+    gold: int | None = None
+    """Which of this turn's gold calls it is (same function, arguments and result), from 0; each is given once."""
 
     def to_dict(self) -> dict[str, Any]:
         return _fields(self)
@@ -76,6 +78,9 @@ class StepRecord:
     thought: str | None = None
     answer: str | None = None
     calls: tuple[CallRecord, ...] = ()
+    closeness: float | None = None
+    """After its calls: the share of what gold changes in this turn that is as gold leaves it. None without calls, and
+    where gold changes nothing."""
     tokens: tuple[int, int] | None = None
     """Where the engine's token ids of this message stand in the response: start, and end which is not included.
     None where the caller had no tokens, as in an evaluation through an endpoint."""
@@ -105,7 +110,11 @@ class TurnRecord:
     """What the scenario's user says; empty where the turn only reveals functions."""
     has_gold: bool
     """Whether gold makes calls in this turn. Without gold the right thing is to call nothing and answer."""
+    gold_calls: int = 0
+    """How many."""
     reached: bool = False
+    closeness: float | None = None
+    """As a step's, before the first call."""
     ended: str | None = None
     """A TurnEnd; None while the turn is running or was not reached."""
     passed: bool = False

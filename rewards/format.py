@@ -12,8 +12,8 @@ with these rules, each against a way of earning the reward without calling funct
     a turn without gold calls: s = 1 if none counts, else the share
     a pair that failed once in a turn has failed              hiding an error behind a repetition
     the same pair counts once a turn                          diluting one error among repetitions
-    a call without arguments counts once an episode,
-      in the turn where it is first made                      paying every turn with `ls()`
+    what worked in an earlier turn counts again only
+      where it is gold's call or an error                     paying every turn with `ls()`
 
 Gold play earns 2.0 on all 800 scenarios, so nothing can earn more. That easy calls are safe remains; it is met
 by leaving stage 1 at a threshold and not by more rules here.
@@ -21,11 +21,10 @@ by leaving stage 1 at a threshold and not by more rules here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.metrics import calls_of, episode_metrics, episode_of, succeeded
+from rewards.metrics import calls_of, counts, episode_metrics, episode_of, pair_of, succeeded
 
 
 def compute_score(
@@ -42,23 +41,22 @@ def compute_score(
 
 def format_score(record: Mapping[str, Any]) -> float:
     """The reward of one episode's record."""
-    counted: set[str] = set()
-    scores = [_turn_score(turn, counted) for turn in record["turns"]]
+    before: set[tuple[str, str]] = set()
+    scores = [_turn_score(turn, before) for turn in record["turns"]]
     return sum(scores) / len(scores) if scores else 0.0
 
 
-def _turn_score(turn: Mapping[str, Any], counted: set[str]) -> float:
-    """w + s of a turn. `counted` are the names of calls without arguments of earlier turns; those of this one join."""
+def _turn_score(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:
+    """w + s of a turn. `before` are the pairs that worked in earlier turns; those of this one join."""
     steps = turn["steps"]
     if not turn["reached"] or not steps:
         return 0.0
     worked: dict[tuple[str, str], bool] = {}
     for call in calls_of(turn):
-        if not call["arguments"] and call["name"] in counted:
-            continue
-        pair = call["name"], json.dumps(call["arguments"], sort_keys=True)
-        worked[pair] = worked.get(pair, True) and succeeded(call)
-    counted.update(call["name"] for call in calls_of(turn) if not call["arguments"])
+        if counts(call, before):
+            pair = pair_of(call)
+            worked[pair] = worked.get(pair, True) and succeeded(call)
+    before.update(pair for pair, good in worked.items() if good)
     if turn["has_gold"] and not worked:
         return 0.0
     well_formed = sum(bool(step["well_formed"]) for step in steps) / len(steps)

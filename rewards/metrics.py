@@ -6,7 +6,8 @@ nor a model. The keys are the same for every record, because verl builds a batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 STOP_REASONS = ("completed", "max_steps", "max_tokens", "format_errors", "environment_error", "infrastructure")
@@ -81,6 +82,19 @@ def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def succeeded(call: Mapping[str, Any]) -> bool:
     """Whether a call worked. BFCL's own `{"error": ...}` results are recorded as errors too."""
     return call["error"] is None
+
+
+def pair_of(call: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and arguments of a call, the same for arguments in another order."""
+    return call["name"], json.dumps(call["arguments"], sort_keys=True)
+
+
+def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:
+    """Whether a call counts as work, given the pairs that worked before: an error, something new, or a call of gold's.
+
+    What worked once is safe to say again, so that repeating it must not pay.
+    """
+    return not succeeded(call) or pair_of(call) not in worked or call.get("gold") is not None
 
 
 def was_cut(call: Mapping[str, Any]) -> bool:

@@ -207,8 +207,11 @@ def test_without_augmentation_the_model_reads_no_hint(scenario):
 class BrokenEpisode:
     """An environment that fails where it is told to."""
 
-    def __init__(self, scenario, augment=False):
+    def __init__(self, scenario, **settings):
         self.fail("init")
+
+    def closeness(self):
+        return None
 
     def execute(self, call):
         self.fail("execute")

@@ -23,6 +23,8 @@ def bad(name, **arguments) -> Call:
     return name, arguments, "result"
 
 
+GOLD = "cd"
+"""The function that gold calls in every turn."""
 ANSWER = "answer"
 GARBAGE = "garbage"
 
@@ -37,7 +39,15 @@ def step(what):
         "thought": "t",
         "answer": "done" if what == ANSWER else None,
         "calls": [
-            {"name": name, "arguments": arguments, "result": "", "shown": None, "error": error, "hint": None}
+            {
+                "name": name,
+                "arguments": arguments,
+                "result": "",
+                "shown": None,
+                "error": error,
+                "hint": None,
+                "gold": 0 if name == GOLD and error is None else None,
+            }
             for name, arguments, error in calls
         ],
     }
@@ -105,7 +115,17 @@ FORMAT = {
         episode(turn([("f", {"a": 1, "b": 2}, "result"), ("f", {"b": 2, "a": 1}, None)], ANSWER)),
         1.0,
     ),
-    "the same pair counts again in another turn": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
+    "gold's call counts again in another turn": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
+    "the same read in every turn": (episode(*[turn([ok("cat", file="a")], ANSWER)] * 4), 0.5),
+    "another read in every turn": (episode(*[turn([ok("cat", file=name)], ANSWER) for name in "abcd"]), 2.0),
+    "an error of an earlier turn that now works": (
+        episode(turn([bad("cat", file="a")], ANSWER), turn([ok("cat", file="a")], ANSWER)),
+        1.5,
+    ),
+    "what worked in an earlier turn and is an error now": (
+        episode(turn([ok("cat", file="a")], ANSWER), turn([bad("cat", file="a")], ANSWER)),
+        1.5,
+    ),
     "one malformed message of three": (episode(turn(GARBAGE, *GOOD)), 1 + 2 / 3),
     "only malformed messages": (episode(turn(GARBAGE, GARBAGE), stop_reason="format_errors"), 0.0),
     "a working call where nothing is to be called": (episode(turn([ok("cd", folder="x")], ANSWER, gold=False)), 2.0),
@@ -188,17 +208,26 @@ def test_the_stop_reasons_are_those_of_the_conversation():
 
 def test_importing_a_reward_needs_only_the_standard_library():
     code = (
-        "import sys; import rewards.format, rewards.progress;"
+        "import sys; import rewards.format, rewards.progress, rewards.step;"
         "sys.exit(bool({'bfcl_env', 'bfcl_eval', 'interaction', 'torch', 'verl', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_plug_in_of_the_readme_works_as_written():
+def plug_in_of_the_readme(number):
     readme = Path(metrics.__file__).with_name("README.md").read_text("utf-8")
-    code = readme.split("```python\n")[1].split("```")[0]
     namespace: dict = {}
-    exec(code, namespace)
-    scores = namespace["compute_score"]("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1, unknown=1)
+    exec(readme.split("```python\n")[number].split("```")[0], namespace)
+    return namespace["compute_score"]
+
+
+def test_the_plug_in_of_the_readme_works_as_written():
+    scores = plug_in_of_the_readme(1)("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1, unknown=1)
     assert scores["score"] == pytest.approx(0.8)
+
+
+def test_the_plug_in_of_the_readme_with_a_score_a_message_works_as_written():
+    scores = plug_in_of_the_readme(2)("bfcl", "", None, {"episode": episode(PASS, FREE, FAIL, unreached())}, tenth=0.2)
+    assert scores["turn_scores"] == [0.2, 1.0, 1.0, 0.2, 0.0]
+    assert scores["score"] == pytest.approx(2.4)

@@ -1,0 +1,225 @@
+"""Step rewards: each message is paid for what it does, as in StepTool (arXiv 2410.07745), by rules or by votes.
+
+`turn_scores` has one number an assistant message, in order over all user turns; `score` is their sum. A message earns
+
+    (alpha * SuccCalling + Contribution) / (alpha + 1)      for its calls
+    + turn_bonus * IsSolved                                 if it is the last one of its turn
+    + episode_bonus * the least IsSolved of all turns       if it is the last one of its episode
+
+By rule, in a turn with N gold calls:
+
+    SuccCalling   the message parsed and none of its calls is an error. Shared out over the turn: a message gets its
+                  calls / max(N, all calls of the turn), where a malformed message is one call, and what worked before
+                  in the episode is none, unless it is gold's call
+    Contribution  the larger of two shares: of gold's calls, those that it makes (same function, arguments and result,
+                  each once a turn); of what gold changes, how much more stands as gold leaves it than ever before in
+                  this turn. Where they add up to more than 1 over the turn, they are scaled down to 1
+    IsSolved      the turn passed
+
+So a repetition, an undo and its redo, and a turn played in small steps earn nothing more, calls at random earn at best
+their share of successes, and gold play earns the most there is, however it is divided into messages.
+
+A turn without gold calls has one thing to be paid for, answering without a call: SuccCalling 1 / messages and
+Contribution 1, beside IsSolved. As in the progress reward, such turns pay only where a turn with gold calls passed.
+
+The calls of one turn earn at most `bound`, which is `turn_bonus` unless set; above it all of them are scaled down. By
+rule they earn at most 1, so this takes a bound below 1. Solving a turn never pays less than looking busy in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rewards import votes as annotation
+from rewards.metrics import calls_of, counts, episode_metrics, episode_of, pair_of, succeeded
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMarks:
+    """What the messages of one user turn did, in order."""
+
+    success: list[float]
+    """SuccCalling, 0 to 1."""
+    contribution: list[float]
+    """Contribution, 0 to 1."""
+    solved: float
+    """IsSolved of the turn: 1, 0, or between with votes."""
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    alpha: float = 1.0,
+    turn_bonus: float = 1.0,
+    episode_bonus: float = 1.0,
+    bound: float | None = None,
+    votes: str | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """verl's reward function: `score`, `turn_scores` and the metrics. Only `extra_info["episode"]` is read.
+
+    Args:
+        alpha: weight of SuccCalling beside Contribution.
+        turn_bonus: paid to the last message of a solved turn.
+        episode_bonus: paid to the last message of an episode with all turns solved, in part for votes in between.
+        bound: the most that the calls of one turn earn. None: `turn_bonus`; infinity: no bound.
+        votes: path of an annotation file (`rewards/votes.py`). Its votes stand in for the rules in the episodes it has;
+            the others follow the rules.
+
+    Returns:
+        Beside score, turn_scores and `episode_metrics`: `step_share`, the score as a share of gold's; `step_success`,
+        the share of messages that worked among those with calls or parse errors; `contribution`, the mean over turns
+        with gold calls; `regressed`, the number of messages that led away from gold's state; `voted`, 1 if votes were
+        used.
+
+    Raises:
+        ValueError: a parameter is out of range, there is no record, it is too old, or the votes do not fit it.
+    """
+    for name, value in {"alpha": alpha, "turn_bonus": turn_bonus, "episode_bonus": episode_bonus}.items():
+        _require(name, value, finite=True)
+    bound = turn_bonus if bound is None else bound
+    _require("bound", bound, finite=False)
+    record = episode_of(extra_info)
+    found = annotation.find(votes, record) if votes else None
+    marks = marks_by_rule(record) if found is None else marks_by_votes(record, found)
+
+    scores: list[float] = []
+    for mark in marks:
+        shaped = [
+            (alpha * success + gain) / (alpha + 1)
+            for success, gain in zip(mark.success, mark.contribution, strict=True)
+        ]
+        scale = bound / sum(shaped) if sum(shaped) > bound else 1.0
+        scores += [value * scale for value in shaped]
+        if shaped:
+            scores[-1] += turn_bonus * mark.solved
+    if scores:
+        scores[-1] += episode_bonus * min(mark.solved for mark in marks)
+    score = math.fsum(scores)
+    most = len(marks) * (min(1.0, bound) + turn_bonus) + episode_bonus
+    return {
+        "score": score,
+        "turn_scores": scores,
+        "step_share": score / most if most else 0.0,
+        **_step_metrics(record, marks),
+        "voted": float(found is not None),
+        **episode_metrics(record),
+    }
+
+
+def marks_by_rule(record: Record) -> list[TurnMarks]:
+    """The marks of each turn by the rules above.
+
+    Raises:
+        ValueError: the record is of before the facts that the rules need were kept.
+    """
+    did_work = any(turn["passed"] and turn["has_gold"] for turn in record["turns"])
+    before: set[tuple[str, str]] = set()
+    marks = []
+    for turn in record["turns"]:
+        if turn["has_gold"] and not turn.get("gold_calls"):
+            raise ValueError(
+                f"the record of {record.get('scenario_id')} does not say which calls are gold's: it was written by an "
+                "earlier release. Play the episode again, or give votes for it"
+            )
+        if turn["has_gold"]:
+            success, contribution = _success(turn, before), _contribution(turn)
+        else:
+            success, contribution = _waiting(turn, did_work)
+        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (did_work or turn["has_gold"]))))
+    return marks
+
+
+def marks_by_votes(record: Record, found: annotation.EpisodeVotes) -> list[TurnMarks]:
+    """The marks of each turn as voted; a turn without votes on IsSolved keeps its verdict.
+
+    Raises:
+        ValueError: votes are missing, or given for a message that does not exist.
+    """
+    marks, position = [], 0
+    for turn in record["turns"]:
+        votes = [found.of(position + number) for number in range(len(turn["steps"]))]
+        for number, (step, vote) in enumerate(zip(turn["steps"], votes, strict=True)):
+            needed = step["calls"] or not step["well_formed"]
+            last = number + 1 == len(votes)
+            found.require_complete(position + number, needed=bool(needed), last=last, vote=vote)
+        solved = votes[-1].solved if votes and votes[-1].solved is not None else float(turn["passed"])
+        marks.append(TurnMarks([vote.success for vote in votes], [vote.contribution for vote in votes], solved))
+        position += len(votes)
+    found.require_no_more(position)
+    return marks
+
+
+def _success(turn: Record, before: set[tuple[str, str]]) -> list[float]:
+    """SuccCalling of each message of a turn with gold calls; adds up to at most 1. What worked joins `before`."""
+    attempts, shares = 0, []
+    for step in turn["steps"]:
+        counted = 0
+        for call in step["calls"]:
+            counted += counts(call, before)
+            if succeeded(call):
+                before.add(pair_of(call))
+        attempts += counted or not step["well_formed"]
+        shares.append(counted if _worked(step) else 0)
+    most = max(turn["gold_calls"], attempts)
+    return [share / most for share in shares]
+
+
+def _contribution(turn: Record) -> list[float]:
+    """Contribution of each message of a turn with gold calls; adds up to at most 1."""
+    best = turn["closeness"] or 0.0
+    gains = []
+    for step in turn["steps"]:
+        matched = sum(call["gold"] is not None for call in step["calls"]) / turn["gold_calls"]
+        closeness = step["closeness"] or 0.0
+        gains.append(max(matched, closeness - best, 0.0))
+        best = max(best, closeness)
+    total = max(1.0, math.fsum(gains))
+    return [gain / total for gain in gains]
+
+
+def _waiting(turn: Record, did_work: bool) -> tuple[list[float], list[float]]:
+    """SuccCalling and Contribution in a turn without gold calls."""
+    messages = len(turn["steps"])
+    success, contribution = [0.0] * messages, [0.0] * messages
+    if did_work and turn["passed"] and turn["ended"] == "answer" and not any(calls_of(turn)):
+        success[-1], contribution[-1] = 1 / messages, 1.0
+    return success, contribution
+
+
+def _worked(step: Record) -> bool:
+    return bool(step["well_formed"] and step["calls"]) and all(map(succeeded, step["calls"]))
+
+
+def _step_metrics(record: Record, marks: list[TurnMarks]) -> dict[str, float]:
+    turns = record["turns"]
+    acting = [step for turn in turns for step in turn["steps"] if step["calls"] or not step["well_formed"]]
+    gains = [sum(mark.contribution) for turn, mark in zip(turns, marks, strict=True) if turn["has_gold"]]
+    return {
+        "step_success": sum(map(_worked, acting)) / len(acting) if acting else 0.0,
+        "contribution": sum(gains) / len(gains) if gains else 0.0,
+        "regressed": float(sum(map(_regressions, turns))),
+    }
+
+
+def _regressions(turn: Record) -> int:
+    values = [turn.get("closeness"), *(step.get("closeness") for step in turn["steps"] if step["calls"])]
+    known = [value for value in values if value is not None]
+    return sum(after < before for before, after in zip(known, known[1:], strict=False))
+
+
+def _require(name: str, value: Any, finite: bool) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not value >= 0 or (finite and math.isinf(value)):
+        raise ValueError(
+            f"{name} is {value!r}; expected a number, 0 or more. "
+            "It stands under reward.custom_reward_function.reward_kwargs"
+        )

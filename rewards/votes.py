@@ -1,0 +1,176 @@
+"""Votes of people or of a model on single messages, as the step reward takes them in place of its rules.
+
+    python -m rewards.votes outputs/default/stage2_base/rollouts/train/000001.jsonl > votes.jsonl
+
+writes one line a message of the stored episodes, to be filled in; of episodes in which the same was said, one:
+
+    {"episode": "6c9f...", "scenario_id": "...", "step": 0, "turn": 0, "text": "...", "results": [...],
+     "succ_calling": [1, 1, 0], "contribution": [5, 4, 5], "is_solved": ["Solved", "Unsure"]}
+
+`step` counts the messages of the episode from 0. `succ_calling` has a 0 or 1 from each voter, `contribution` 0 to 5;
+every message with calls, or that did not parse, needs both. `is_solved` (Solved, Unsure, Unsolved: 1, 0.5, 0) belongs
+to the last message of a user turn; left empty, the turn's own verdict stands. Votes are averaged; several lines on one
+message add their votes. Further fields are for the voters to read.
+
+`episode` says whose votes they are: a hash of what was said. So they never count for another episode of the same
+scenario, and the reward stays a function of the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_SOLVED = {"solved": 1.0, "unsure": 0.5, "unsolved": 0.0}
+_FIELDS = {"succ_calling": 1.0, "contribution": 5.0, "is_solved": 1.0}
+"""The largest vote of each field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """The averaged votes on one message."""
+
+    success: float = 0.0
+    contribution: float = 0.0
+    """From 0 to 1."""
+    solved: float | None = None
+    complete: bool = False
+    """Whether there were votes on both success and contribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeVotes:
+    """The votes on one episode."""
+
+    where: str
+    """File and episode, for messages about what is wrong."""
+    steps: Mapping[int, Vote]
+
+    def of(self, step: int) -> Vote:
+        """The votes on a message; zeros where there are none."""
+        return self.steps.get(step, Vote())
+
+    def require_complete(self, step: int, *, needed: bool, last: bool, vote: Vote) -> None:
+        """Raises ValueError if votes are missing on a message that needs them, or IsSolved is not at a turn's end."""
+        if needed and not vote.complete:
+            raise ValueError(
+                f"{self.where}: step {step} has calls or did not parse; give succ_calling and contribution"
+            )
+        if vote.solved is not None and not last:
+            raise ValueError(f"{self.where}: step {step} has is_solved, but is not the last message of its turn")
+
+    def require_no_more(self, steps: int) -> None:
+        """Raises ValueError if there are votes on messages from number `steps` on."""
+        if surplus := [step for step in self.steps if step >= steps]:
+            raise ValueError(f"{self.where}: votes on step {min(surplus)}, but the episode has steps 0 to {steps - 1}")
+
+
+def episode_key(record: Mapping[str, Any]) -> str:
+    """What tells this episode from others: a hash of its scenario and of all that the model said."""
+    texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
+    return hashlib.sha256(json.dumps([record["scenario_id"], texts]).encode()).hexdigest()[:16]
+
+
+def find(path: str, record: Mapping[str, Any]) -> EpisodeVotes | None:
+    """The votes on this episode, or None if the file has none.
+
+    Raises:
+        ValueError: the file cannot be read, or a line of it is wrong.
+    """
+    key = episode_key(record)
+    steps = _read(path).get(key)
+    return None if steps is None else EpisodeVotes(f"{path}, episode {key}", steps)
+
+
+@cache
+def _read(path: str) -> Mapping[str, Mapping[int, Vote]]:
+    """Votes by episode and step. Read once a process: a reward is asked thousands of times."""
+    try:
+        lines = Path(path).expanduser().read_text("utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(
+            f"votes={path} cannot be read: {error.strerror}. Set reward.custom_reward_function.reward_kwargs.votes to "
+            "an annotation file (made with `python -m rewards.votes`)"
+        ) from error
+    given: dict[str, dict[int, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            try:
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise ValueError("expected an object with episode, step and votes")
+                episode, position = line.get("episode"), line.get("step")
+                if type(episode) is not str or type(position) is not int or position < 0:
+                    raise ValueError(f"'episode' is {episode!r}, 'step' {position!r}; expected a text, and 0 or more")
+                step = given[episode][position]
+                for field, most in _FIELDS.items():
+                    step[field] += [_number(field, vote, most) for vote in line.get(field) or []]
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+    return {key: {step: _averaged(votes) for step, votes in steps.items()} for key, steps in given.items()}
+
+
+def _number(field: str, vote: Any, most: float) -> float:
+    value = _SOLVED.get(vote.lower()) if field == "is_solved" and isinstance(vote, str) else vote
+    if not isinstance(value, int | float) or not 0 <= value <= most:
+        expected = "Solved, Unsure or Unsolved" if field == "is_solved" else f"0 to {most:g}"
+        raise ValueError(f"a vote in {field!r} is {vote!r}; expected {expected}")
+    return float(value)
+
+
+def _averaged(votes: Mapping[str, list[float]]) -> Vote:
+    success, contribution, solved = (votes.get(field) or [] for field in _FIELDS)
+    return Vote(
+        success=sum(success) / len(success) if success else 0.0,
+        contribution=sum(contribution) / len(contribution) / 5 if contribution else 0.0,
+        solved=sum(solved) / len(solved) if solved else None,
+        complete=bool(success and contribution),
+    )
+
+
+def blank(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Lines without votes for all messages of an episode."""
+    key, number = episode_key(record), 0
+    for index, turn in enumerate(record["turns"]):
+        for step in turn["steps"]:
+            line = {
+                "episode": key,
+                "scenario_id": record["scenario_id"],
+                "step": number,
+                "turn": index,
+                "user": turn["user"],
+                "text": step["text"],
+                "results": [call["result"] for call in step["calls"]],
+                "succ_calling": [],
+                "contribution": [],
+            }
+            yield line | ({"is_solved": []} if step is turn["steps"][-1] else {})
+            number += 1
+
+
+def main() -> None:
+    """Entry point of `python -m rewards.votes`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rollouts", type=Path, nargs="+", help="episodes as a run stores them, *.jsonl")
+    written: set[str] = set()
+    for path in parser.parse_args().rollouts:
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except OSError as error:
+            parser.exit(1, f"{path} cannot be read: {error.strerror}\n")
+        for record in (json.loads(line)["episode"] for line in lines):
+            if (key := episode_key(record)) not in written:
+                written.add(key)
+                for line in blank(record):
+                    print(json.dumps(line, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""What the step reward pays each message, in conversations with the real environment, and what it pays at most."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bfcl_env import CATEGORIES, Call, load_scenarios
+from interaction import Conversation, get_protocol
+from rewards import step as step_reward
+from rewards.metrics import METRIC_KEYS
+
+think_xml = get_protocol("think_xml")
+ANSWER = think_xml.render_answer("done", "done")
+GARBAGE = "no tags at all"
+CUT = "cut"
+KEYS = ("score", "turn_scores", "step_share", "step_success", "contribution", "regressed", "voted", *METRIC_KEYS)
+
+
+def say(*calls):
+    return think_xml.render_calls("t", calls)
+
+
+def call(name, /, **arguments):
+    return Call(name, arguments)
+
+
+def scenario_of(scenario_id):
+    category, index = scenario_id.rsplit("_", 1)
+    return load_scenarios(category)[int(index)]
+
+
+def play(scenario, messages):
+    """The record of an episode in which the model says `messages`, or those of `messages(turn)` in each turn."""
+    with Conversation(scenario, think_xml) as conversation:
+        conversation.start()
+        if callable(messages):
+            while not conversation.done:
+                for text in messages(conversation.turn):
+                    if conversation.reply(text, truncated=text == CUT).done:
+                        break
+        else:
+            for text in messages:
+                conversation.reply(text, truncated=text == CUT)
+    return conversation.record().to_dict()
+
+
+def score(record, **parameters):
+    return step_reward.compute_score("bfcl", "", "[]", {"episode": record}, **parameters)
+
+
+def gold(scenario, turn, calls_a_message=100):
+    calls = scenario.turns[turn].gold
+    return [*(say(*calls[at : at + calls_a_message]) for at in range(0, len(calls), calls_a_message)), ANSWER]
+
+
+# Gold of the first turn of each scenario, N calls, and the attributes that it changes:
+CAR = "multi_turn_base_50"  # N = 2: UNLOCK changes two, LIGHTS one. The only turn
+ENGINE = "multi_turn_base_52"  # N = 2: BRAKE changes one, START one, and fails without BRAKE
+DOORS = "multi_turn_base_98"  # N = 2: LOOK, which only reads, LOCK changes two
+STOCKS = "multi_turn_base_100"  # N = 1: NVIDIA reads. Second and last turn: FUND
+LOCKS = "multi_turn_base_51"  # N = 1: LOCK
+FILES = "multi_turn_miss_param_0"  # In the fourth turn nothing is to be called
+
+ALL_DOORS = ["driver", "passenger", "rear_left", "rear_right"]
+UNLOCK, LOCK = (say(call("lockDoors", unlock=unlock, door=ALL_DOORS)) for unlock in (True, False))
+FRONT, REAR = (say(call("lockDoors", unlock=True, door=doors)) for doors in (ALL_DOORS[:2], ALL_DOORS[2:]))
+LIGHTS, DARK = (say(call("setHeadlights", mode=mode)) for mode in ("on", "off"))
+BRAKE, START = say(call("pressBrakePedal", pedalPosition=1.0)), say(call("startEngine", ignitionMode="START"))
+LOOK = say(call("displayCarStatus", option="doors"))
+NVIDIA, APPLE = (say(call("get_stock_info", symbol=symbol)) for symbol in ("NVDA", "AAPL"))
+FUND = say(call("fund_account", amount=2203.4))
+
+# The shares of UNLOCK and LIGHTS: 2/3 of the state and 1/2 of the state or calls, scaled down to 1 together.
+DOORS_GAIN, LIGHTS_GAIN = 4 / 7, 3 / 7
+
+
+def paid(success, contribution):
+    return (success + contribution) / 2
+
+
+AFTER_AN_ERROR = [0, paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), 1 + 1]
+TRAJECTORIES = {
+    "gold in one message": (DOORS, [say(*scenario_of(DOORS).turns[0].gold), ANSWER], [1, 1]),
+    "gold in two messages": (
+        CAR,
+        [UNLOCK, LIGHTS, ANSWER],
+        [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 1 + 1],
+    ),
+    "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
+    "an unknown tool first": (CAR, [say(call("fly")), UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
+    "a wrong argument first": (CAR, [say(call("setHeadlights", beam="on")), UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
+    "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
+    "an error beside the right call": (
+        CAR,
+        [say(call("fly"), call("setHeadlights", mode="on")), UNLOCK, ANSWER],
+        [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 1 + 1],
+    ),
+    "the right read": (STOCKS, [NVIDIA, ANSWER], [1, 1]),
+    "the right read, repeated": (STOCKS, [NVIDIA, NVIDIA, NVIDIA, ANSWER], [1, 0, 0, 1]),
+    "the wrong read, so unsolved": (STOCKS, [APPLE, ANSWER], [paid(1, 0), 0]),
+    "the wrong read, then the right one": (STOCKS, [APPLE, NVIDIA, ANSWER], [paid(1 / 2, 0), paid(1 / 2, 1), 1]),
+    "the right write": (LOCKS, [LOCK, ANSWER], [1, 1]),
+    "the right write, repeated": (LOCKS, [LOCK, LOCK, ANSWER], [1, 0, 1]),
+    "the right state by other calls": (
+        CAR,
+        [FRONT, REAR, LIGHTS, ANSWER],
+        [paid(1 / 3, 0), paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN)],
+    ),
+    "undone": (
+        CAR,
+        [UNLOCK, LIGHTS, DARK, ANSWER],
+        [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), paid(1 / 3, 0), 0],
+    ),
+    "undone and done again, twice": (
+        CAR,
+        [UNLOCK, LIGHTS, DARK, LIGHTS, DARK, LIGHTS, ANSWER],
+        [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), paid(1 / 3, 0), 0, 0, 0, 1 + 1],
+    ),
+    "the wrong order, which fails": (
+        ENGINE,
+        [START, BRAKE, START, ANSWER],
+        [0, paid(1 / 3, 1 / 2), paid(1 / 3, 1 / 2), 1],
+    ),
+    "the wrong order, which reads something else": (DOORS, [LOCK, LOOK, ANSWER], [paid(1 / 2, 1), paid(1 / 2, 0), 0]),
+    "the answer at once": (CAR, [ANSWER], [0]),
+    "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
+    "solved": (STOCKS, [NVIDIA, ANSWER, FUND, ANSWER], [1, 1, 1, 1 + 1]),
+    "solved but for the first turn": (STOCKS, [APPLE, ANSWER, FUND, ANSWER], [paid(1, 0), 0, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("case", TRAJECTORIES)
+def test_each_message_is_paid(case):
+    scenario_id, messages, expected = TRAJECTORIES[case]
+    result = score(play(scenario_of(scenario_id), messages))
+    assert result["turn_scores"][: len(expected)] == pytest.approx(expected)
+    assert len(result["turn_scores"]) == len(messages)
+    assert result["score"] == pytest.approx(sum(result["turn_scores"]))
+
+
+WAITING = {
+    "waiting": ([ANSWER], [2]),
+    "a read, then waiting": ([say(call("ls")), ANSWER], [0, 1]),
+    "a parse error, then waiting": ([GARBAGE, ANSWER], [0, paid(1 / 2, 1) + 1]),
+    "a change, then waiting": ([say(call("touch", file_name="new")), ANSWER], [0, 0]),
+    "an unknown tool, then waiting": ([say(call("fly")), ANSWER], [0, 0]),
+}
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_where_nothing_is_to_be_called_waiting_is_paid(case):
+    messages, expected = WAITING[case]
+    scenario = scenario_of(FILES)
+    before = [text for turn in range(3) for text in gold(scenario, turn)]
+    result = score(play(scenario, before + messages))
+    assert result["turn_scores"][len(before) :] == pytest.approx(expected)
+
+
+def test_waiting_is_not_paid_in_an_episode_that_did_nothing():
+    record = play(scenario_of(FILES), lambda turn: [ANSWER])
+    assert record["turns"][3]["passed"]
+    assert score(record)["turn_scores"] == [0.0] * 5
+
+
+def test_metrics_say_what_the_messages_did():
+    result = score(play(scenario_of(CAR), [GARBAGE, UNLOCK, LIGHTS, DARK, ANSWER]))
+    assert tuple(result) == KEYS
+    assert all(type(value) is float for key, value in result.items() if key != "turn_scores")
+    assert (result["step_success"], result["regressed"], result["voted"]) == (3 / 4, 1.0, 0.0)
+    assert result["contribution"] == pytest.approx(1)
+    assert score(play(scenario_of(STOCKS), [NVIDIA, ANSWER, APPLE]))["contribution"] == 1 / 2
+
+
+@pytest.mark.parametrize(
+    ("category", "calls_a_message"), [("multi_turn_base", 1), *((category, 2) for category in CATEGORIES)]
+)
+def test_gold_in_small_messages_earns_the_maximum_as_well(category, calls_a_message):
+    for scenario in load_scenarios(category):
+        result = score(play(scenario, lambda turn, scenario=scenario: gold(scenario, turn, calls_a_message)))
+        assert result["score"] == pytest.approx(2 * len(scenario.turns) + 1), scenario.id
+        assert (result["step_share"], result["contribution"]) == (pytest.approx(1), pytest.approx(1)), scenario.id
+
+
+def every_read(scenario, turn, chance):
+    """All functions without required arguments, one a message."""
+    names = [doc["name"] for doc in scenario.functions(turn) if not doc["parameters"].get("required")]
+    return [*(say(call(name)) for name in names[:10]), ANSWER]
+
+
+def functions_at_random(scenario, turn, chance):
+    docs = chance.sample(scenario.functions(turn), 10)
+    arguments = {"string": "a", "integer": 1, "float": 1.0, "boolean": True, "array": [], "dict": {}}
+    return [
+        *(
+            say(call(doc["name"], **{key: arguments[item["type"]] for key, item in properties.items()}))
+            for doc in docs
+            for properties in [doc["parameters"]["properties"]]
+        ),
+        ANSWER,
+    ]
+
+
+def gold_of_the_wrong_turn(scenario, turn, chance):
+    return gold(scenario, (turn + 1) % len(scenario.turns), 10)
+
+
+@pytest.mark.parametrize("policy", [every_read, functions_at_random, gold_of_the_wrong_turn])
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_looking_busy_pays_little_of_what_gold_earns(category, policy):
+    chance = random.Random(0)
+    shares = []
+    for scenario in load_scenarios(category)[:25]:
+        record = play(scenario, lambda turn, scenario=scenario: policy(scenario, turn, chance))
+        shares.append(score(record)["step_share"])
+    assert max(shares) < 0.6 and sum(shares) / len(shares) < 0.3
+
+
+MOVES = [ANSWER, GARBAGE, UNLOCK, LOCK, FRONT, REAR, LIGHTS, DARK, BRAKE, START, LOOK, say(call("fly"))]
+MOVES += ["gold", say(call("check_tire_pressure"), call("displayCarStatus", option="fuel"))]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from([CAR, ENGINE, DOORS, LOCKS]),
+    st.lists(st.sampled_from(MOVES), max_size=25),
+    st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+    st.sampled_from([None, 0.25]),
+)
+def test_no_sequence_of_messages_earns_more_in_a_turn_than_solving_it(scenario_id, moves, alpha, bound):
+    scenario = scenario_of(scenario_id)
+    with Conversation(scenario, think_xml) as conversation:
+        conversation.start()
+        for move in moves:
+            if not conversation.done:
+                conversation.reply(gold(scenario, conversation.turn)[0] if move == "gold" else move)
+    record = conversation.record().to_dict()
+    result = score(record, alpha=alpha, bound=bound)
+    position = 0
+    for turn in record["turns"]:
+        mine = result["turn_scores"][position : position + len(turn["steps"])]
+        position += len(mine)
+        calls = sum(mine) - turn["passed"] - (result["acc"] and turn is record["turns"][-1])
+        assert -1e-9 <= calls <= (1.0 if bound is None else bound) + 1e-9
+        assert all(value >= 0 for value in mine)
+    assert position == len(result["turn_scores"])
+    assert result["step_share"] <= 1 + 1e-9
+    assert result["acc"] == 1 or result["step_share"] < 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_saying_again_what_worked_never_pays(data):
+    scenario = scenario_of(CAR)
+    moves = data.draw(st.lists(st.sampled_from([UNLOCK, FRONT, LIGHTS, LOOK, BRAKE, START]), min_size=1, max_size=6))
+    where = data.draw(st.integers(0, len(moves) - 1))
+    once, twice = ([*some, ANSWER] for some in (moves, [*moves[: where + 1], *moves[where:]]))
+    assert score(play(scenario, twice))["score"] <= score(play(scenario, once))["score"] + 1e-9
+
+
+def test_parameters_change_what_is_paid():
+    scenario = scenario_of(STOCKS)
+    unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, lambda turn: gold(scenario, turn))
+    assert score(unsolved, alpha=3)["turn_scores"] == [3 / 4, 0]
+    assert score(unsolved, alpha=0)["turn_scores"] == [0, 0]
+    assert score(unsolved, bound=0.2)["turn_scores"] == pytest.approx([0.2, 0])
+    assert score(unsolved, turn_bonus=0.1)["turn_scores"] == pytest.approx([0.1, 0])
+    assert score(unsolved, turn_bonus=0.1, bound=math.inf)["turn_scores"] == [0.5, 0]
+    assert score(solved, turn_bonus=2, episode_bonus=0)["turn_scores"] == [1, 2, 1, 2]
+    assert score(solved, turn_bonus=0, bound=0, episode_bonus=0)["step_share"] == 0
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("alpha", -1),
+        ("alpha", "1"),
+        ("turn_bonus", math.nan),
+        ("turn_bonus", math.inf),
+        ("bound", -0.1),
+        ("bound", True),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_named(parameter, value):
+    with pytest.raises(ValueError, match=rf"{parameter} is .*reward_kwargs"):
+        score(play(scenario_of(STOCKS), [ANSWER]), **{parameter: value})
+
+
+def test_a_record_without_the_facts_that_the_rules_need_is_refused():
+    record = play(scenario_of(STOCKS), [NVIDIA, ANSWER])
+    for turn in record["turns"]:
+        del turn["gold_calls"]
+    with pytest.raises(ValueError, match="multi_turn_base_100 does not say which calls are gold's"):
+        score(record)
+
+
+def test_an_episode_without_messages_earns_nothing():
+    result = score(play(scenario_of(STOCKS), []))
+    assert (result["score"], result["turn_scores"], tuple(result)) == (0.0, [], KEYS)
