@@ -1,6 +1,7 @@
 """The report pools runs as its columns say, and reads what interrupted runs leave behind."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,32 +52,15 @@ def test_a_repeated_step_counts_once_with_its_later_value_and_a_cut_line_is_left
     assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
 
 
-def test_the_page_stands_alone_and_shows_table_and_episodes(tmp_path):
-    run = a_run(tmp_path / "run", [0.1 * step for step in range(12)])
-    episode = {
-        "stop_reason": "completed",
-        "turns": [
-            {
-                "user": "Please <b>list</b> the files.",
-                "passed": False,
-                "reached": True,
-                "difference": [{"class": "Files", "attribute": "root", "expected": "a", "actual": "b"}],
-                "steps": [{"text": "<think>ls</think>", "format_error": "missing_action", "calls": []}],
-            }
-        ],
-    }
-    record = {"step": 1, "scenario_id": "multi_turn_base_0", "session_id": 3, "score": 0.5, "episode": episode}
-    folder = run / "stage1_format" / "rollouts" / "train"
-    folder.mkdir(parents=True)
-    (folder / "000001.jsonl").write_text(json.dumps(record) + "\n" + json.dumps({**record, "score": 1.5}) + "\n")
-
-    page = report.write(run).read_text()
-    assert "stage1_format" in page and "multi_turn_base_0" in page and "missing_action" in page
-    assert "score 1.50" in page and "score 0.50" not in page
-    assert "&lt;b&gt;list&lt;/b&gt;" in page, "text of a model or a task must not become markup"
-    assert "http://" not in page and "https://" not in page and "<script" not in page
-    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert "+0.500" in report.table([run]) or "0.200 ->" in report.table([run])
+def test_the_page_and_the_picture_are_written_into_the_first_run(tmp_path):
+    one, two = (a_run(tmp_path / name, [0.1 * step for step in range(12)]) for name in ("one", "two"))
+    page = report.write(one, (two,))
+    assert page == one / "report.html"
+    assert set(re.findall(r'\b(?:src|href)="(.)', page.read_text())) == {"#"}, (
+        "it loads nothing, not even from beside it"
+    )
+    assert (one / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert not (two / "report.html").exists()
 
 
 def test_two_runs_are_pooled_in_the_table(tmp_path):

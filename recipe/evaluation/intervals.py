@@ -1,0 +1,87 @@
+"""How sure a measured accuracy is: 95 % intervals that respect clusters, and the unbiased pass@k.
+
+The four categories are the same 200 tasks in four dresses, and samples of one task are even more alike, so results
+come in clusters: one per scenario index. An interval that takes them for independent is too narrow. Where each cluster
+has one result, as for one category and one sample, everything here is the ordinary formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import comb, sqrt
+from statistics import NormalDist, fmean
+
+import numpy as np
+
+Interval = tuple[float, float]
+
+Z = NormalDist().inv_cdf(0.975)
+RESAMPLES = 10_000
+
+
+def wilson(successes: float, trials: float) -> Interval:
+    """Wilson's score interval for a proportion (E. B. Wilson, 1927), 95 %. `trials` may be an effective number.
+
+    Chosen over the normal approximation because it stays sensible near 0 and 1, where evaluations often are.
+    """
+    if trials <= 0:
+        raise ValueError("an interval needs at least one trial")
+    share = successes / trials
+    centre = share + Z**2 / (2 * trials)
+    half = Z * sqrt(share * (1 - share) / trials + Z**2 / (4 * trials**2))
+    scale = 1 + Z**2 / trials
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def effective_trials(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """How many independent 0/1 results would be as informative as these, which are alike within a cluster.
+
+    The variance of a simple random sample over that of the clustered one (Kish's design effect, the variance
+    estimated by linearisation over clusters). Between the number of clusters and the number of values; where all
+    values are equal nothing can be estimated, and the number of clusters is the careful choice.
+    """
+    mean, groups = fmean(values), _sums(values, clusters)
+    count = len(groups)
+    if count == len(values) or mean in (0.0, 1.0) or count < 2:
+        return float(count)
+    spread = sum((total - mean * size) ** 2 for total, size in groups)
+    variance = spread * count / (count - 1) / len(values) ** 2
+    if variance == 0:
+        return float(len(values))
+    return min(float(len(values)), max(float(count), mean * (1 - mean) / variance))
+
+
+def proportion_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
+    """95 % interval for the share of ones in `values`: Wilson's, at the effective number of trials."""
+    trials = effective_trials(values, clusters)
+    return wilson(fmean(values) * trials, trials)
+
+
+def mean_interval(values: Sequence[float], clusters: Sequence[Hashable], seed: int = 0) -> Interval:
+    """95 % interval for the mean of `values` between 0 and 1 that are no proportion, such as progress.
+
+    Percentile bootstrap over whole clusters, with a fixed seed so that the same results give the same interval.
+    """
+    groups = np.asarray(_sums(values, clusters), dtype=float)
+    drawn = np.random.default_rng(seed).integers(len(groups), size=(RESAMPLES, len(groups)))
+    totals = groups[drawn].sum(axis=1)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """Chance that at least one of `k` samples of a task passes, from `passed` of `samples` that did: unbiased.
+
+    1 - C(n - c, k) / C(n, k), by M. Chen et al., Evaluating Large Language Models Trained on Code, 2021.
+    """
+    if not 0 < k <= samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples of each task, there are {samples}")
+    return 1.0 - comb(samples - passed, k) / comb(samples, k)
+
+
+def _sums(values: Sequence[float], clusters: Sequence[Hashable]) -> list[tuple[float, int]]:
+    """Sum and number of the values of each cluster."""
+    groups: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        groups.setdefault(cluster, []).append(value)
+    return [(sum(items), len(items)) for items in groups.values()]

@@ -1,0 +1,10 @@
+"""What happened in a run: a table for the terminal, and one HTML page that opens without a network.
+
+`tables` reads numbers, `curves` draws them, `episodes` chooses which rollouts are shown, `page` puts all into one file.
+"""
+
+from recipe.report.episodes import read_records
+from recipe.report.page import write
+from recipe.report.tables import Rise, rise, stage_dirs, stage_rows, table, values_of
+
+__all__ = ["Rise", "read_records", "rise", "stage_dirs", "stage_rows", "table", "values_of", "write"]

@@ -1,0 +1,26 @@
+"""python -m recipe.report RUN_DIR [RUN_DIR ...]"""
+
+import argparse
+from pathlib import Path
+
+from recipe.report import page, tables
+
+
+def main() -> None:
+    """Entry point of `python -m recipe.report`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.report",
+        description="Table and HTML page of one run, or of several seeds of one; the page is written into the first.",
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
+    runs = parser.parse_args().runs
+    for run in runs:
+        if not tables.trained_stages(run):
+            parser.error(f"{run} holds no training metrics; give the folder of a run, such as outputs/default")
+    path = page.write(runs[0], tuple(runs[1:]))
+    print(tables.table(runs))
+    print(f"\nreport  {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Which stored episodes a page shows. A run of production size stores gigabytes of them, so few lines are read whole.
+
+Every line of `rollouts/{train,val}/<step>.jsonl` begins with what is needed to choose (step, scenario, score, metrics)
+and ends with the episode. Choosing looks at the beginnings only, of the first and last validation and of some training
+steps of each stage; the chosen lines are then read.
+"""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TRAIN_STEPS = 12
+"""Training steps of a stage from which episodes are taken, the first and the last among them."""
+
+LONGEST_TEXT = 6000
+"""Characters of one text that a page shows; long_context results have up to 70,000."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an episode is stored, and the beginning of its line."""
+
+    stage: str
+    split: str
+    path: Path
+    offset: int
+    header: dict[str, Any]
+
+
+def headers(path: Path) -> list[Place]:
+    """The episodes of one step's file without their conversations; where one was repeated after a resume, the later."""
+    found = {}
+    split, stage = path.parent.name, path.parents[2].name
+    with path.open("rb") as file:
+        offset = 0
+        for line in file:
+            if line.endswith(b"\n"):  # or a crash has cut it off
+                try:
+                    header = json.loads(line[: line.index(b', "episode": ')] + b"}")
+                    found[header["scenario_id"], header["session_id"]] = Place(stage, split, path, offset, header)
+                except (ValueError, KeyError):
+                    pass  # damaged
+            offset += len(line)
+    return list(found.values())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The episodes of one step's JSONL file; where one was repeated after a resume, the later one."""
+    records = {}
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+                records[record["scenario_id"], record["session_id"]] = record
+            except (ValueError, KeyError):
+                continue  # cut off by a crash
+    return list(records.values())
+
+
+def validation_files(stage: Path) -> list[Path]:
+    """The validations of a stage that have whole episodes, in the order of steps."""
+    return [path for path in sorted((stage / "rollouts" / "val").glob("*.jsonl")) if headers(path)]
+
+
+def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
+    """At most `limit` episodes: failures of each stage's last validation first, then training, then other validations.
+
+    Where there are enough of each, half are validations. The same run gives the same choice.
+    """
+    failed: list[Place] = []
+    other: list[Place] = []
+    trained: list[Place] = []
+    for stage in stages:
+        files = validation_files(stage)
+        for path in dict.fromkeys([*files[-1:], *files[:1]]):
+            for place in headers(path):
+                solved = place.header.get("reward", {}).get("acc", 0.0) == 1.0
+                (other if solved or path != files[-1] else failed).append(place)
+        for path in _spread(sorted((stage / "rollouts" / "train").glob("*.jsonl")), TRAIN_STEPS):
+            trained += headers(path)
+    failed = _in_turn(failed, lambda place: (place.stage, place.header["scenario_id"].rpartition("_")[0]), seed)
+    trained = _in_turn(trained, lambda place: place.path, seed)
+    other = _in_turn(other, lambda place: place.path, seed)
+    validation = min(len(failed), max(limit // 2, limit - len(trained)))
+    chosen = failed[:validation] + trained[: limit - validation]
+    return (chosen + other)[:limit]
+
+
+def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
+    """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark."""
+    for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
+        with place.path.open("rb") as file:
+            file.seek(place.offset)
+            yield {"stage": place.stage, **_cut(json.loads(file.readline()))}
+
+
+def _spread(paths: list[Path], count: int) -> list[Path]:
+    """`count` of the paths at equal distances, the first and the last among them."""
+    if len(paths) <= count:
+        return paths
+    return [paths[round(place * (len(paths) - 1) / (count - 1))] for place in range(count)]
+
+
+def _in_turn(places: list[Place], group: Callable[[Place], Hashable], seed: int) -> list[Place]:
+    """In random order, but so that each group has its turn before any has its next."""
+    groups = defaultdict(list)
+    for place in random.Random(seed).sample(places, len(places)):
+        groups[group(place)].append(place)
+    rounds = max(map(len, groups.values()), default=0)
+    return [members[number] for number in range(rounds) for members in groups.values() if number < len(members)]
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{value[:LONGEST_TEXT]} ... [{len(value) - LONGEST_TEXT} more characters in the stored episode]"
+    if isinstance(value, dict):
+        return {name: _cut(item) for name, item in value.items()}
+    return [_cut(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,82 @@
+"""The page: one HTML file with everything in it, made to be opened from disk, sent by mail, or kept with a paper.
+
+Episodes are written by models, so nothing of them becomes markup: they travel as compressed JSON in base64, and the
+page's script puts their texts into text nodes only.
+"""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup
+
+from recipe.report import curves, episodes, tables
+
+EPISODES = 500
+"""How many a page holds."""
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
+    """Write `report.html` and `curves.png` into `run`; returns the page's path. `others` are further seeds of `run`."""
+    runs = [run, *others]
+    stages = tables.trained_stages(run)
+    png, svg = curves.draw(runs)
+    chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(default=True), trim_blocks=True
+    )
+    page = environment.get_template("report.html").render(
+        runs=[str(path.name) for path in runs],
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
+        rows=tables.stage_rows(runs),
+        rise_text=tables.rise_text,
+        curves=Markup(svg),
+        validations=tables.validations(run),
+        curriculum=_read_json(run / "curriculum.json").get("stages", []),
+        starts=_read_json(run / "manifest.json").get("starts", []),
+        configurations={stage.name: _configuration(stage) for stage in stages},
+        missing=_missing(stages),
+        count=len(chosen),
+        episodes=base64.b64encode(gzip.compress(json.dumps(chosen).encode(), mtime=0)).decode(),
+    )
+    (run / "curves.png").write_bytes(png)
+    path = run / "report.html"
+    part = path.with_suffix(".part")
+    part.write_text(page, encoding="utf-8")
+    part.replace(path)
+    return path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _configuration(stage: Path) -> dict[str, str]:
+    """What was overridden, and the whole composed configuration, as YAML."""
+    texts = {}
+    for name in ("overrides", "config"):
+        path = stage / "config" / f"{name}.yaml"
+        if path.exists():
+            texts[name] = path.read_text(encoding="utf-8")
+    return texts
+
+
+def _missing(stages: list[Path]) -> list[str]:
+    """What a reader may look for in vain, and why."""
+    notes = []
+    for stage in stages:
+        if not any((stage / "rollouts" / "train").glob("*.jsonl")):
+            notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")
+        if not episodes.validation_files(stage):
+            notes.append(f"{stage.name} has no validation so far (trainer.test_freq)")
+    return notes
