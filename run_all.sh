@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Everything: set-up, data, (CPU profile: tiny policy and its warm start,) three stages, table and report page.
-# Arguments are Hydra overrides for every stage. Run it again after an interruption and it goes on where it stopped.
+# Arguments are Hydra overrides for every stage, or `stage2:key=value` for one, and the options of recipe.curriculum:
+# --curriculum with_stage4, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
+# Run it again after an interruption and it goes on where it stopped.
 #   MODEL=/path   start model of stage 1 (CPU profile: the tiny policy)
 #   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu8
 set -euo pipefail

@@ -27,6 +27,7 @@ from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
+import torch
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
@@ -36,6 +37,7 @@ from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
+from interaction.token_rewards import Span, check_turn_scores, messages_of, number_tokens, place
 
 logger = logging.getLogger(__name__)
 
@@ -82,18 +84,40 @@ class EpisodeOutput(AgentLoopOutput):
     """JSONL file to which the scored record is appended; None writes nothing."""
     record_header: dict[str, Any] = {}
     """Fields of the JSONL line beside score and episode: step, split, uid, ..."""
+    spans: list[Span] = []
+    """The model's messages among the tokens of the response, in order."""
 
     def as_dict(self) -> dict[str, Any]:
-        """verl's form of the trajectory. verl calls this once, after the reward has been computed."""
+        """verl's form of the trajectory. verl calls this once, after the reward has been computed.
+
+        The reward is put on tokens here (`interaction.token_rewards`), and two columns say which message
+        (`step_ids`) and which user turn (`turn_ids`) a token belongs to, -1 for the environment's.
+
+        Raises:
+            ValueError: the reward's `turn_scores` are wrong. verl then counts the prompt as failed.
+        """
         fields = super().as_dict()
-        fields.pop("record_file", None)
-        fields.pop("record_header", None)
+        for name in ("record_file", "record_header", "spans"):
+            fields.pop(name, None)
         episode = fields["extra_fields"].pop("episode", None)
+        # a list would break verl's metrics, which expect numbers
+        turn_scores = fields["extra_fields"].get("reward_extra_info", {}).pop("turn_scores", None)
+        if self.spans:
+            ids = number_tokens(self.spans, self.response_mask)
+            fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)
+        if self.reward_score is not None and self.spans:
+            scores, spans = [self.reward_score], self.spans[-1:]
+            if turn_scores is not None:
+                messages = messages_of(episode) if episode is not None else len(self.spans)
+                scores, spans = check_turn_scores(turn_scores, messages, self.reward_score), self.spans
+            fields["rm_scores"] = torch.tensor(place(scores, spans, self.response_mask), dtype=torch.float32)
         if self.record_file and episode is not None:
             reward = {
                 k: v for k, v in self.extra_fields.get("reward_extra_info", {}).items() if isinstance(v, int | float)
             }
             line = {**self.record_header, "score": self.reward_score, "reward": reward, "episode": episode}
+            if turn_scores is not None:
+                line["turn_scores"] = turn_scores
             path = Path(self.record_file)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:  # one write: appends of several workers do not mix
@@ -160,6 +184,7 @@ class BFCLAgentLoop(AgentLoopBase):
         prompt_length = len(ids)
         mask: list[int] = []
         log_probs: list[float] | None = None  # stays None when the engine is not asked for any
+        spans: list[Span] = []
         engine_fields: dict[str, Any] = {}
         seconds = {"generate": 0.0, "environment": 0.0}
 
@@ -174,6 +199,7 @@ class BFCLAgentLoop(AgentLoopBase):
             if not mask and out.log_probs is not None:
                 log_probs = []
             span = len(mask), len(mask) + len(out.token_ids)
+            spans.append(Span(conversation.turn, *span))
             engine_fields = {**out.extra_fields, **{k: v for k, v in engine_fields.items() if k == "min_global_steps"}}
             merged, mask, log_probs = await self.ct_merge_assistant_token(
                 ids, out.token_ids, mask, log_probs, assistant_logprobs=out.log_probs
@@ -223,6 +249,7 @@ class BFCLAgentLoop(AgentLoopBase):
             extra_fields={**engine_fields, "episode": record},
             record_file=str(Path(record_dir) / split / f"{step:06d}.jsonl") if record_dir else None,
             record_header=header,
+            spans=spans,
         )
 
     def _hear(

@@ -35,6 +35,7 @@ def check(config: DictConfig) -> None:
     Raises:
         PreflightError: at the first check that fails.
     """
+    from recipe.preflight_algorithm import check_algorithm
     from recipe.preflight_machine import check_room
 
     agent = config.actor_rollout_ref.rollout.agent
@@ -43,6 +44,7 @@ def check(config: DictConfig) -> None:
     check_versions()
     check_data(config)
     check_turn_policy(config)
+    check_algorithm(config)
     resolve_model(config)
     check_reward(config)
     check_devices(config)
@@ -245,6 +247,8 @@ def load_reward(source: str, name: str) -> Callable[..., Any]:
 
 def check_reward(config: DictConfig) -> None:
     """Call the reward once, on a sample record, in the form in which verl calls it."""
+    from recipe.preflight_algorithm import check_reward_turns
+
     setting = config.reward.custom_reward_function
     function = load_reward(str(setting.path), setting.name)
     if inspect.iscoroutinefunction(function):
@@ -267,6 +271,7 @@ def check_reward(config: DictConfig) -> None:
     score = result.get("score") if isinstance(result, dict) else result
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise PreflightError(f"{where} returned {result!r}; expected a number or a dict with the number `score`.")
+    check_reward_turns(result, record, where)
 
 
 def check_devices(config: DictConfig) -> None:

@@ -13,6 +13,9 @@ CHECKPOINT_PER_WEIGHTS = 8
 """Size of a checkpoint in sizes of the model's own weight files, at most: weights in bfloat16 have 2 bytes a parameter,
 a checkpoint has them in float32 (4), Adam's two moments (8) and the exported model (4)."""
 
+EXPORT_PER_WEIGHTS = 2
+"""Size of an exported model, in float32, in sizes of the start model's weight files."""
+
 
 def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
     """Memory for the profile, and disk for all checkpoints that are kept and the one being written.
@@ -28,7 +31,8 @@ def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> Non
         )
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    wanted = max(needs.disk_gb * GB, checkpoint_bytes(config))
+    there = sum(path.stat().st_size for path in folder.glob("checkpoints/**/*") if path.is_file())  # of a start before
+    wanted = max(needs.disk_gb * GB, checkpoint_bytes(config) - there)
     room = shutil.disk_usage(existing).free
     if room < wanted:
         raise PreflightError(
@@ -46,7 +50,10 @@ def checkpoint_bytes(config: DictConfig) -> int:
     folder = Path(str(config.actor_rollout_ref.model.path)).expanduser()
     files = [path for ending in ("safetensors", "bin") for path in folder.glob(f"*.{ending}")]
     weights = sum(path.stat().st_size for path in files)
-    return CHECKPOINT_PER_WEIGHTS * weights * ((config.trainer.max_actor_ckpt_to_keep or 1) + 1)
+    models = 2 if config.critic.enable else 1
+    exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
+    kept = (config.trainer.max_actor_ckpt_to_keep or 1) + 1
+    return weights * (models * CHECKPOINT_PER_WEIGHTS * kept + EXPORT_PER_WEIGHTS * exports)
 
 
 def _available_memory(meminfo: Path) -> int | None:

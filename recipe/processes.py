@@ -1,22 +1,33 @@
 """Run a child so that nothing of it outlives us: Ray and vLLM start many processes, and some survive their parent.
 
 On Linux a process can declare itself the reaper of its descendants: orphans then become its own children, instead of
-init's, and can be found and ended whatever they call themselves. Elsewhere only the child's own tree is ended.
+init's, and can be found and ended whatever they call themselves. Elsewhere only the child's own tree is ended. What is
+left when this process itself is killed outright, `recipe.remains` finds at the next start.
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from recipe import remains
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+LONGEST_TEMP = 24
+"""Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -27,6 +38,11 @@ def _prctl(option: int, value: int) -> None:
 def end_with_parent() -> None:
     """Have this process terminated when its parent ends, however that ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def adopt_orphans() -> None:
+    """Make this process the reaper of its descendants, so that `end_descendants` finds those whose parent has ended."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _in_child() -> None:
@@ -48,24 +64,69 @@ def end_descendants(grace: float = 5.0) -> int:
     return len(left)
 
 
-def run(command: list[str], log: Path, watch: Callable[[], None], grace: float = 20.0) -> int:
+@contextmanager
+def alone(run: Path) -> Iterator[Path]:
+    """Make sure that nobody else trains into the run's folder, and clear what a killed start has left of itself.
+
+    Yields:
+        Where `run` notes its launch.
+
+    Raises:
+        SystemExit: another start is at work in this run.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    launch = run / "launch.json"
+    with (run / ".lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
+        except OSError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            sys.exit(
+                f"{run} is in use: process {owner} trains into it. Wait for it or end it, or set RUN=another-name."
+            )
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        if found := remains.clear(launch):
+            print(f"the last start was killed; cleared {', '.join(found)}", flush=True)
+        yield launch
+
+
+def _environment(token: str, temp: str) -> dict[str, str]:
+    """The child's: the token, and one folder for what Ray, vLLM and verl would strew over /tmp."""
+    own = {remains.TOKEN: token, "TMPDIR": temp}
+    # torch keeps compiled kernels under TMPDIR, and these should outlive the launch
+    own["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get(
+        "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
+    )
+    if "RAY_ADDRESS" not in os.environ and not Path("/tmp/ray/ray_current_cluster").exists():
+        own["RAY_TMPDIR"] = temp  # but a cluster that the user has started is looked for where he started it
+    return {**os.environ, **own}
+
+
+def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 20.0) -> int:
     """Run `command` with its output in `log`, calling `watch` once a second; returns its exit status.
 
     An interrupt or SIGTERM is passed on to the child once; after `grace` seconds, and after every end of the child,
-    whatever is left of it is ended.
+    whatever is left of it is ended and removed. `note` says until then what belongs to it.
 
     Raises:
         KeyboardInterrupt: after everything has ended, if this process was interrupted or told to terminate.
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     log.parent.mkdir(parents=True, exist_ok=True)
-    child = None
+    base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
+    child, code = None, None
     try:
+        temp = tempfile.mkdtemp(prefix="bfcl-", dir=base)
+        launch = remains.Launch(uuid.uuid4().hex, time.time(), temp, str(log))
+        remains.note(note, launch)  # before the child exists: its environment shows the token from the beginning
         with log.open("ab") as output:
             child = subprocess.Popen(
                 command,
@@ -74,12 +135,15 @@ def run(command: list[str], log: Path, watch: Callable[[], None], grace: float =
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 preexec_fn=_in_child,
+                env=_environment(launch.token, temp),
             )
-        while True:
+        remains.note(note, replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time()))
+        while code is None:
             try:
-                return child.wait(timeout=1.0)
+                code = child.wait(timeout=1.0)
             except subprocess.TimeoutExpired:
                 watch()
+        return code
     except KeyboardInterrupt:
         for number in before:  # a second Ctrl-C must not stop the cleaning up
             signal.signal(number, signal.SIG_IGN)
@@ -92,5 +156,6 @@ def run(command: list[str], log: Path, watch: Callable[[], None], grace: float =
         raise
     finally:
         end_descendants()
+        remains.clear(note, keep_logs=code not in (0, None))
         for number, handler in before.items():
             signal.signal(number, handler)

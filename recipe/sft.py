@@ -6,10 +6,12 @@
 On the CPU profile, and without a MODEL, the tiny policy is made first and the result is what stage 1 starts from.
 """
 
+import atexit
 import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,7 +20,9 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
-from recipe.train import export_folder, launch_overrides, set_environment, tee_output
+from recipe.checkpoints import export_folder
+from recipe.remains import TOKEN
+from recipe.train import launch_overrides, set_environment
 
 
 def fingerprint(config: DictConfig) -> str:
@@ -47,6 +51,33 @@ def restart_with_environment(config: DictConfig) -> None:
     if any(name not in os.environ for name in wanted):
         os.environ.update(wanted)
         os.execv(sys.executable, [sys.executable, "-m", "recipe.sft", *sys.argv[1:]])
+
+
+def tee_output(path: Path) -> None:
+    """Copy everything this process and its children print to `path`. `tee -i` outlives Ctrl-C and so sees the end."""
+    if TOKEN in os.environ:  # recipe.curriculum keeps the log
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tee = subprocess.Popen(["tee", "-ai", str(path)], stdin=subprocess.PIPE)
+    assert tee.stdin is not None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    os.dup2(tee.stdin.fileno(), 1)
+    os.dup2(tee.stdin.fileno(), 2)
+    tee.stdin.close()
+
+    def restore() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for fd, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, fd)
+        try:
+            tee.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            tee.kill()
+
+    atexit.register(restore)
 
 
 @hydra.main(version_base=None, config_path="config", config_name="sft")

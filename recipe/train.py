@@ -6,23 +6,25 @@ Composing a configuration, `--help` and the first checks of `recipe.preflight` i
 mistakes show within seconds.
 """
 
-import atexit
 import importlib.util
-import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import hydra
 from omegaconf import DictConfig, open_dict
 
-from recipe import manifest, preflight
+from recipe import checkpoints, manifest, preflight, processes, remains
+from recipe.console import Tail
 
 CONFIG_DIR = Path(__file__).parent / "config"
+
+GATE_ADVICE = (
+    "The same command with more epochs (trainer.total_epochs) trains on from there, with a lower stage.gate.value or "
+    "stage.gate=null it goes on to the next stage."
+)
 
 
 def verl_config_dir() -> Path:
@@ -67,33 +69,6 @@ def set_environment(config: DictConfig) -> None:
     os.environ["VERL_FILE_LOGGER_PATH"] = str(metrics)
 
 
-def tee_output(path: Path) -> None:
-    """Copy everything this process and its children print to `path`. `tee -i` outlives Ctrl-C and so sees the end."""
-    if os.environ.get("BFCL_LOG_TO") == "parent":  # recipe.curriculum keeps the log
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tee = subprocess.Popen(["tee", "-ai", str(path)], stdin=subprocess.PIPE)
-    assert tee.stdin is not None
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    os.dup2(tee.stdin.fileno(), 1)
-    os.dup2(tee.stdin.fileno(), 2)
-    tee.stdin.close()
-
-    def restore() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for fd, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, fd)
-        try:
-            tee.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            tee.kill()
-
-    atexit.register(restore)
-
-
 def start_prefork(config: DictConfig) -> None:
     """On the CPU profile, have another process import the large libraries while this one does."""
     if config.launcher.get("prefork"):
@@ -115,6 +90,12 @@ def launch(config: DictConfig) -> None:
         sys.exit(
             "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
         )
+    from recipe.credit.registry import check_names
+
+    try:
+        check_names(config)
+    except ValueError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {error}")
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
 
     class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
@@ -135,46 +116,35 @@ def launch(config: DictConfig) -> None:
     run_ppo(config, task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
 
 
-def finish(config: DictConfig) -> None:
-    """Export the last checkpoint's Hugging Face folder to `<stage>/hf` and note that the stage is done.
+def supervise(config: DictConfig) -> int:
+    """Run this same command again as a child that is watched, as the curriculum does; returns its exit status.
 
-    A stage is done only if its checkpoint is that of its last step.
+    What it prints goes to the stage's log and to this terminal, and nothing of it outlives it.
     """
-    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    latest = checkpoints / "latest_checkpointed_iteration.txt"
-    step = int(latest.read_text()) if latest.exists() else 0
-    target = json.loads((stage / "total_steps.json").read_text())["total_steps"]
-    if step < target:
-        sys.exit(f"{config.stage.name} ended at step {step} of {target}; start it again to go on.")
-    hf = export_folder(checkpoints / f"global_step_{step}" / "actor" / "huggingface", stage / "hf")
-    (stage / "done.json").write_text(json.dumps({"global_step": step, "model": str(hf)}) + "\n")
-    print(f"model exported to {hf}")
-
-
-def read_done(stage: Path) -> dict[str, Any] | None:
-    """What `finish` noted about a stage, or None if the stage is not done."""
-    note = stage / "done.json"
-    if not note.exists() or not (stage / "hf" / "config.json").exists():
-        return None
-    return json.loads(note.read_text())
-
-
-def export_folder(source: Path, target: Path) -> Path:
-    """Copy a model folder so that a reader sees the old one, none, or the whole new one."""
-    part = target.with_name(target.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(source, part)
-    shutil.rmtree(target, ignore_errors=True)
-    part.rename(target)
-    return target
+    run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
+    log = run / "logs" / name
+    tail = Tail(log)
+    with processes.alone(run) as note:
+        try:
+            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            tail.echo()
 
 
 @hydra.main(version_base=None, config_path="config", config_name="stage1")
 def _main(config: DictConfig) -> None:
+    watched = remains.TOKEN in os.environ
+    if not config.preflight_only and not watched:
+        sys.exit(supervise(config))
     set_environment(config)
     try:
+        checkpoints.check(config)
+        for line in [] if config.preflight_only else checkpoints.repair(config):
+            print(f"RESUME {line}", flush=True)
         preflight.check(config)
-        if not config.preflight_only:
+        if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
     except preflight.PreflightError as error:
@@ -182,17 +152,26 @@ def _main(config: DictConfig) -> None:
     if config.preflight_only:
         print(f"{preflight.summary(config)}\nall checks passed; nothing was started")
         return
-    tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     manifest.note(config)
     print(preflight.summary(config), flush=True)
-    launch(config)
+    if not checkpoints.at_target(config):
+        launch(config)
     if config.trainer.save_freq > 0:
-        finish(config)
+        done = checkpoints.finish(config)
+        print(f"model of step {done['model_step']} exported to {done['model']}")
+        if done["gate"]:
+            print(f"gate: {done['gate']['text']}")
+            if done["gate"]["stops"]:
+                sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
 
 
 def main() -> None:
     """Entry point of `python -m recipe.train`."""
-    sys.argv[1:] += launch_overrides(sys.argv[1:])
+    if "hydra/job_logging=stdout" not in sys.argv:  # a watched child gets the whole command line of its parent
+        arguments = sys.argv[1:]
+        given = [i for i, argument in enumerate(arguments, 1) if "=" in argument and not argument.startswith("-")]
+        end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
+        sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
     _main()
 
 

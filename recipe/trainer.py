@@ -2,17 +2,15 @@
 
 verl logs the extra values of a reward in validation only, waits two seconds between looks into its replay buffer,
 and trains on whatever samples are left when some were lost. This subclass logs the values in training as well, per
-category, makes the wait a setting, raises alarms, and stops when too many samples are lost, saying to what. Everything
-else is `super()`.
+category, makes the wait a setting, raises alarms, stops when too many samples are lost, saying to what, and leaves the
+stage at its gate. Everything else is `super()`.
 
 Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
 `stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
 reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples).
 """
 
-import json
 from collections import defaultdict
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -20,11 +18,17 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe import checkpoints
 from recipe.alarms import Alarms
+from recipe.credit import registry
+from recipe.stage_end import StageEnd
+from recipe.worker_watch import WorkerWatch
 
 
 class CurriculumTrainer(PPOTrainerSync):
     """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""
+
+    total_training_steps: int
 
     def __init__(self, config: DictConfig):
         super().__init__(config)
@@ -33,7 +37,7 @@ class CurriculumTrainer(PPOTrainerSync):
         self.alarms = Alarms(config.stage.alarms)
 
     def _init_dataloader(self) -> None:
-        """verl's data loaders; notes how many steps they make, which only verl knows after its length filter."""
+        """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
         super()._init_dataloader()
         if self.total_training_steps < 1:
             raise ValueError(
@@ -41,8 +45,20 @@ class CurriculumTrainer(PPOTrainerSync):
                 f"filter, fewer than data.train_batch_size={self.config.data.train_batch_size}: no step would be "
                 "made. Raise data.max_prompt_length or lower data.train_batch_size."
             )
-        note = Path(self.config.paths.stage) / "total_steps.json"
-        note.write_text(json.dumps({"total_steps": self.total_training_steps}) + "\n")
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        """verl's training, which the stage's gate may end early and the death of a worker ends at once."""
+        watch = WorkerWatch(agent_loop_manager.agent_loop_workers)
+        self.replay_buffer._wait_for_next_poll = watch.before(self.replay_buffer._wait_for_next_poll)
+        planned = min(self.total_training_steps, self.steps_per_epoch * self.config.trainer.total_epochs)
+        self.stage_end = StageEnd(self.config, planned, self.global_steps)
+        self.total_training_steps = self.stage_end.last
+        super().fit(agent_loop_manager)
+
+    def _save_checkpoint(self) -> None:
+        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know."""
+        super()._save_checkpoint()
+        checkpoints.prune(self.config)
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         """verl's metrics of a step, then those of the reward: `train/<name>` and `train/<data_source>/<name>`."""
@@ -50,6 +66,7 @@ class CurriculumTrainer(PPOTrainerSync):
         metrics.update(self._reward_metrics(batch))
         for line in self.alarms(metrics):
             print(f"{line} (step {global_steps})", flush=True)
+        self.total_training_steps = self.stage_end(global_steps, metrics)
 
     def step(self, metrics: dict, timing_raw: dict) -> Any:
         """verl's step; says what happened when not one sample of it came back."""
@@ -90,6 +107,13 @@ class CurriculumTrainer(PPOTrainerSync):
         if self._lost_share(len(batch.keys)) > self.config.stage.max_lost_share:
             raise RuntimeError(self._lost_text(len(batch.keys), self.failed_prompts))
         return super()._balance_batch(batch, *args, **kwargs)
+
+    def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
+        """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`."""
+        names = ["response_mask", "values", "step_ids", "turn_ids"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
+        with registry.given(registry.Columns.of(data)):
+            return super()._compute_advantage(batch, metrics)
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]

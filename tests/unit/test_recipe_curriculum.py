@@ -1,102 +1,280 @@
-"""The curriculum's bookkeeping: which stages are left, and what a step looks like on the console."""
+"""The runner: which stages are run from what, what the state file says, and what stops a curriculum."""
 
+import copy
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from recipe import curriculum
-from recipe.train import export_folder, read_done
+from recipe import checkpoints
+from recipe.curriculum import __main__ as command
+from recipe.curriculum import ablations, compose_stage, runner, stages, state
 
 
-def finished(stage: Path, step: int = 12) -> None:
-    (stage / "hf").mkdir(parents=True)
-    (stage / "hf" / "config.json").write_text("{}")
-    (stage / "done.json").write_text(json.dumps({"global_step": step, "model": str(stage / "hf")}))
+def finished(folder: Path, step: int = 12, **note) -> None:
+    (folder / "hf").mkdir(parents=True, exist_ok=True)
+    (folder / "hf" / "config.json").write_text("{}")
+    done = {"global_step": step, "target": step, "reason": None, "model": str(folder / "hf"), "model_step": step}
+    (folder / "done.json").write_text(json.dumps({**done, "best": None, "gate": None, **note}))
+
+
+COMPOSED: dict = {}
+
+
+def compose_once(name: str, overrides: list[str]):
+    """What compose_stage gives, but each configuration is read from its thirty files once."""
+    where = [override for override in overrides if override.startswith("paths.")]
+    others = [override for override in overrides if override not in where]
+    key = name, *others
+    if key not in COMPOSED:
+        COMPOSED[key] = compose_stage(name, others)
+    composed = copy.deepcopy(COMPOSED[key])
+    composed.merge_with_dotlist(where)
+    return composed
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setenv("MODEL", "/m")
+    monkeypatch.setattr(stages, "compose_stage", compose_once)
+    monkeypatch.setattr(command.report, "write", lambda run: run / "report.html")
+    monkeypatch.setattr(command.report, "table", lambda runs: "table")
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list:
+    """What would be run; each stage then looks finished."""
+    calls = []
+
+    def launch(module, arguments, watch, note):
+        calls.append((module, list(arguments), os.environ.get("MODEL")))
+        watch.log.parent.mkdir(parents=True, exist_ok=True)
+        watch.log.write_text("said\n")
+        if module == "recipe.train":
+            finished(watch.stage)
+        return 0
+
+    monkeypatch.setattr(runner, "launch", launch)
+    return calls
+
+
+def statuses(run: Path) -> list[tuple[str, str]]:
+    return [(entry["folder"], entry["status"]) for entry in state.read(run)["stages"]]
 
 
 def test_a_stage_is_done_only_with_its_note_and_its_model(tmp_path):
-    assert read_done(tmp_path) is None
+    assert checkpoints.read_done(tmp_path) is None
     finished(tmp_path)
-    assert read_done(tmp_path) == {"global_step": 12, "model": str(tmp_path / "hf")}
+    assert checkpoints.read_done(tmp_path)["global_step"] == 12
     (tmp_path / "hf" / "config.json").unlink()
-    assert read_done(tmp_path) is None
+    assert checkpoints.read_done(tmp_path) is None
 
 
-def test_an_exported_model_replaces_the_old_one_as_a_whole(tmp_path):
-    for number in (1, 2):
-        source = tmp_path / f"source{number}"
-        source.mkdir()
-        (source / f"file{number}").write_text("x")
-        export_folder(source, tmp_path / "hf")
-    assert [path.name for path in (tmp_path / "hf").iterdir()] == ["file2"]
-    assert not (tmp_path / "hf.part").exists()
-
-
-def test_only_unfinished_stages_are_run_in_order_and_each_gets_the_overrides(tmp_path, monkeypatch, capsys):
-    ran = []
-
-    def run_stage(module, arguments, stage, logs):
-        ran.append((module, arguments))
-        finished(stage)
-
-    monkeypatch.setenv("HARDWARE", "cpu")
-    monkeypatch.setenv("MODEL", "/m")
-    monkeypatch.setattr(curriculum, "run_stage", run_stage)
-    monkeypatch.setattr(curriculum.report, "write", lambda run: run / "report.html")
-    monkeypatch.setattr(curriculum.report, "table", lambda runs: "table")
+def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_path, launched, capsys):
     finished(tmp_path / "stage1_format")
-    override = f"paths.run={tmp_path}"
-    curriculum.main([override])
-    assert ran == [("recipe.train", ["--config-name", f"stage{number}", override]) for number in (2, 3)]
+    command.main([f"paths.run={tmp_path}"])
+    assert [arguments for _, arguments, _ in launched] == [
+        ["--config-name", "stage2", "stage.previous=stage1_format", f"paths.run={tmp_path}"],
+        ["--config-name", "stage3", "stage.previous=stage2_base", f"paths.run={tmp_path}"],
+    ]
     assert "stage1_format: already done, 12 steps" in capsys.readouterr().out
+    assert statuses(tmp_path) == [("stage1_format", "done"), ("stage2_base", "done"), ("stage3_full", "done")]
 
 
-def test_a_start_model_is_for_the_first_stage_only(tmp_path, monkeypatch):
-    seen = []
-
-    def run_stage(module, arguments, stage, logs):
-        seen.append((os.environ.get("MODEL"), [item for item in arguments if "model.path" in item]))
-        finished(stage)
-
-    monkeypatch.setenv("HARDWARE", "cpu")
-    monkeypatch.setenv("MODEL", "/mine")
-    monkeypatch.setattr(curriculum, "run_stage", run_stage)
-    monkeypatch.setattr(curriculum.report, "write", lambda run: run / "report.html")
-    monkeypatch.setattr(curriculum.report, "table", lambda runs: "table")
-    override = "actor_rollout_ref.model.path=/given"
-    curriculum.main([override, f"paths.run={tmp_path}"])
-    assert seen == [("/mine", [override]), (None, []), (None, [])]
+def test_a_start_model_is_for_the_first_stage_only(tmp_path, launched):
+    command.main(["actor_rollout_ref.model.path=/given", f"paths.run={tmp_path}"])
+    models = [("actor_rollout_ref.model.path=/given" in arguments, model) for _, arguments, model in launched]
+    assert models == [(True, "/m"), (False, None), (False, None)]
 
 
-def test_a_stage_that_ends_without_reaching_its_last_step_is_not_counted_as_done(tmp_path, monkeypatch):
-    monkeypatch.setenv("HARDWARE", "cpu")
-    monkeypatch.setenv("MODEL", "/m")
-    monkeypatch.setattr(curriculum, "run_stage", lambda *arguments: None)
-    with pytest.raises(SystemExit, match="not counted as done"):
-        curriculum.main([f"paths.run={tmp_path}"])
+def test_an_override_can_be_for_one_stage(tmp_path, launched):
+    command.main([f"paths.run={tmp_path}", "stage2:trainer.total_epochs=3"])
+    assert ["trainer.total_epochs=3" in arguments for _, arguments, _ in launched] == [False, True, False]
 
 
-def test_the_tiny_policy_is_made_first_on_a_cpu_without_a_model(tmp_path, monkeypatch):
-    ran = []
-    monkeypatch.setenv("HARDWARE", "cpu")
-    monkeypatch.delenv("MODEL", raising=False)
-    monkeypatch.setattr(curriculum, "run_stage", lambda module, *rest: ran.append(module))
-    with pytest.raises(SystemExit):
-        curriculum.main([f"paths.run={tmp_path}"])
-    assert ran == ["recipe.sft", "recipe.train"]
+def test_a_stage_that_ends_without_reaching_its_last_step_is_not_counted_as_done(tmp_path, monkeypatch, launched):
+    monkeypatch.setattr(checkpoints, "read_done", lambda folder: None)
+    with pytest.raises(SystemExit, match="ended without reaching its last step"):
+        command.main([f"paths.run={tmp_path}"])
+    assert statuses(tmp_path)[0] == ("stage1_format", "failed")
 
 
-def test_an_unknown_stage_is_refused_with_the_known_ones():
-    with pytest.raises(SystemExit, match="stage9.*stage1, stage2, stage3"):
-        curriculum.main(["--stages=stage9"])
+def test_a_failed_stage_shows_the_end_of_its_log_and_the_likely_cause(tmp_path, monkeypatch):
+    def launch(module, arguments, watch, note):
+        watch.log.parent.mkdir(parents=True, exist_ok=True)
+        watch.log.write_text("a line\nOSError: [Errno 28] No space left on device\n")
+        return 1
+
+    monkeypatch.setattr(runner, "launch", launch)
+    with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full") as failure:
+        command.main([f"paths.run={tmp_path}"])
+    assert "What was done before is kept" in str(failure.value)
+    assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
 
 
-def test_a_step_is_one_line_with_the_numbers_a_person_watches():
-    line = curriculum.step_line(
-        3, {"critic/score/mean": 1.25, "train/progress": 0.5, "val-core/bfcl/base/acc/mean@1": 0}
+def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start(tmp_path, monkeypatch, launched):
+    launch, only = runner.launch, "--stages=stage1,stage2"
+    gate = {"passed": False, "stops": True, "text": "reward is 0.4, below the gate's 0.5"}
+
+    def fail_gate(module, arguments, watch, note):
+        code = launch(module, arguments, watch, note)
+        finished(watch.stage, gate=gate)
+        return code
+
+    monkeypatch.setattr(runner, "launch", fail_gate)
+    with pytest.raises(SystemExit, match="(?s)gate failed.*below the gate's 0.5.*total_epochs"):
+        command.main([f"paths.run={tmp_path}", only])
+    assert statuses(tmp_path)[:2] == [("stage1_format", "gate failed"), ("stage2_base", "waiting")]
+    monkeypatch.setattr(runner, "launch", launch)
+    command.main([f"paths.run={tmp_path}", only])
+    assert [arguments[1] for _, arguments, _ in launched] == ["stage1", "stage1", "stage2"]
+
+
+def test_the_tiny_policy_is_made_first_on_a_cpu_without_a_model(tmp_path, monkeypatch, launched):
+    monkeypatch.delenv("MODEL")
+    monkeypatch.setattr(stages, "compose_stage", compose_stage)
+    command.main([f"paths.run={tmp_path}", f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"])
+    assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train"]
+
+
+def test_a_second_start_into_the_same_run_is_refused(tmp_path, launched, monkeypatch):
+    def launch(module, arguments, watch, note):
+        with pytest.raises(SystemExit, match=f"process {os.getpid()} trains into it"):
+            command.main([f"paths.run={tmp_path}"])
+        finished(watch.stage)
+        return 0
+
+    monkeypatch.setattr(runner, "launch", launch)
+    command.main([f"paths.run={tmp_path}"])
+
+
+def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launched):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "overrides: [data.seed=5]\n"
+        "stages:\n"
+        "  - {name: stage1, gate: null}\n"
+        "  - {name: polish, config: stage3, gate: {kind: plateau, window: 2}, handover: best,\n"
+        "     overrides: [data.seed=6, trainer.test_freq=5]}\n"
     )
-    assert line == "reward 1.25  progress 0.5  validation base 0"
-    assert curriculum.step_line(49, {"train/loss": 1.0}) == ""
-    assert curriculum.step_line(50, {"train/loss": 1.0}) == "loss 1.000"
+    command.main([f"--curriculum={path}", f"paths.run={tmp_path}/run"])
+    assert launched[0][1][2:4] == ["data.seed=5", "stage.gate=null"]
+    assert launched[1][1][:2] == ["--config-name", "stage3"]
+    assert launched[1][1][2:-1] == [
+        "data.seed=5",
+        "stage.name=polish",
+        "stage.gate=null",
+        'stage.gate={kind:"plateau",window:2}',
+        "stage.handover=best",
+        "data.seed=6",
+        "trainer.test_freq=5",
+        "stage.previous=stage1_format",
+    ]
+    assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
+
+
+def test_a_gate_of_a_curriculum_replaces_that_of_the_configuration(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("stages: [{name: stage1, gate: {kind: plateau, window: 2}}]")
+    stage = stages.read_stages(stages.read_yaml(path, command.CURRICULUM_KEYS), path)[0]
+    assert stage.composed.stage.gate == {"kind": "plateau", "window": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--stages=stage9"], "stage9.*stage1, stage2, stage3"),
+        (["--curriculum=nowhere"], "neither a file nor one of"),
+        (["stage9:data.seed=1"], "no stage stage9"),
+        (["stage1:data.sed=1"], "(?s)stage stage1.*data.sed"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        command.main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stages: []", "a list `stages`"),
+        ("stages: [stage1, stage1]", "different names"),
+        ("stages: [{name: stage7}]", "recipe/config/stage7.yaml, which does not exist"),
+        ("stages: [{name: stage1, gates: null}]", "name, config, gate, handover, overrides"),
+        ("stages: [stage1, {name: stage1_format, config: stage3}]", "the same folder"),
+        ("stages: [{name: stage1, overrides: [stage.name=other]}]", "the folders are named by its file"),
+        ("steps: 3", "expected the keys stages, overrides"),
+        ("stages: [", "is not YAML"),
+    ],
+)
+def test_a_curriculum_file_that_cannot_work_says_why(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(SystemExit, match=message):
+        command.main([f"--curriculum={path}", f"paths.run={tmp_path}"])
+
+
+def test_all_curricula_that_come_with_the_recipe_can_be_read():
+    for name, count in (("curriculum", 3), ("with_stage4", 4)):
+        path = stages.find(name)
+        listed = stages.read_stages(stages.read_yaml(path, command.CURRICULUM_KEYS), path)
+        assert len(listed) == count
+    last = listed[-1].composed
+    assert (last.stage.previous, last.interaction.train.augment) == ("stage3_full", False)
+    assert last.reward.custom_reward_function.path == "pkg://rewards.progress"
+
+
+def test_a_set_of_ablations_runs_each_in_its_own_folder_and_ends_with_one_table(
+    tmp_path, launched, monkeypatch, capsys
+):
+    launch = runner.launch
+
+    def train(module, arguments, watch, note):
+        (watch.stage / "metrics").mkdir(parents=True)
+        numbers = {
+            "critic/score/mean": 0.5,
+            "train/acc": 0.25,
+            "val/progress": 0.75,
+            "val-core/bfcl/base/acc/mean@1": 1,
+            "val-aux/bfcl/base/progress/mean@1": 0.5,
+        }
+        (watch.stage / "metrics" / "1.jsonl").write_text(json.dumps({"step": 12, "data": numbers}) + "\n")
+        return launch(module, arguments, watch, note)
+
+    monkeypatch.setattr(runner, "launch", train)
+    command.main(["--ablations=ablations", f"paths.run={tmp_path}"])
+    folders = ["curriculum", "single_stage", "no_augmentation", "all_or_nothing"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(folders)
+    assert [model for _, arguments, model in launched if "stage.previous=null" in arguments] == ["/m"] * 4
+    assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
+    assert sum("interaction.train.augment=false" in a for _, a, _ in launched) == 3
+    text = (tmp_path / "ablations.txt").read_text()
+    assert text in capsys.readouterr().out
+    above, below = text.split("\n\nvalidation by category, progress / acc\n")
+    head, *rows = above.splitlines()
+    assert head.split() == (
+        "run steps train reward train progress train acc val progress val acc val acc_official".split()
+    )
+    assert rows[1].split() == ["single_stage", "12", "0.500", "-", "0.250", "0.750", "-", "-"]
+    head, *rows = below.splitlines()
+    assert (head.split(), rows[1].split()) == (["run", "base"], ["single_stage", "0.500", "/", "1.000"])
+
+
+def test_an_ablation_that_fails_does_not_stop_the_others(tmp_path, launched, monkeypatch):
+    launch = runner.launch
+    path = tmp_path / "set.yaml"
+    path.write_text("runs: {a: {stages: [stage1]}, b: {stages: [stage1]}}")
+
+    def fail_first(module, arguments, watch, note):
+        code = launch(module, arguments, watch, note)
+        if "/a/" in str(watch.stage):
+            (watch.stage / "done.json").unlink()
+            return 1
+        return code
+
+    monkeypatch.setattr(runner, "launch", fail_first)
+    with pytest.raises(SystemExit, match="1 of 2 runs failed: a"):
+        ablations.main(str(path), [f"paths.run={tmp_path}/out"])
+    assert statuses(tmp_path / "out" / "b") == [("stage1_format", "done")]

@@ -21,6 +21,8 @@ def config(tmp_path):
             "paths": {"stage": str(tmp_path / "not" / "there" / "yet")},
             "trainer": {"save_freq": 5, "max_actor_ckpt_to_keep": 2},
             "actor_rollout_ref": {"model": {"path": str(tmp_path / "model")}},
+            "critic": {"enable": False},
+            "stage": {"handover": "last"},
         }
     )
 
@@ -51,7 +53,7 @@ def test_too_little_disk_is_named(config, machine):
 
 
 def test_the_disk_must_hold_all_checkpoints_of_a_large_model(config, machine, monkeypatch):
-    assert checkpoint_bytes(config) == 1000 * 8 * 3
+    assert checkpoint_bytes(config) == 1000 * (8 * 3 + 2 * 2)
     monkeypatch.setattr("recipe.preflight_machine.CHECKPOINT_PER_WEIGHTS", GB // 1000)
     with pytest.raises(PreflightError, match=r"about 3\.0 GB are needed for 2 checkpoints"):
         check_room(config, machine(7, 2))
@@ -62,3 +64,25 @@ def test_the_disk_must_hold_all_checkpoints_of_a_large_model(config, machine, mo
 def test_a_system_that_does_not_tell_its_memory_passes(config, machine, tmp_path):
     machine(7, 3)
     check_room(config, tmp_path / "nothing")
+
+
+def test_a_critic_is_checkpointed_too(config):
+    config.critic.enable = True
+    assert checkpoint_bytes(config) == 1000 * (2 * 8 * 3 + 2 * 2)
+
+
+def test_a_copy_of_the_best_model_takes_room_too(config):
+    config.stage.handover = "best"
+    assert checkpoint_bytes(config) == 1000 * (8 * 3 + 2 * 4)
+
+
+def test_what_a_start_before_has_written_is_not_asked_for_again(config, machine, monkeypatch, tmp_path):
+    monkeypatch.setattr("recipe.preflight_machine.CHECKPOINT_PER_WEIGHTS", GB // 1000)
+    config.launcher.needs.disk_gb = 0
+    with pytest.raises(PreflightError):
+        check_room(config, machine(7, 2))
+    folder = tmp_path / "not" / "there" / "yet" / "checkpoints" / "global_step_1"
+    folder.mkdir(parents=True)
+    with (folder / "model.pt").open("wb") as file:
+        file.truncate(2 * GB)  # sparse
+    check_room(config, machine(7, 2))

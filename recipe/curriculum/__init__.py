@@ -1,0 +1,5 @@
+"""The stages of a run, one after another: `python -m recipe.curriculum` (docs/curriculum.md)."""
+
+from recipe.curriculum.stages import compose_stage
+
+__all__ = ["compose_stage"]

@@ -1,0 +1,140 @@
+"""Runs the stages of a curriculum: each as a process of its own, from the model the one before exported.
+
+A stage counts as done when it has reached its last step, or its gate, and exported its model. Whatever ends a start,
+the same command goes on with the first unfinished stage, and that from its last whole checkpoint.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipe import checkpoints, console, processes
+from recipe.curriculum import state as states
+from recipe.curriculum.stages import Stage
+from recipe.train import GATE_ADVICE
+
+
+class StageFailed(SystemExit):
+    """A stage ended without being done; the message says why and what to do."""
+
+
+def launch(module: str, arguments: Sequence[str], watch: console.Watch, note: Path) -> int:
+    """Run `python -m module` as a child that is watched; returns its exit status."""
+    return processes.run([sys.executable, "-m", module, *arguments], watch.log, watch, note)
+
+
+def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
+    """Run what is left of the stages.
+
+    Raises:
+        StageFailed: a stage failed, or has not passed a gate that is required.
+        KeyboardInterrupt: after everything has ended.
+    """
+    with processes.alone(run) as note:
+        state = states.State(run, curriculum, stages)
+        _warm_start(run, stages[0], note)
+        for number, stage in enumerate(stages):
+            folder = run / stage.folder
+            done = checkpoints.read_done(folder)
+            if done and not (done.get("gate") or {}).get("stops"):
+                print(f"{stage.folder}: already done, {done['global_step']} steps (delete {folder} to repeat it)")
+                _note_done(state, stage, done)
+            else:
+                (folder / "done.json").unlink(missing_ok=True)  # of a gate that was not passed: judged again
+                _run_stage(run, stage, state, note)
+            if number == 0:
+                os.environ.pop("MODEL", None)  # a start model is for the first stage
+
+
+def _warm_start(run: Path, first: Stage, note: Path) -> None:
+    """On the CPU profile, without a model and before the first stage of all: make the tiny policy."""
+    config = first.composed
+    tiny = config.paths.get("tiny_policy")
+    if not tiny or config.actor_rollout_ref.model.path is not None or config.stage.previous:
+        return
+    folder = Path(tiny).parent
+    watch = console.Watch(folder, _log(run, folder.name))
+    if code := launch("recipe.sft", [], watch, note):
+        _fail(folder.name, watch.log, f"ended with status {code}")
+
+
+def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None:
+    folder, began = run / stage.folder, time.time()
+    before = state.entries[stage.name]["seconds"]
+    watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
+
+    def advance(**values: object) -> None:
+        target = checkpoints.read_target(folder)
+        values.setdefault("target", target["planned"] if target else None)
+        state.update(stage, seconds=round(before + time.time() - began, 1), **values)
+
+    print(f"{stage.folder}: started, log in {watch.log}", flush=True)
+    launches = state.entries[stage.name]["launches"] + 1
+    advance(status=states.RUNNING, reason=None, launches=launches, log=str(watch.log))
+    try:
+        code = launch("recipe.train", stage.arguments, watch, note)
+    except KeyboardInterrupt:
+        advance(status=states.INTERRUPTED, reason="interrupted")
+        raise
+    watch()
+    done = checkpoints.read_done(folder)
+    if done is None:
+        reason = f"ended with status {code}" if code else "ended without reaching its last step"
+        advance(status=states.FAILED, reason=console.cause(watch.log) or _last_words(watch.log) or reason)
+        _fail(stage.folder, watch.log, reason)
+    assert done is not None
+    advance(global_step=done["global_step"])
+    _note_done(state, stage, done)
+    print(f"{stage.folder}: done in {console.duration(time.time() - began)}, {_ending(done)}", flush=True)
+    if done["gate"] and done["gate"]["stops"]:
+        advance(status=states.GATE_FAILED)
+        raise StageFailed(
+            f"\n{state.table()}\n\n{stage.folder} has trained its {done['global_step']} steps and has not passed its "
+            f"gate: {done['gate']['text']}. {GATE_ADVICE}"
+        )
+
+
+def _note_done(state: states.State, stage: Stage, done: dict) -> None:
+    state.update(
+        stage,
+        status=states.DONE,
+        global_step=done["global_step"],
+        target=done.get("target", done["global_step"]),
+        reason=_ending(done),
+        model=done["model"],
+        model_step=done.get("model_step", done["global_step"]),
+        gate=done.get("gate"),
+    )
+
+
+def _ending(done: dict) -> str:
+    """Why the stage ended, how its gate stands, and which model it hands on."""
+    gate, best = done.get("gate"), done.get("best")
+    parts = [done.get("reason") or f"all {done['global_step']} steps"]
+    if gate and gate["text"] != done.get("reason"):
+        parts.append(f"gate {'passed' if gate['passed'] else 'not reached'}: {gate['text']}")
+    if best:
+        parts.append(f"hands on step {best['step']}, the best {best['metric']} ({best['value']:.3f})")
+    return "; ".join(parts)
+
+
+def _log(run: Path, name: str) -> Path:
+    return run / "logs" / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
+
+
+def _last_words(log: Path) -> str:
+    """The last line of a log that says something, cut to what a table can show."""
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+
+
+def _fail(name: str, log: Path, what: str) -> None:
+    """Raises StageFailed with the end of the log and, where one is known, the cause."""
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    cause = console.cause(log)
+    raise StageFailed(
+        f"{tail}\n\n{name} {what}. {f'Most likely {cause}. ' if cause else ''}The whole log: {log}\n"
+        "What was done before is kept; the same command goes on from there."
+    )

@@ -1,0 +1,159 @@
+"""A curriculum file, read: which stages, from which configuration, with which overrides.
+
+    stages:
+      - stage1                        # short for {name: stage1}
+      - name: polish                  # how overrides, the console and --stages call it
+        config: stage3                # the file beside curriculum.yaml; without it: the name
+        gate: {kind: plateau, metric: val/progress, patience: 4, window: 1}
+        handover: best
+        overrides: [trainer.total_epochs=5]
+    overrides: [trainer.save_freq=5]  # for all stages
+
+What a stage overrides comes after what its curriculum overrides for all, and what the command line says comes last.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from recipe import checkpoints
+from recipe.preflight import PreflightError
+from recipe.train import CONFIG_DIR, launch_overrides
+
+START_MODEL = "actor_rollout_ref.model.path="
+KEYS = ("name", "config", "gate", "handover", "overrides")
+PREFIX = re.compile(r"^([A-Za-z_][\w-]*):(?=[+~]{0,2}[A-Za-z_])")
+"""Before an override: the stage that it is for. A colon in an override's value comes after its `=`."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a curriculum."""
+
+    name: str
+    config: str
+    overrides: tuple[str, ...]
+    """All that are for this stage, in the order in which they apply."""
+    folder: str
+    """Name of its folder under the run."""
+    composed: DictConfig = field(compare=False)
+    """The configuration that `python -m recipe.train` will run with."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line of `python -m recipe.train`."""
+        return ["--config-name", self.config, *self.overrides]
+
+
+def compose_stage(name: str, overrides: list[str]) -> DictConfig:
+    """The configuration that `python -m recipe.train --config-name NAME` would run with."""
+    own = [override for override in launch_overrides(overrides) if not override.startswith("hydra/")]
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        return compose(name, overrides=[*overrides, *own])
+
+
+def find(name: str, kind: str = "curriculum") -> Path:
+    """The curriculum (or ablation) file that a command line names: a path, or a name under recipe/config/curricula."""
+    known = {path.stem: path for path in sorted((CONFIG_DIR / "curricula").glob("*.yaml"))}
+    known["curriculum"] = CONFIG_DIR / "curriculum.yaml"
+    path = known.get(name, Path(name))
+    if not path.is_file():
+        sys.exit(f"--{kind} {name}: neither a file nor one of {', '.join(sorted(known))}.")
+    return path
+
+
+def read_yaml(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """A YAML file whose top level has no other keys than these."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        sys.exit(f"{path} is not YAML: {error}")
+    if not isinstance(content, dict) or set(content) - set(keys):
+        sys.exit(f"{path}: expected the keys {', '.join(keys)} at the top level.")
+    return content
+
+
+def read_stages(
+    content: Mapping[str, Any], where: Path, arguments: Sequence[str] = (), chosen: Sequence[str] = ()
+) -> list[Stage]:
+    """The stages of a curriculum's content, with the command line's overrides: for all, or `NAME:override` for one.
+
+    A start model on the command line is for the first stage; the others start from what the one before exported.
+
+    Args:
+        chosen: names of the stages to return; empty for all.
+
+    Raises:
+        SystemExit: the content is no curriculum, or an override names a stage that is not in it or cannot be applied.
+    """
+    entries = [_entry(entry, where) for entry in content.get("stages") or []]
+    names = [entry["name"] for entry in entries]
+    if not names or len(set(names)) < len(names):
+        sys.exit(f"{where}: expected a list `stages` of different names, got {names}.")
+    if unknown := sorted(set(chosen) - set(names)):
+        sys.exit(f"--stages names {', '.join(unknown)}; {where} has {', '.join(names)}.")
+    for_one: dict[str, list[str]] = {name: [] for name in names}
+    for_all: list[str] = []
+    for argument in arguments:
+        prefix = PREFIX.match(argument)
+        if prefix is None:
+            for_all.append(argument)
+        elif prefix[1] in for_one:
+            for_one[prefix[1]].append(argument[prefix.end() :])
+        else:
+            sys.exit(f"{argument}: no stage {prefix[1]} in {where}; it has {', '.join(names)}.")
+    folders = [entry["folder"] for entry in entries]
+    if len(set(folders)) < len(folders):
+        sys.exit(f"{where}: two stages write into the same folder ({', '.join(folders)}); give them other names.")
+    stages: list[Stage] = []
+    for entry, previous in zip(entries, ["null", *folders], strict=False):
+        if chosen and entry["name"] not in chosen:
+            continue
+        overrides = [*(content.get("overrides") or []), *entry["overrides"]]
+        overrides.append(f"stage.previous={previous}")
+        overrides += [item for item in for_all if not stages or not item.startswith(START_MODEL)]
+        overrides += for_one[entry["name"]]
+        try:
+            composed = compose_stage(entry["config"], overrides)
+            checkpoints.check(composed)
+        except (HydraException, OmegaConfBaseException) as error:
+            cause = error.__cause__ or error.__context__
+            sys.exit(f"{where}, stage {entry['name']}: {error}\n{cause or ''}".rstrip())
+        except PreflightError as error:
+            sys.exit(f"{where}, stage {entry['name']}: {error}")
+        if composed.stage.name != entry["folder"]:
+            sys.exit(f"stage.name={composed.stage.name}: in a curriculum the folders are named by its file, {where}.")
+        stages.append(Stage(entry["name"], entry["config"], tuple(overrides), entry["folder"], composed))
+    return stages
+
+
+def _entry(entry: Any, where: Path) -> dict[str, Any]:
+    """One item of `stages`; its gate, its hand-over and, where it borrows a configuration, its name as overrides."""
+    if isinstance(entry, str):
+        entry = {"name": entry}
+    if not isinstance(entry, dict) or not entry.get("name") or set(entry) - set(KEYS):
+        sys.exit(f"{where}: a stage is a name, or has the keys {', '.join(KEYS)}; got {entry!r}.")
+    name, config = str(entry["name"]), str(entry.get("config") or entry["name"])
+    if not (CONFIG_DIR / f"{config}.yaml").is_file():
+        sys.exit(f"{where}: stage {name} needs recipe/config/{config}.yaml, which does not exist; see `config:`.")
+    overrides = [f"stage.name={name}"] if config != name else []
+    folder = name if config != name else yaml.safe_load((CONFIG_DIR / f"{config}.yaml").read_text())["stage"]["name"]
+    if "gate" in entry:
+        overrides.append("stage.gate=null")  # or the gate of the configuration would be merged with this one
+        if entry["gate"] is not None:
+            pairs = ",".join(f"{key}:{json.dumps(value)}" for key, value in dict(entry["gate"]).items())
+            overrides.append(f"stage.gate={{{pairs}}}")
+    if entry.get("handover"):
+        overrides.append(f"stage.handover={entry['handover']}")
+    overrides += map(str, entry.get("overrides") or [])
+    return {"name": name, "config": config, "folder": folder, "overrides": overrides}

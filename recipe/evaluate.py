@@ -1,0 +1,237 @@
+"""Score a model on BFCL's multi-turn tasks: both accuracies with intervals, and BFCL's own verdict beside ours.
+
+    python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val
+    python -m recipe.evaluate --endpoint http://127.0.0.1:8000/v1 --split val --samples 4 --temperature 0.7
+    python -m recipe.evaluate --records outputs/default
+
+The first starts vLLM for a folder and ends it afterwards; what follows `--` goes to vLLM. The second plays through any
+OpenAI-compatible server. The third judges episodes that training or another evaluation has stored, without a model.
+Episodes are played by BFCL's rules; docs/evaluation.md says what each number means. Started again with the same --out,
+an evaluation goes on where it stopped.
+
+Exit status: 0 all episodes were played and the verdicts agree; 1 it could not be done; 3 episodes were lost, and are
+in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bfcl_env import CATEGORIES
+from interaction.protocol import DOC_STYLES, PROTOCOLS
+from interaction.record import EpisodeRecord
+from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
+from recipe.evaluation.official import judge_all, scenarios_by_id
+from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
+from recipe.evaluation.server import SERVED_NAME, ServerError, check_model_folder, fingerprint, serve
+from recipe.evaluation.summary import Judged, results, text
+
+LOST_STATUS, DISAGREE_STATUS = 3, 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m recipe.evaluate`; returns the exit status."""
+    given, vllm_flags = _parse(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        with _interruptible():
+            if given.records:
+                return judge_records(given.records, given.out)
+            return evaluate(given, vllm_flags)
+    except (EndpointRefusal, ServerError, SettingsError, FileNotFoundError) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted; finished episodes are kept, the same command goes on from there", file=sys.stderr)
+        return 130
+
+
+def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
+    """Play what is not played yet, judge everything, write results.json and results.txt."""
+    if given.endpoint and not given.served_name:
+        given.served_name = asyncio.run(_only_model(given))
+    settings = _settings(given)
+    store = Store(given.out or Path("outputs") / "evaluation" / _name(given), settings)
+    try:
+        print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
+        lost = _play(given, vllm_flags, settings, store)
+        records = [EpisodeRecord.from_dict(line["episode"]) for line in store.lines()]
+        return _report(records, lost, settings.samples, store.folder)
+    finally:
+        store.close()
+
+
+def judge_records(sources: Sequence[Path], out: Path | None) -> int:
+    """Judge stored episodes: JSONL files, or runs with `<stage>/rollouts/{train,val}/<step>.jsonl`."""
+    paths: list[Path] = []
+    for source in sources:
+        if source.is_dir():
+            found = sorted(source.glob("**/rollouts/*/*.jsonl")) or sorted(source.glob("**/episodes.jsonl"))
+            if not found:
+                raise FileNotFoundError(
+                    f"{source} holds no episodes: expected {source}/<stage>/rollouts/<split>/<step>.jsonl of a run, "
+                    f"or {source}/episodes.jsonl of an evaluation"
+                )
+            paths += found
+        elif source.is_file():
+            paths.append(source)
+        else:
+            raise FileNotFoundError(f"{source} does not exist; expected a run folder or a JSONL file of episodes")
+    records: list[EpisodeRecord] = []
+    skipped = 0
+    for path in paths:
+        more, unreadable = read_episodes(path)
+        records += [record for record in more if record.scenario_id in scenarios_by_id()]
+        skipped += unreadable
+    print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
+    if not records:
+        raise FileNotFoundError("there is nothing to judge")
+    return _report(records, [], None, out)
+
+
+def _report(records: list[EpisodeRecord], lost: Sequence[Lost], samples: int | None, folder: Path | None) -> int:
+    judged = []
+    with progress_bar("BFCL's checker", len(records)) as bar:
+        for record, verdict in zip(records, judge_all(records), strict=True):
+            judged.append(Judged(record, verdict))
+            bar.update()
+    found = results(judged, lost, samples)
+    print(f"\n{text(found)}")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps(found, indent=2) + "\n")
+        (folder / "results.txt").write_text(text(found) + "\n")
+        print(f"\nwritten to {folder}/results.json and results.txt")
+    if lost:
+        return LOST_STATUS
+    return DISAGREE_STATUS if found["verdicts"]["disagree_without_listed_difference"] else 0
+
+
+def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
+    async def through(url: str, name: str, key: str) -> list[Lost]:
+        sampling = settings.sampling()
+        async with Endpoint(url, name, key, given.timeout, given.attempts, given.backoff, sampling) as endpoint:
+            return await play_all(endpoint, settings, store, given.concurrency)
+
+    if given.endpoint:
+        return asyncio.run(through(given.endpoint, given.served_name, _key(given)))
+    if sum(1 for _ in store.lines()) == len(settings.tasks()):
+        return []  # a server is not started for nothing
+    log = store.folder / "server.log"
+    print(f"starting vLLM, log in {log}", flush=True)
+    with serve(given.model, log, given.hardware, vllm_flags) as url:
+        return asyncio.run(through(url, SERVED_NAME, "EMPTY"))
+
+
+async def _only_model(given: argparse.Namespace) -> str:
+    async with Endpoint(given.endpoint, None, _key(given), given.timeout, given.attempts, given.backoff) as endpoint:
+        return endpoint.model or ""
+
+
+def _key(given: argparse.Namespace) -> str:
+    return os.environ[given.api_key_env] if given.api_key_env else "EMPTY"
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    if given.model:
+        check_model_folder(given.model)
+        model = f"{given.model.resolve()} {fingerprint(given.model)}"
+    else:
+        model = given.served_name
+    return Settings(
+        model=model,
+        endpoint=given.endpoint,
+        split=given.split,
+        categories=tuple(name for name in CATEGORIES if not given.category or name in given.category),
+        protocol=given.protocol,
+        docs=given.docs,
+        samples=given.samples,
+        temperature=given.temperature,
+        max_tokens=given.max_tokens,
+        limit=given.limit,
+    )
+
+
+def _name(given: argparse.Namespace) -> str:
+    source = str(given.model) if given.model else given.served_name or given.endpoint
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in f"{source}-{given.split}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends this process as Ctrl-C does, so that a server it has started is ended too.
+
+    Set for SIGINT as well, because a script that starts this with & hands down "ignore".
+    """
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    own, flags = arguments[:at], arguments[at + 1 :]
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
+    source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
+    source.add_argument("--records", type=Path, nargs="+", metavar="RUN", help="run folders or JSONL files to judge")
+    parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
+    parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
+    parser.add_argument("--hardware", choices=("cpu", "gpu8"), help="profile for --model (default: as in training)")
+    parser.add_argument("--split", choices=("val", "train", "all"), default="val", help="scenario indices")
+    parser.add_argument("--category", action="append", type=_category, help="base, miss_func, ...; may be repeated")
+    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
+    parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
+    parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--max-tokens", type=_count, help="of one message (default: what the context leaves)")
+    parser.add_argument("--limit", type=_count, help="only the first tasks of each category")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
+    parser.add_argument("--concurrency", type=_count, default=32, help="episodes at a time")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one message")
+    parser.add_argument("--attempts", type=_count, default=5, help="requests for one message before it is a fault")
+    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
+    given = parser.parse_args(own)
+    if flags and not given.model:
+        parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
+    if given.samples > 1 and given.temperature == 0:
+        parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
+    if given.api_key_env and given.api_key_env not in os.environ:
+        parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
+    return given, flags
+
+
+def _category(value: str) -> str:
+    name = value if value.startswith("multi_turn_") else f"multi_turn_{value}"
+    if name not in CATEGORIES:
+        short = ", ".join(item.removeprefix("multi_turn_") for item in CATEGORIES)
+        raise argparse.ArgumentTypeError(f"{value!r} is no category; known: {short}")
+    return name
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
+    return int(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

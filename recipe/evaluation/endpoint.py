@@ -1,0 +1,185 @@
+"""One message of a model from an OpenAI-compatible server, asked for again while the server is at fault.
+
+Three outcomes are kept apart, because a score must not depend on the network: a message of the model; `ContextFull`,
+which is the model's doing, it has said too much; `EndpointFault`, which is nobody's answer and never a zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from interaction.protocol import Message
+
+_CONTEXT_FULL = re.compile(
+    r"context[ _-]?(length|size|window)|maximum (context|sequence|model)|max_model_len|"
+    r"(prompt|input|request)( is| are|'s)? (\w+ )?too long|exceed\w* .{0,40}(context|token)",
+    re.IGNORECASE,
+)
+"""How vLLM, SGLang, llama.cpp, OpenAI and others word a 400 for a conversation that does not fit."""
+_RETRIED_STATUS = frozenset({408, 409, 425, 429})
+LONGEST_WAIT = 60.0
+
+
+class EndpointFault(RuntimeError):
+    """The server gave no usable reply in all attempts."""
+
+
+class EndpointRefusal(RuntimeError):
+    """The server refuses every request of this evaluation: address, key or model name are wrong."""
+
+
+class ContextFull(Exception):
+    """The conversation has no room left in the model's context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One message of the model."""
+
+    text: str
+    truncated: bool
+    """Cut by the token budget (finish_reason "length")."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """As the server counts them; 0 where it does not."""
+
+
+class Endpoint:
+    """A server's chat completions. To be used with `async with`.
+
+    Args:
+        url: address up to and with `/v1`.
+        model: name under which the server knows the model; None: the only one that it serves.
+        api_key: sent as bearer token.
+        timeout: seconds for one reply, queueing included.
+        attempts: how often one message is asked for.
+        backoff: seconds before the second attempt; doubled each time, with jitter, unless the server says when.
+        sampling: temperature, max_tokens and what else goes into every request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        api_key: str = "EMPTY",
+        timeout: float = 600.0,
+        attempts: int = 5,
+        backoff: float = 1.0,
+        sampling: dict[str, Any] | None = None,
+    ) -> None:
+        from openai import AsyncOpenAI  # here, because `--help` should not wait for it
+
+        self.url = url
+        self.model = model
+        self.timeout = timeout
+        self.attempts = attempts
+        self.backoff = backoff
+        self.sampling = sampling or {}
+        self._client = AsyncOpenAI(base_url=url, api_key=api_key, timeout=timeout, max_retries=0)
+
+    async def __aenter__(self) -> Endpoint:
+        if self.model is None:
+            self.model = await self._only_model()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.close()
+
+    async def complete(self, messages: Sequence[Message]) -> Completion:
+        """The model's next message.
+
+        Raises:
+            ContextFull: the conversation does not fit any more.
+            EndpointRefusal: it makes no sense to ask again.
+            EndpointFault: no usable reply in all attempts.
+        """
+        fault = ""
+        for attempt in range(self.attempts):
+            wait = min(LONGEST_WAIT, self.backoff * 2**attempt) * random.uniform(0.5, 1.0)
+            try:
+                async with asyncio.timeout(self.timeout):
+                    return await self._ask(messages)
+            except (ContextFull, EndpointRefusal):
+                raise
+            except TimeoutError:
+                fault = f"no reply within {self.timeout:g} s"
+            except Exception as error:
+                fault = _words(error)
+                status = getattr(error, "status_code", None)
+                if isinstance(status, int) and 400 <= status < 500 and status not in _RETRIED_STATUS:
+                    break  # the same request gets the same answer
+                wait = _asked_to_wait(error) or wait
+            if attempt + 1 < self.attempts:
+                await asyncio.sleep(wait)
+        raise EndpointFault(fault)
+
+    async def _ask(self, messages: Sequence[Message]) -> Completion:
+        from openai import AuthenticationError, BadRequestError, NotFoundError, PermissionDeniedError
+
+        options, request = dict(self.sampling), cast(Any, list(messages))
+        while True:
+            try:
+                response: Any = await self._client.chat.completions.create(
+                    model=self.model or "", messages=request, **options
+                )
+                return _read(response)
+            except (AuthenticationError, NotFoundError, PermissionDeniedError) as error:
+                raise EndpointRefusal(
+                    f"{self.url} refuses to answer as model {self.model!r}: {_words(error)}. "
+                    "Look at --endpoint, --served-name and --api-key-env."
+                ) from error
+            except BadRequestError as error:
+                if not _CONTEXT_FULL.search(str(error)):
+                    raise
+                if options.pop("max_tokens", None) is None:
+                    raise ContextFull(_words(error)) from error
+                # Some servers refuse a budget that is larger than what is left: ask for what is left instead.
+
+    async def _only_model(self) -> str:
+        try:
+            listed = await self._client.with_options(max_retries=self.attempts).models.list()
+            names = [model.id for model in listed.data]
+        except Exception as error:
+            raise EndpointRefusal(
+                f"{self.url} does not say which models it serves: {_words(error)}. "
+                "Expected the address of an OpenAI-compatible server up to and with /v1; or give --served-name."
+            ) from error
+        if len(names) != 1:
+            raise EndpointRefusal(f"{self.url} serves {', '.join(names) or 'nothing'}; choose with --served-name")
+        return names[0]
+
+
+def _read(response: Any) -> Completion:
+    """The message in a reply. Raises ValueError for a body that is not a chat completion."""
+    try:
+        choice = response.choices[0]
+        text, finish = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, TypeError):
+        raise ValueError(f"malformed body: {str(response)[:200]!r}") from None
+    if not isinstance(text, str | None) or not isinstance(finish, str) or finish in ("abort", "error"):
+        raise ValueError(f"malformed choice: content {str(text)[:80]!r}, finish_reason {finish!r}")
+    usage = response.usage
+    return Completion(
+        text=text or "",
+        truncated=finish == "length",
+        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+    )
+
+
+def _asked_to_wait(error: Exception) -> float | None:
+    response = getattr(error, "response", None)
+    try:
+        return min(LONGEST_WAIT, float(response.headers["retry-after"])) if response is not None else None
+    except (KeyError, ValueError):
+        return None
+
+
+def _words(error: Exception) -> str:
+    cause = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
+    return f"{type(error).__name__}: {error}{cause}"[:500]

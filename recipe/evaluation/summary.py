@@ -1,0 +1,205 @@
+"""Results of an evaluation as data (`results.json`) and as text tables.
+
+Progress, accuracies and rates are those of `rewards.metrics`, computed from the records; nothing is measured twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bfcl_env import CATEGORIES
+from interaction.record import EpisodeRecord
+from recipe.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
+from recipe.evaluation.official import OfficialVerdict
+from recipe.evaluation.play import Lost
+from rewards.metrics import STOP_REASONS, episode_metrics
+
+RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
+ACCURACIES = ("acc", "acc_official")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One episode with both verdicts."""
+
+    record: EpisodeRecord
+    official: OfficialVerdict
+
+    @property
+    def index(self) -> int:
+        """Of the task: the same task in all categories, so results with the same index are alike."""
+        return int(self.record.scenario_id.rsplit("_", 1)[1])
+
+    @property
+    def passed_official(self) -> bool:
+        """Our environment's reckoning of BFCL's verdict."""
+        return all(turn.passed_official for turn in self.record.turns)
+
+    @property
+    def agrees(self) -> bool:
+        return self.official.valid == self.passed_official
+
+
+def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | None) -> dict[str, Any]:
+    """Everything that is known of these episodes, by category and for all together, as plain data.
+
+    `samples` of each task were wanted; None for episodes that were not chosen as an evaluation, such as those of a
+    training run, which have neither pass@k nor BFCL's score.
+    """
+    present = [name for name in CATEGORIES if any(name == item.record.category for item in episodes)]
+    groups = {name: [item for item in episodes if item.record.category == name] for name in present}
+    categories = {name: _group(items, samples) for name, items in groups.items()}
+    found: dict[str, Any] = {
+        "categories": categories,
+        "overall": _group(episodes, samples) if episodes else None,
+        "multi_turn_official": None,
+        "lost": [{"scenario_id": item.scenario_id, "sample": item.sample, "reason": item.reason} for item in lost],
+        "verdicts": agreement(episodes),
+    }
+    if samples and len(present) == len(CATEGORIES):
+        # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
+        found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
+    return found
+
+
+def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
+    metrics = [episode_metrics(item.record.to_dict()) for item in items]
+    clusters = [item.index for item in items]
+
+    def column(name: str) -> list[float]:
+        return [episode[name] for episode in metrics]
+
+    by_bfcl = [float(bool(item.official.valid)) for item in items]
+    found: dict[str, Any] = {
+        "episodes": len(items),
+        "tasks": len({item.record.scenario_id for item in items}),
+        "progress": _estimate(column("progress"), mean_interval(column("progress"), clusters)),
+        **{name: _estimate(column(name), proportion_interval(column(name), clusters)) for name in ACCURACIES},
+        "acc_bfcl": _estimate(by_bfcl, proportion_interval(by_bfcl, clusters)),
+        **{name: fmean(column(name)) for name in RATES},
+        "stop": {reason: fmean(column(f"stop/{reason}")) for reason in STOP_REASONS},
+    }
+    if samples and samples > 1:
+        found["pass_at_k"] = {name: _pass_at(items, column(name), samples) for name in ACCURACIES}
+    return found
+
+
+def _estimate(values: Sequence[float], interval: Interval) -> dict[str, float]:
+    return {"mean": fmean(values), "low": interval[0], "high": interval[1]}
+
+
+def _pass_at(items: Sequence[Judged], values: Sequence[float], samples: int) -> dict[str, float]:
+    """Mean of pass@k over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
+    tasks: dict[str, list[float]] = defaultdict(list)
+    for item, value in zip(items, values, strict=True):
+        tasks[item.record.scenario_id].append(value)
+    ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
+    found = {}
+    for k in ks:
+        estimates = [pass_at_k(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k]
+        if estimates:
+            found[str(k)] = fmean(estimates)
+    return found
+
+
+def agreement(episodes: Sequence[Judged]) -> dict[str, Any]:
+    """BFCL's own verdicts beside `acc_official`: episodes without a listed difference must all agree."""
+    plain = [item for item in episodes if not item.official.differences]
+    named: dict[str, list[Judged]] = defaultdict(list)
+    for item in episodes:
+        for name in item.official.differences:
+            named[name].append(item)
+    return {
+        "episodes": len(episodes),
+        "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in episodes),
+        "agree": sum(item.agrees for item in episodes),
+        "without_listed_difference": len(plain),
+        "disagree_without_listed_difference": sorted(item.record.scenario_id for item in plain if not item.agrees),
+        "differences": {
+            name: {"episodes": len(items), "disagree": sum(not item.agrees for item in items)}
+            for name, items in sorted(named.items())
+        },
+        "reasons": dict(Counter(item.official.reason or "valid" for item in episodes).most_common()),
+    }
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """The results as tables for people."""
+    parts = []
+    if found["overall"] is not None:
+        rows = {name.removeprefix("multi_turn_"): group for name, group in found["categories"].items()}
+        rows["all"] = found["overall"]
+        parts += [_accuracy_table(rows), _stop_table(rows)]
+        if "pass_at_k" in found["overall"]:
+            parts.append(_pass_table(rows))
+        if found["multi_turn_official"] is not None:
+            parts.append(
+                f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
+            )
+        parts.append(_agreement_text(found["verdicts"]))
+    if found["lost"]:
+        reasons = Counter(item["reason"] for item in found["lost"]).most_common(3)
+        lines = "".join(f"\n  {count} x {reason}" for reason, count in reasons)
+        parts.append(f"LOST: {len(found['lost'])} episodes could not be played and are in no number above:{lines}")
+    return "\n\n".join(parts)
+
+
+def _accuracy_table(rows: Mapping[str, Any]) -> str:
+    names = ("progress", *ACCURACIES, "acc_bfcl")
+    head = ["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]
+    lines = [
+        [
+            category,
+            str(group["tasks"]),
+            str(group["episodes"]),
+            *(f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names),
+            f"{group['format_rate']:.3f}",
+            f"{group['call_success_rate']:.3f}",
+            f"{group['calls']:.1f}",
+        ]
+        for category, group in rows.items()
+    ]
+    return _aligned([head, *lines])
+
+
+def _stop_table(rows: Mapping[str, Any]) -> str:
+    used = [reason for reason in STOP_REASONS if any(group["stop"][reason] for group in rows.values())]
+    lines = [[name, *(f"{group['stop'][reason]:.1%}" for reason in used)] for name, group in rows.items()]
+    return _aligned([["how episodes ended", *used], *lines])
+
+
+def _pass_table(rows: Mapping[str, Any]) -> str:
+    ks = list(rows["all"]["pass_at_k"]["acc"])
+    head = ["category", *(f"{name} pass@{k}" for name in ACCURACIES for k in ks)]
+    lines = [
+        [category, *(f"{group['pass_at_k'][name].get(k, float('nan')):.3f}" for name in ACCURACIES for k in ks)]
+        for category, group in rows.items()
+    ]
+    return _aligned([head, *lines])
+
+
+def _agreement_text(verdicts: Mapping[str, Any]) -> str:
+    wrong = verdicts["disagree_without_listed_difference"]
+    early = verdicts["episodes"] - verdicts["asked"]
+    lines = [
+        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes"
+        + (f"; {early} of them stopped before their last turn and fail without being asked." if early else ".")
+    ]
+    lines += [
+        f"  listed difference {name}: {counts['episodes']} episodes, {counts['disagree']} of them with another verdict"
+        for name, counts in verdicts["differences"].items()
+    ]
+    if wrong:
+        lines.append(f"  DISAGREE WITHOUT A LISTED DIFFERENCE: {len(wrong)}, such as {', '.join(wrong[:5])}")
+    return "\n".join(lines)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -1,0 +1,269 @@
+"""Kills a run six times with SIGKILL, at six places, then takes workers and disk away from another; both must finish.
+
+    pytest -m slow -s tests/integration/test_kill.py
+
+The tests of a run belong together and go in this order: each starts the same command, waits for its place and does
+harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from data_prep.__main__ import main as prepare_data
+from recipe import checkpoints, remains
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.curriculum import state
+from recipe.metrics_log import read_steps
+from recipe.report import read_records
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")]
+
+ROOT = Path(__file__).parents[2]
+KILLED = {"stage1_format": 4, "stage2_base": 2}
+"""Steps of the run that is killed."""
+HARMED = {"stage1_format": 5}
+"""Steps of the run that loses workers and disk."""
+STREWN = ("bfcl-", "prefork-", "rl-colocate", "ray/session_")
+
+
+def processes_of(folder: Path) -> set[str]:
+    """Living processes that this folder was given to, on their command line or in their environment."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            given = " ".join([*process.cmdline(), *process.environ().values()])
+            if str(folder) in given and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                found.add(f"process {process.pid} {' '.join(process.cmdline())[:60]}")
+        except psutil.Error:
+            continue
+    return found
+
+
+def files() -> set[str]:
+    """Shared memory, and what Ray, verl and this recipe leave in /tmp."""
+    found = {str(path) for path in Path("/dev/shm").iterdir()}
+    return found.union(*({str(path) for path in Path("/tmp").glob(f"{name}*")} for name in STREWN))
+
+
+@dataclass
+class Run:
+    """A run, and what was on this machine before it."""
+
+    folder: Path
+    before: set[str]
+    steps: dict[str, int]
+
+    @property
+    def stage(self) -> Path:
+        return self.folder / "run" / "stage1_format"
+
+    @property
+    def saved(self) -> int:
+        return checkpoints.latest(self.stage / "checkpoints")
+
+    def launch(self) -> remains.Launch | None:
+        """What is running now."""
+        return remains.read(self.folder / "run" / "launch.json")
+
+    def processes(self) -> list[psutil.Process]:
+        launch = self.launch()
+        return [] if launch is None else remains.living(launch)
+
+    def titles(self) -> list[str]:
+        """What the processes of the launch call themselves: Ray puts the method that runs into it."""
+        return [" ".join(process.cmdline()) for process in self.processes()]
+
+    def start(self) -> subprocess.Popen:
+        names = {name.split("_")[0]: steps for name, steps in self.steps.items()}
+        command = [
+            *(sys.executable, "-m", "recipe.curriculum", f"--stages={','.join(names)}"),
+            *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
+            f"actor_rollout_ref.model.path={self.folder}/model",
+            *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
+            *("trainer.save_freq=1", "trainer.test_freq=-1", "data.train_batch_size=2", "data.max_response_length=300"),
+            *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
+            "launcher.needs.disk_gb=0",
+        ]
+        environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def left(self) -> list[str]:
+        """What this run has left on the machine: processes, shared memory, temporary files."""
+        return sorted(processes_of(self.folder) | (files() - self.before))
+
+    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool]) -> float:
+        """Returns when the run is at this place, with the seconds that took."""
+        began = time.time()
+        while not place(self):
+            assert child.poll() is None, f"ended before it was {place.__name__}:\n{child.communicate()[0]}"
+            assert time.time() - began < 300, f"not {place.__name__} within 300 s"
+            time.sleep(0.002)
+        return time.time() - began
+
+    def finishes(self) -> None:
+        """Start once more; all steps are made, all is written, nothing is left on the machine."""
+        child = self.start()
+        said = child.communicate(timeout=400)[0]
+        show(said)
+        assert child.returncode == 0, said
+        assert self.left() == []
+        entries = {entry["folder"]: entry for entry in state.read(self.folder / "run")["stages"]}
+        for name, steps in self.steps.items():
+            stage = self.folder / "run" / name
+            assert (entries[name]["status"], entries[name]["global_step"]) == ("done", steps)
+            assert list(read_steps(stage)) == list(range(1, steps + 1))
+            assert checkpoints.broken_export(stage / "hf") is None
+            assert json.loads((stage / "done.json").read_text())["global_step"] == steps
+            for step in range(1, steps + 1):
+                assert len(read_records(stage / "rollouts" / "train" / f"{step:06d}.jsonl")) == 2 * 4
+
+
+def show(said: str) -> None:
+    print("".join(f"  | {line}\n" for line in said.splitlines()), end="")
+
+
+def make_run(folder: Path, steps: dict[str, int]) -> Run:
+    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
+    make_tiny_policy(folder / "model")
+    return Run(folder, files(), steps)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return make_run(tmp_path_factory.mktemp("kill"), KILLED)
+
+
+def starting_up(run: Run) -> bool:
+    return any("raylet" in title for title in run.titles())
+
+
+def generating(run: Run) -> bool:
+    """Some episodes of step 2 have ended, others have not."""
+    path = run.stage / "rollouts" / "train" / "000002.jsonl"
+    return path.exists() and 0 < len(read_records(path)) < 8
+
+
+def updating(run: Run) -> bool:
+    return run.saved >= 2 and any("update_actor" in title for title in run.titles())
+
+
+def saving(run: Run) -> bool:
+    """The folder of the next checkpoint is there and verl does not count it yet."""
+    return (run.stage / "checkpoints" / f"global_step_{run.saved + 1}" / "actor").is_dir() and run.saved >= 2
+
+
+def saved_and_not_exported(run: Run) -> bool:
+    return run.saved == run.steps["stage1_format"] and not (run.stage / "done.json").exists()
+
+
+def between_stages(run: Run) -> bool:
+    return (run.stage / "done.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "whole_session"),
+    [
+        (starting_up, False),
+        (generating, True),
+        (updating, False),
+        (saving, True),
+        (saved_and_not_exported, True),
+        (between_stages, False),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "all" if value else "curriculum",
+)
+def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_session: bool):
+    """Kills the curriculum alone, or it and every process of the stage at once, as a machine does that goes down."""
+    child = run.start()
+    seconds = run.wait_for(child, place)
+    victims = run.processes() if whole_session else []
+    os.kill(child.pid, signal.SIGKILL)
+    for process in victims:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            pass
+    said = child.communicate()[0]
+    folders, left = sorted(checkpoints.step_folders(run.stage / "checkpoints")), run.left()
+    print(
+        f"\n{place.__name__}: killed after {seconds:.0f} s the curriculum"
+        f"{f' and {len(victims)} processes' if whole_session else ''}; checkpoints {folders}, resumable {run.saved}; "
+        f"left behind {len(left)}: {'; '.join(left)[:300]}"
+    )
+    show(said)
+
+
+def test_a_killed_run_finishes_with_the_same_number_of_steps_and_leaves_nothing_behind(run: Run):
+    run.finishes()
+    entries = {entry["folder"]: entry for entry in state.read(run.folder / "run")["stages"]}
+    assert entries["stage1_format"]["launches"] == 6
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A run on a disk of its own, of 150 MB."""
+    folder = tmp_path_factory.mktemp("harm")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=150m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk")
+    try:
+        yield make_run(folder, HARMED)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def generating_the_next(run: Run) -> bool:
+    path = run.stage / "rollouts" / "train" / f"{run.saved + 1:06d}.jsonl"
+    return run.saved >= 1 and path.exists() and 0 < len(read_records(path)) < 8
+
+
+@pytest.mark.parametrize("victim", ["ray::AgentLoopWorker", "ray::vLLMHttpServer", "ray::WorkerDict"])
+def test_a_lost_worker_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run, victim: str):
+    child = small.start()
+    small.wait_for(child, generating_the_next)
+    saved, began = small.saved, time.time()
+    for process in small.processes():
+        if " ".join(process.cmdline()).startswith(victim):
+            process.kill()
+    said = child.communicate(timeout=120)[0]
+    print(f"\n{victim} killed with step {saved} saved: the command ended after {time.time() - began:.0f} s")
+    show(said)
+    assert child.returncode == 1
+    assert "a worker process died" in said or "the inference engine failed" in said
+    assert "the same command goes on from there" in said
+    assert small.saved >= saved
+    assert small.left() == []
+
+
+def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run):
+    child = small.start()
+    small.wait_for(child, generating_the_next)
+    saved, filler = small.saved, small.folder / "filler"
+    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    said = child.communicate(timeout=120)[0]
+    print(f"\ndisk filled with step {saved} saved")
+    show(said)
+    assert child.returncode == 1
+    assert "the disk is full" in said
+    assert small.saved == saved
+    assert small.left() == []
+    filler.unlink()
+
+
+def test_a_run_that_lost_workers_and_disk_finishes(small: Run):
+    small.finishes()

@@ -1,0 +1,234 @@
+"""Estimators: golden vectors, verl's own GAE and GRPO as limits, and a nested loop over messages as independent
+judge."""
+
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from verl.trainer.ppo.core_algos import compute_gae_advantage_return, compute_grpo_outcome_advantage
+
+from recipe.credit import actions
+from recipe.credit.estimators import gae_action, gae_bad, turn_grpo
+
+MASK = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 0, 1, 1]])
+IDS = torch.tensor([[0, 0, 0, -1, -1, 1, 1, -1, 2, 2]])
+REWARDS = torch.tensor([[0, 0, 0.2, 0, 0, 0, -0.1, 0, 0, 1]])
+VALUES = torch.tensor([[0.5, 0.4, 0.3, 9, 9, 0.6, 0.5, 9, 0.7, 0.8]])
+
+GOLDEN = {
+    # gamma_token, lam_token, advantages
+    "bad": (1.0, 1.0, [0.482764, 0.582764, 0.682764, 0, 0, 0.23575, 0.33575, 0, 0.3, 0.2]),
+    "bad, lambda .95 inside": (1.0, 0.95, [0.400538, 0.526882, 0.659876, 0, 0, 0.210389, 0.326725, 0, 0.29, 0.2]),
+    "naive": (0.95, 0.95, [0.254263, 0.414695, 0.58692, 0, 0, 0.129551, 0.282051, 0, 0.2405, 0.2]),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_token_advantages_are_the_golden_ones(name: str):
+    gamma, lam, expected = GOLDEN[name]
+    inside = {"gamma_token": gamma, "lam_token": lam}
+    advantages, returns = gae_bad(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False, **inside)
+    torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
+    torch.testing.assert_close(returns, (advantages + VALUES) * MASK)
+
+
+def test_message_advantages_are_the_golden_ones():
+    advantages, returns = gae_action(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False)
+    expected = [0.482764] * 3 + [0, 0] + [0.23575] * 2 + [0] + [0.3] * 2
+    torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
+    value_at_first = torch.tensor([[0.5, 0.5, 0.5, 0, 0, 0.6, 0.6, 0, 0.7, 0.7]])
+    torch.testing.assert_close(returns, advantages + value_at_first)
+
+
+def batch(seed: int, rows: int = 1) -> dict[str, Tensor]:
+    """Random episodes of messages and environment tokens, rewards on last tokens only."""
+    rng = random.Random(seed)
+    widths = []
+    for _ in range(rows):
+        ids, rewards = [], []
+        for k in range(rng.randint(1, 5)):
+            ids += [-1] * rng.randint(0 if k == 0 else 1, 4)
+            rewards += [0.0] * (len(ids) - len(rewards))
+            ids += [k] * rng.randint(1, 6)
+            rewards += [0.0] * (len(ids) - len(rewards) - 1) + [rng.choice([0.0, rng.gauss(0, 1)])]
+        tail = rng.randint(0, 3)
+        widths.append((ids + [-1] * tail, rewards + [0.0] * tail))
+    width = max(len(ids) for ids, _ in widths)
+    ids = torch.tensor([row + [-1] * (width - len(row)) for row, _ in widths])
+    rewards = torch.tensor([row + [0.0] * (width - len(row)) for _, row in widths], dtype=torch.float64)
+    values = torch.tensor([[rng.gauss(0, 1) for _ in range(width)] for _ in range(rows)], dtype=torch.float64)
+    return {"rewards": rewards, "values": values, "mask": (ids >= 0).long(), "ids": ids}
+
+
+def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_token: float, lam_token: float):
+    """Advantages of one episode, message by message from the end: the definition, not the scan."""
+    ids = data["ids"][row].tolist()
+    positions = [[t for t, i in enumerate(ids) if i == k] for k in range(max(ids) + 1)]
+    r, v = data["rewards"][row].tolist(), data["values"][row].tolist()
+    tokens, messages = [0.0] * len(ids), [0.0] * len(ids)
+    token_after = message_after = value_after = 0.0
+    for message in reversed(positions):
+        for j in reversed(range(len(message))):
+            t = message[j]
+            if j == len(message) - 1:
+                tokens[t] = r[t] + gamma * value_after - v[t] + gamma * lam * token_after
+            else:
+                u = message[j + 1]
+                tokens[t] = r[t] + gamma_token * v[u] - v[t] + gamma_token * lam_token * tokens[u]
+        first = message[0]
+        whole = sum(r[t] for t in message) + gamma * value_after - v[first] + gamma * lam * message_after
+        for t in message:
+            messages[t] = whole
+        token_after, message_after, value_after = tokens[first], whole, v[first]
+    return tokens, messages
+
+
+def test_two_hundred_random_episodes_agree_with_a_nested_loop_over_messages():
+    data = batch(seed=7, rows=200)
+    options = {"gamma": 0.97, "lam": 0.9, "gamma_token": 0.99, "lam_token": 0.8}
+    tokens, _ = gae_bad(**data, **options, whiten=False)
+    messages, _ = gae_action(**data, gamma=0.97, lam=0.9, whiten=False)
+    for row in range(200):
+        expected = nested(data, row, **options)
+        assert tokens[row].tolist() == pytest.approx(expected[0], abs=1e-9)
+        assert messages[row].tolist() == pytest.approx(expected[1], abs=1e-9)
+
+
+ESTIMATORS = {
+    "gae_bad": lambda data: gae_bad(**data, gamma=0.95, lam=0.9),
+    "gae_action": lambda data: gae_action(**data, gamma=0.95, lam=0.9),
+    "turn_grpo": lambda data: turn_grpo(data["rewards"], data["mask"], data["ids"], [0] * len(data["mask"]), gamma=0.9),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@given(seed=st.integers(0, 10_000), garbage=st.sampled_from([1e6, -3.0, math.inf, math.nan]))
+@settings(max_examples=30, deadline=None)
+def test_values_on_the_environments_tokens_change_nothing(name: str, seed: int, garbage: float):
+    data = batch(seed, rows=3)
+    clean = ESTIMATORS[name](data)
+    dirty = ESTIMATORS[name](data | {"values": data["values"].masked_fill(data["mask"] == 0, garbage)})
+    for before, after in zip(clean, dirty, strict=True):
+        assert torch.equal(before, after)
+        assert torch.equal(after[data["mask"] == 0], torch.zeros_like(after[data["mask"] == 0]))
+
+
+@given(seed=st.integers(0, 10_000), gamma=st.floats(0.5, 1), lam=st.floats(0, 1))
+@settings(max_examples=30, deadline=None)
+def test_with_one_discount_for_all_tokens_it_is_verls_gae(seed: int, gamma: float, lam: float):
+    data = batch(seed, rows=4)
+    ours = gae_bad(**data, gamma=gamma, lam=lam, gamma_token=gamma, lam_token=lam)
+    theirs = compute_gae_advantage_return(data["rewards"], data["values"], data["mask"], gamma, lam)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other * data["mask"], atol=1e-6, rtol=1e-6)
+
+
+@given(seed=st.integers(0, 10_000), gamma=st.floats(0.5, 1), lam=st.floats(0, 1))
+@settings(max_examples=30, deadline=None)
+def test_a_messages_first_token_has_the_advantage_of_the_whole_message(seed: int, gamma: float, lam: float):
+    data = batch(seed, rows=4)
+    tokens, _ = gae_bad(**data, gamma=gamma, lam=lam, whiten=False)
+    messages, _ = gae_action(**data, gamma=gamma, lam=lam, whiten=False)
+    first = actions.firsts(data["ids"])
+    torch.testing.assert_close(tokens[first], messages[first], atol=1e-9, rtol=1e-9)
+
+
+def one_message_each(lengths: list[int], gap: int, reward: float) -> dict[str, Tensor]:
+    """Messages of these lengths with `gap` environment tokens between, values 0, one reward at the very end."""
+    ids: list[int] = []
+    for k, length in enumerate(lengths):
+        ids += [-1] * (gap if k else 0) + [k] * length
+    row = torch.tensor([ids])
+    rewards = torch.zeros(row.shape)
+    rewards[0, -1] = reward
+    return {"rewards": rewards, "values": torch.zeros(row.shape), "mask": (row >= 0).long(), "ids": row}
+
+
+def test_a_reward_crosses_a_long_observation_and_a_long_message_undamped():
+    near = gae_bad(**one_message_each([5, 5], 1, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
+    far = gae_bad(**one_message_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
+    assert near[0, 0].item() == pytest.approx(0.99 * 0.95)
+    assert far[0, 0].item() == pytest.approx(0.99 * 0.95)
+    naive = gae_bad(**one_message_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, gamma_token=0.99, lam_token=0.95)[0]
+    assert naive[0, 0].abs() < naive[0, -1].abs()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_reward_on_an_environment_token_is_refused_not_lost(name: str):
+    data = batch(seed=3, rows=2)
+    data["rewards"][1, (data["mask"][1] == 0).nonzero()[0]] = 0.5
+    with pytest.raises(ValueError, match="episode 1 .* reward of 0.5 on tokens that are not the model's"):
+        ESTIMATORS[name](data)
+
+
+def test_messages_are_whitened_each_with_the_same_weight():
+    data = batch(seed=11, rows=20)
+    advantages, _ = gae_action(**data, gamma=0.95, lam=0.95)
+    of_messages = advantages[actions.firsts(data["ids"])]
+    assert of_messages.mean().item() == pytest.approx(0, abs=1e-6)
+    assert of_messages.std().item() == pytest.approx(1, abs=1e-6)
+
+
+def test_an_episode_without_any_token_of_the_model_gives_zeros():
+    data = batch(seed=5, rows=2)
+    pad = torch.nn.functional.pad
+    padding = {name: pad(value, (0, 0, 0, 1), value=-1 if name == "ids" else 0) for name, value in data.items()}
+    for name, estimate in ESTIMATORS.items():
+        assert not estimate(padding)[0][-1].any(), name
+
+
+# Without a critic.
+
+
+def episodes(*turns: list[float], length: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """rewards, mask, ids of episodes given by the rewards of their turns; one environment token between turns."""
+    width = max(len(turn) for turn in turns) * (length + 1)
+    rewards, ids = torch.zeros(len(turns), width), torch.full((len(turns), width), -1)
+    for row, values in enumerate(turns):
+        for k, value in enumerate(values):
+            start = k * (length + 1)
+            ids[row, start : start + length] = k
+            rewards[row, start + length - 1] = value
+    return rewards, (ids >= 0).long(), ids
+
+
+@given(scores=st.lists(st.floats(-2, 2), min_size=2, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_with_one_turn_it_is_verls_grpo(scores: list[float]):
+    rewards, mask, ids = episodes(*[[score] for score in scores])
+    ours, _ = turn_grpo(rewards, mask, ids, ["a"] * len(scores))
+    theirs, _ = compute_grpo_outcome_advantage(rewards, mask, ["a"] * len(scores))
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_a_later_turn_is_not_credited_for_an_earlier_one():
+    rewards, mask, ids = episodes([1.0, 0.5], [0.0, 0.5])
+    advantages, _ = turn_grpo(rewards, mask, ids, [0, 0])
+    assert advantages[0, 0] > 0 > advantages[1, 0]
+    assert advantages[:, 3:5].abs().max() == 0
+
+
+def test_groups_do_not_mix():
+    rewards, mask, ids = episodes([1.0], [0.0], [9.0], [9.0])
+    advantages, _ = turn_grpo(rewards, mask, ids, ["a", "a", "b", "b"])
+    assert advantages[0, 0] > 0 > advantages[1, 0]
+    assert advantages[2:].abs().max() == 0
+
+
+def test_going_on_or_stopping_is_judged_by_what_it_brings_not_by_the_number_of_turns():
+    """Two of four episodes stop after turn 0; all rewards are such that stopping and going on bring the same."""
+    rewards, mask, ids = episodes([1.0], [1.0], [0.5, 0.5], [0.5, 0.5])
+    advantages, _ = turn_grpo(rewards, mask, ids, [0] * 4)
+    assert advantages.abs().max() == 0
+
+
+def test_going_on_is_credited_with_what_it_earned_even_if_all_that_went_on_earned_the_same():
+    """Rewards compared turn by turn give 0 everywhere here: what going on earns is all in the mean of its turn."""
+    rewards, mask, ids = episodes([1.0], [1.0], [1.0, 0.5], [1.0, 0.5])
+    advantages, _ = turn_grpo(rewards, mask, ids, [0] * 4)
+    assert advantages[2:, 0].min() > 0 > advantages[:2, 0].max()
+    assert advantages[:, 3:].abs().max() == 0

@@ -1,0 +1,108 @@
+"""The loss with one ratio a message, against verl's token loss and by hand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_policy_loss_fn
+from verl.workers.config import FSDPActorConfig
+
+from recipe.credit.policy_loss import TurnPolicyLossConfig
+
+
+def actor(ratio_norm: str = "token_mean", **batch: int | None) -> FSDPActorConfig:
+    config = FSDPActorConfig(
+        strategy="fsdp2",
+        rollout_n=1,
+        ppo_micro_batch_size_per_gpu=1,
+        clip_ratio_low=0.2,
+        clip_ratio_high=0.28,
+        clip_ratio_c=3.0,
+        policy_loss=TurnPolicyLossConfig(loss_mode="appo_turn", ratio_norm=ratio_norm),
+    )
+    config.global_batch_info.update(batch)
+    return config
+
+
+def loss(old: Tensor, new: Tensor, advantages: Tensor, mask: Tensor, mode: str = "token-mean", **options):
+    function = get_policy_loss_fn("appo_turn")
+    return function(old, new, advantages, mask.bool(), mode, actor(**options))
+
+
+MODES = ["token-mean", "seq-mean-token-mean"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(seed=st.integers(0, 1000), shared=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_with_one_token_a_message_it_is_verls_ppo_loss(mode: str, seed: int, shared: bool):
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.tensor([[1, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 0]])
+    old, new, advantages = torch.randn(3, 2, 6, generator=generator)
+    config = actor(dp_size=1, batch_num_tokens=5, global_batch_size=2) if shared else actor()
+    theirs, metrics = compute_policy_loss_vanilla(old, new, advantages, mask.bool(), mode, config)
+    ours, our_metrics = get_policy_loss_fn("appo_turn")(old, new, advantages, mask.bool(), mode, config)
+    torch.testing.assert_close(ours, theirs)
+    assert our_metrics == pytest.approx(metrics, abs=1e-6)
+
+
+def test_a_messages_ratio_does_not_depend_on_how_its_tokens_share_it():
+    mask, old, advantages = torch.ones(1, 4), torch.zeros(1, 4), torch.ones(1, 4)
+    even, uneven = torch.full((1, 4), 0.02), torch.tensor([[0.08, 0.0, -0.02, 0.02]])
+    for ratio_norm, ratio in (("sum", math.exp(0.08)), ("token_mean", math.exp(0.02))):
+        for new in (even, uneven):
+            assert loss(old, new, advantages, mask, ratio_norm=ratio_norm)[0].item() == pytest.approx(-ratio)
+
+
+def test_messages_count_alike_however_long_they_are():
+    mask = torch.tensor([[1] + [0] + [1] * 8])
+    zeros = torch.zeros(1, 10)
+    advantages = torch.tensor([[2.0] + [0.0] + [1.0] * 8])
+    assert loss(zeros, zeros, advantages, mask)[0].item() == pytest.approx(-1.5)
+    new = zeros.clone().requires_grad_()
+    loss(zeros, new, advantages, mask)[0].backward()
+    assert new.grad is not None
+    assert new.grad[0, 0].item() == pytest.approx(-2.0 / 2)
+    assert new.grad[0, 2:].sum().item() == pytest.approx(-1.0 / 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_micro_batches_add_up_to_the_batch_when_their_messages_are_alike(mode: str):
+    generator = torch.Generator().manual_seed(3)
+    mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 0, 1, 1]])
+    old, new, advantages = torch.randn(3, 2, 5, generator=generator)
+    shared = {"dp_size": 1, "batch_num_tokens": 8, "global_batch_size": 2}
+    whole = loss(old, new, advantages, mask, mode, **shared)[0]
+    parts = [
+        loss(old[i : i + 1], new[i : i + 1], advantages[i : i + 1], mask[i : i + 1], mode, **shared)[0] for i in (0, 1)
+    ]
+    torch.testing.assert_close(sum(parts), whole)
+
+
+@pytest.mark.parametrize("ratio_norm", ["sum", "token_mean"])
+def test_the_gradient_is_finite_for_three_hundred_tokens_that_moved_far(ratio_norm: str):
+    mask, old = torch.ones(2, 300), torch.zeros(2, 300)
+    new = torch.stack([torch.full((300,), 2.0), torch.full((300,), -2.0)]).requires_grad_()
+    for sign in (1.0, -1.0):
+        value, _ = loss(old, new, torch.full((2, 300), sign), mask, ratio_norm=ratio_norm)
+        value.backward()
+        assert torch.isfinite(value)
+    assert new.grad is not None and torch.isfinite(new.grad).all()
+
+
+def test_a_message_far_outside_the_clip_range_gets_no_gradient():
+    mask, old = torch.ones(1, 3), torch.zeros(1, 3)
+    new = torch.full((1, 3), 0.5).requires_grad_()
+    value, metrics = loss(old, new, torch.ones(1, 3), mask)
+    value.backward()
+    assert new.grad is not None and not new.grad.any()
+    assert metrics["actor/pg_clipfrac"] == 1.0
+
+
+def test_a_micro_batch_of_padding_alone_gives_no_loss():
+    zeros = torch.zeros(2, 4)
+    value, _ = loss(zeros, zeros, zeros, zeros, dp_size=1, batch_num_tokens=50, global_batch_size=8)
+    assert value.item() == 0

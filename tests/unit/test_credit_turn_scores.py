@@ -1,0 +1,138 @@
+"""From a reward's `turn_scores` to rewards on tokens: the record, the engine's tokens and verl's fields agree."""
+
+import asyncio
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.agent_loop import EpisodeOutput
+from interaction.token_rewards import Span, messages_of, number_tokens, place
+from recipe.cpu.tiny_policy import make_tokenizer
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer([message["content"] for message in gold_messages(SCENARIO, PROTOCOL)])
+
+
+def played(make_loop: Any, engine: Any, tokenizer: Any, replies: list[Any], **settings: Any) -> EpisodeOutput:
+    async def run() -> Any:
+        row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+        loop = make_loop(tokenizer, engine(tokenizer, replies), **settings)
+        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+
+    return asyncio.run(run())
+
+
+def scored(output: EpisodeOutput, turn_scores: Any, score: float | None = None) -> EpisodeOutput:
+    """As verl leaves it after the reward: its score in `reward_score`, all it returned in `reward_extra_info`."""
+    output.reward_score = math.fsum(turn_scores) if score is None else score
+    output.extra_fields["reward_extra_info"] = {"score": output.reward_score, "acc": 0.0, "turn_scores": turn_scores}
+    return output
+
+
+@pytest.fixture
+def gold_episode(make_loop, engine, tokenizer, tmp_path) -> EpisodeOutput:
+    replies = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+    return played(make_loop, engine, tokenizer, replies, record_dir=tmp_path)
+
+
+def test_each_score_is_on_the_last_token_of_its_message(gold_episode):
+    steps = [step for turn in gold_episode.extra_fields["episode"]["turns"] for step in turn["steps"]]
+    scores = [round(0.1 * (number + 1), 1) for number in range(len(steps))]
+    fields = scored(gold_episode, scores).as_dict()
+    rewards = fields["rm_scores"]
+    assert rewards.dtype == torch.float32 and rewards.shape == fields["response_mask"].shape
+    for step, score in zip(steps, scores, strict=True):
+        assert rewards[step["tokens"][1] - 1].item() == pytest.approx(score)
+    assert (rewards != 0).sum() == len(scores)
+    assert not rewards[fields["response_mask"] == 0].any()
+    assert rewards.sum().item() == pytest.approx(gold_episode.reward_score)
+
+
+def test_without_turn_scores_the_whole_score_is_on_the_last_token_of_the_model(gold_episode):
+    gold_episode.reward_score = 0.75
+    gold_episode.response_ids += [0, 0]
+    gold_episode.response_mask += [0, 0]  # as if the environment had had the last word
+    gold_episode.response_logprobs = None
+    fields = gold_episode.as_dict()
+    assert fields["rm_scores"].nonzero().tolist() == [[len(fields["response_mask"]) - 3]]
+    assert fields["response_mask"][-3] == 1 and fields["rm_scores"].sum() == 0.75
+
+
+def test_every_token_knows_its_message_and_its_user_turn(gold_episode):
+    episode = gold_episode.extra_fields["episode"]
+    fields = scored(gold_episode, [0.0] * messages_of(episode)).as_dict()
+    step = 0
+    for number, turn in enumerate(episode["turns"]):
+        for record in turn["steps"]:
+            start, end = record["tokens"]
+            assert set(fields["step_ids"][start:end].tolist()) == {step}
+            assert set(fields["turn_ids"][start:end].tolist()) == {number}
+            step += 1
+    for name in ("step_ids", "turn_ids"):
+        assert torch.equal(fields[name] >= 0, fields["response_mask"] == 1)
+
+
+def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record_file(gold_episode, tmp_path):
+    scores = [0.25] * messages_of(gold_episode.extra_fields["episode"])
+    fields = scored(gold_episode, scores).as_dict()
+    assert all(isinstance(value, int | float) for value in fields["extra_fields"]["reward_extra_info"].values())
+    assert {"spans", "record_file", "record_header", "turn_scores"}.isdisjoint(fields)
+    (line,) = (tmp_path / "train" / "000001.jsonl").read_text().splitlines()
+    assert json.loads(line)["turn_scores"] == scores
+
+
+@pytest.mark.parametrize(
+    ("turn_scores", "score", "message"),
+    [
+        ([1.0], 1.0, r"gave 1 turn_scores, the episode has \d+ messages"),
+        ("all", None, r"turn_scores\[1\] is nan; expected a finite number"),
+        ("bool", None, r"turn_scores\[1\] is True; expected a finite number"),
+        (0.5, 0.5, "turn_scores are 0.5; expected a list"),
+        ("zeros", 1.0, "turn_scores sum to 0, its score is 1"),
+    ],
+)
+def test_wrong_turn_scores_are_an_error_that_says_what_was_expected(gold_episode, turn_scores, score, message):
+    number = messages_of(gold_episode.extra_fields["episode"])
+    special = {"all": math.nan, "bool": True, "zeros": 0.0}
+    if isinstance(turn_scores, str):
+        turn_scores = [0.0, special[turn_scores], *[0.0] * (number - 2)]
+    output = scored(gold_episode, turn_scores, score=0.0 if score is None else score)
+    with pytest.raises(ValueError, match=message):
+        output.as_dict()
+
+
+def test_a_message_cut_by_the_response_length_keeps_its_reward(make_loop, engine, tokenizer):
+    replies = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+    whole = played(make_loop, engine, tokenizer, replies)
+    second = whole.spans[1]
+    output = played(make_loop, engine, tokenizer, replies, response_length=second.start + 20)
+    assert len(output.response_mask) <= second.start + 20
+    fields = scored(output, [0.5] * messages_of(output.extra_fields["episode"])).as_dict()
+    assert not fields["rm_scores"][fields["response_mask"] == 0].any()
+    assert fields["rm_scores"].sum().item() == pytest.approx(output.reward_score)
+
+
+def test_a_score_of_a_message_that_is_wholly_cut_off_goes_to_the_token_before():
+    rewards = place([0.5, 0.25], [Span(0, 0, 2), Span(0, 4, 6)], [1, 1, 0])
+    assert rewards == [0.0, 0.75, 0.0]
+
+
+def test_two_messages_that_touch_are_refused():
+    with pytest.raises(ValueError, match="message 1 begins at token 2 without a token of the environment before it"):
+        number_tokens([Span(0, 0, 2), Span(1, 2, 4)], [1, 1, 1, 1])
+
+
+def test_a_mask_that_disagrees_with_the_messages_is_refused():
+    with pytest.raises(ValueError, match="the response mask has 3 tokens of the model"):
+        number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])

@@ -1,0 +1,249 @@
+"""Checkpoints on the disk: whole or not, which one a start goes on from, and what a stage hands on."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import save_file
+
+from recipe import checkpoints
+from recipe.preflight import PreflightError
+from recipe.stage_end import StageEnd
+
+
+def config_of(tmp_path: Path, **stage) -> DictConfig:
+    return OmegaConf.create(
+        {
+            "paths": {"run": str(tmp_path), "stage": str(tmp_path / "stage")},
+            "stage": {
+                "name": "stage",
+                "gate": None,
+                "handover": "last",
+                "handover_metric": "val/score",
+                **stage,
+            },
+            "data": {"train_batch_size": 4, "train_files": "rows.parquet"},
+            "trainer": {
+                "default_local_dir": str(tmp_path / "stage" / "checkpoints"),
+                "resume_mode": "auto",
+                "max_actor_ckpt_to_keep": 2,
+                "total_epochs": 20,
+                "total_training_steps": None,
+                "save_freq": 1,
+                "test_freq": 1,
+            },
+            "actor_rollout_ref": {
+                "actor": {
+                    "strategy": "fsdp2",
+                    "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+                }
+            },
+        }
+    )
+
+
+def save(config: DictConfig, step: int, noted: bool = True) -> Path:
+    """A checkpoint as verl leaves it."""
+    folder = Path(config.trainer.default_local_dir) / f"global_step_{step}"
+    hf = folder / "actor" / "huggingface"
+    hf.mkdir(parents=True)
+    for name in ("model", "optim", "extra_state"):
+        torch.save({"step": step}, folder / "actor" / f"{name}_world_size_1_rank_0.pt")
+    (folder / "actor" / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
+    (hf / "config.json").write_text("{}")
+    save_file({"weight": torch.full((4,), float(step))}, hf / "model.safetensors")
+    torch.save({}, folder / "data.pt")
+    if noted:
+        (folder.parent / checkpoints.TRACKER).write_text(str(step))
+    return folder
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def test_a_whole_checkpoint_is_left_alone(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 2)
+    assert checkpoints.broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
+    assert checkpoints.repair(config) == ["from the checkpoint of step 2"]
+    assert checkpoints.latest(folder.parent) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.pt",
+        "actor/model_world_size_1_rank_0.pt",
+        "actor/optim_world_size_1_rank_0.pt",
+        "actor/extra_state_world_size_1_rank_0.pt",
+        "actor/huggingface/model.safetensors",
+        "actor/fsdp_config.json",
+    ],
+)
+@pytest.mark.parametrize("harm", [Path.unlink, cut], ids=["missing", "cut off"])
+def test_a_checkpoint_with_a_part_missing_or_cut_off_is_not_resumed(tmp_path, name, harm):
+    config = config_of(tmp_path)
+    save(config, 2)
+    harm(save(config, 4) / name)
+    assert any("step 4 is not whole" in line for line in checkpoints.repair(config))
+    assert checkpoints.latest(Path(config.trainer.default_local_dir)) == 2
+    assert list(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [2]
+
+
+def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path):
+    config = config_of(tmp_path)
+    tracker = save(config, 3).parent / checkpoints.TRACKER
+    tracker.write_text("")
+    assert checkpoints.repair(config)[0] == f"{checkpoints.TRACKER} said nothing and now says 3"
+    assert tracker.read_text() == "3"
+
+
+def test_without_any_whole_checkpoint_training_starts_from_step_0(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 3)
+    cut(folder / "data.pt")
+    checkpoints.repair(config)
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_old_checkpoints_go_whichever_start_wrote_them(tmp_path):
+    config = config_of(tmp_path)
+    for step in (1, 2, 3, 4):
+        save(config, step)
+    checkpoints.prune(config)
+    assert sorted(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [3, 4]
+
+
+def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 1)
+    rollouts = tmp_path / "stage" / "rollouts" / "train"
+    rollouts.mkdir(parents=True)
+    (rollouts / "000002.jsonl").write_text('{"a": 1}\n{"a"')
+    (rollouts / "000003.jsonl").write_text('{"a": 1}\n')
+    (rollouts / "000004.jsonl").write_text("")
+    checkpoints.repair(config)
+    assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
+
+
+def test_an_exported_model_replaces_the_old_one_as_a_whole(tmp_path):
+    for number in (1, 2):
+        source = tmp_path / f"source{number}"
+        source.mkdir()
+        (source / f"file{number}").write_text("x")
+        checkpoints.export_folder(source, tmp_path / "hf")
+    assert [path.name for path in (tmp_path / "hf").iterdir()] == ["file2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf", "source1", "source2"]
+
+
+def test_a_stage_is_done_only_at_its_last_step(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 3)
+    with pytest.raises(SystemExit, match="step 3 of an unknown number"):
+        checkpoints.finish(config)
+    checkpoints.note_target(config, 4, 4)
+    assert not checkpoints.at_target(config)
+    with pytest.raises(SystemExit, match="step 3 of 4"):
+        checkpoints.finish(config)
+    save(config, 4)
+    assert checkpoints.at_target(config)
+    done = checkpoints.finish(config)
+    assert (done["global_step"], done["target"], done["model_step"]) == (4, 4, 4)
+    assert checkpoints.read_done(tmp_path / "stage") == done
+
+
+def test_more_epochs_than_were_asked_for_before_are_trained(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 4)
+    checkpoints.note_target(config, 4, 4)
+    assert checkpoints.at_target(config)
+    config.trainer.total_epochs = 21
+    assert not checkpoints.at_target(config)
+
+
+LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
+
+
+def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, capsys):
+    config = config_of(tmp_path, gate=LEAVE)
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=20, done=0)
+    assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
+    assert "GATE left at step 4 of 20: m reached 1.100 (gate 1)" in capsys.readouterr().out
+    save(config, 4)
+    assert checkpoints.at_target(config)
+    done = checkpoints.finish(config)
+    assert done["gate"] == {"passed": True, "stops": False, "text": done["reason"]}
+    assert (done["global_step"], done["target"]) == (4, 20)
+
+
+def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_path):
+    config = config_of(tmp_path, gate=LEAVE)
+    metrics = tmp_path / "stage" / "metrics"
+    metrics.mkdir(parents=True)
+    lines = [json.dumps({"step": step, "data": {"m": 1.0}}) for step in (1, 2, 3)]
+    (metrics / "1.jsonl").write_text("\n".join(lines))
+    assert StageEnd(config, planned=20, done=1).last == 20
+    assert StageEnd(config, planned=20, done=2).last == 3
+
+
+def test_a_gate_that_was_not_reached_is_said_and_stops_only_where_it_is_required(tmp_path):
+    for required in (False, True):
+        config = config_of(tmp_path / str(required), gate={**LEAVE, "required": required})
+        Path(config.paths.stage).mkdir(parents=True)
+        StageEnd(config, planned=2, done=0)
+        save(config, 2)
+        gate = checkpoints.finish(config)["gate"]
+        assert (gate["passed"], gate["stops"]) == (False, required)
+
+
+def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=4, done=0)
+    for step, value in ((1, 0.2), (2, 0.7), (3, 0.5)):
+        save(config, step)
+        end(step, {"val/score": value})
+    end(4, {"other": 1.0})
+    save(config, 4)
+    done = checkpoints.finish(config)
+    assert (done["model_step"], done["best"]["value"]) == (2, 0.7)
+    exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
+    checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
+    assert exported == (checkpoint / "model.safetensors").read_bytes()
+    assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
+
+
+def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    save(config, 3)
+    StageEnd(config, planned=4, done=2)(3, {"val/score": 0.9})
+    assert checkpoints.read_best(tmp_path / "stage")["step"] == 3
+    StageEnd(config, planned=4, done=0)
+    assert checkpoints.read_best(tmp_path / "stage") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trainer": {"max_actor_ckpt_to_keep": 1}}, "Set 2 or more"),
+        ({"stage": {"handover": "first"}}, "expected last or best"),
+        ({"stage": {"handover": "best"}, "trainer": {"test_freq": -1}}, "no multiple of trainer.test_freq=-1"),
+        ({"stage": {"handover": "best"}, "trainer": {"test_freq": 4, "save_freq": 6}}, "trainer.save_freq=6"),
+        ({"stage": {"gate": {"kind": "leave_at"}}}, "needs stage.gate.value"),
+        ({"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["model"]}}}}, "lacks hf_model"),
+        (
+            {"stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val/acc"}}, "trainer": {"test_freq": -1}},
+            "needs validations",
+        ),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_starts(tmp_path, change, message):
+    config = config_of(tmp_path)
+    checkpoints.check(config)
+    with pytest.raises(PreflightError, match=message):
+        checkpoints.check(OmegaConf.merge(config, change))

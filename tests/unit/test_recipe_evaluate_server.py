@@ -1,0 +1,83 @@
+"""A real vLLM server for a fresh tiny policy on CPU: started, played through, and gone whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from recipe import evaluate
+from recipe.evaluation.server import fingerprint, profile_environment, profile_flags
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny") / "hf"
+    subprocess.run([sys.executable, "-m", "recipe.cpu.tiny_policy", str(folder)], check=True)
+    return folder
+
+
+def arguments(model, out, *more):
+    small = ["--docs", "signature", "--limit", "1", "--max-tokens", "32", "--hardware", "cpu"]
+    return ["--model", str(model), "--out", str(out), *small, *more]
+
+
+@pytest.mark.slow
+def test_a_model_folder_is_served_played_judged_and_the_server_ended(tiny, tmp_path, capsys):
+    assert evaluate.main(arguments(tiny, tmp_path, "--samples", "2", "--temperature", "1")) == 0
+    assert psutil.Process().children(recursive=True) == []
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["overall"]["episodes"], found["lost"]) == (8, [])
+    assert found["verdicts"]["agree"] == 8
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert all(line["completion_tokens"] > 0 for line in lines)
+    started = (tmp_path / "server.log").stat().st_size
+    assert evaluate.main(arguments(tiny, tmp_path, "--samples", "2", "--temperature", "1")) == 0
+    assert (tmp_path / "server.log").stat().st_size == started  # nothing was left to play
+    assert "results.json" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_an_evaluation_that_is_ended_from_outside(number, tiny, tmp_path):
+    command = [sys.executable, "-m", "recipe.evaluate", *arguments(tiny, tmp_path, "--max-tokens", "1000")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as played:
+        log, end = tmp_path / "server.log", time.monotonic() + 240
+        while not (log.exists() and "Application startup complete" in log.read_text(errors="replace")):
+            assert played.poll() is None and time.monotonic() < end
+            time.sleep(0.5)
+        started = psutil.Process(played.pid).children(recursive=True)
+        assert len(started) >= 2  # the server and its engine
+        os.kill(played.pid, number)
+        played.wait(timeout=60)
+    assert psutil.wait_procs(started, timeout=60)[1] == []
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_start_is_shown_by_its_last_words(tiny, tmp_path, capsys):
+    assert evaluate.main(arguments(tiny, tmp_path, "--", "--no-such-flag")) == 1
+    error = capsys.readouterr().err
+    assert "vLLM ended with status 2 while starting" in error and "--no-such-flag" in error
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_the_cpu_profile_gives_the_server_the_training_engines_environment(monkeypatch):
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    environment = profile_environment("cpu")
+    assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
+    assert "--enforce-eager" in profile_flags("cpu") and "float32" in profile_flags("cpu")
+    assert profile_flags("gpu8") == ["--gpu-memory-utilization", "0.8"]
+
+
+def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
+    first = fingerprint(tmp_path)
+    assert fingerprint(tmp_path) == first
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 99 + b"\1")
+    assert fingerprint(tmp_path) != first

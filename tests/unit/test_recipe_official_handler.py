@@ -1,0 +1,158 @@
+"""The handler for BFCL's own command, inside BFCL's own inference loop and score, played by gold.
+
+`bfcl` imports the clients of all vendors, which are not installed here. The loop itself needs five small packages and
+uses them for decorators and other languages only, so stand-ins for these are enough to run it as it is. It leaves files
+and evaluates calls (gold's), so it runs in a process of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bfcl_env import Call, load_scenarios
+from bfcl_env.source import function_docs
+from interaction import Conversation, get_protocol
+from recipe.evaluation import bfcl_handler
+from recipe.evaluation.bfcl_handler import ProtocolMethods, call_text
+from recipe.evaluation.official import CALL_OF_NOTHING
+
+PLAYED = """
+import json, sys
+from types import ModuleType, SimpleNamespace
+
+same = lambda item=None, **_: item
+for name in ("overrides", "tenacity", "tree_sitter", "tree_sitter_java", "tree_sitter_javascript"):
+    sys.modules[name] = ModuleType(name)
+sys.modules["overrides"].__dict__.update(final=same, override=same, EnforceOverrides=object)
+parser = lambda *_: SimpleNamespace(set_language=same)
+sys.modules["tree_sitter"].__dict__.update(Language=lambda *_: None, Parser=parser)
+for name in ("tree_sitter_java", "tree_sitter_javascript"):
+    sys.modules[name].language = same
+decorator = lambda *_, **__: same
+names = "retry retry_if_exception_message retry_if_exception_type stop_after_attempt wait_random_exponential"
+for name in names.split():
+    setattr(sys.modules["tenacity"], name, decorator)
+
+from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import is_empty_execute_response
+from recipe.evaluation.bfcl_handler import handler_class, model_name
+from recipe.evaluation.official import scenarios_by_id
+
+class Gold:
+    def create(self, model, messages, **_):
+        self.seen = messages
+        turn, done = self.turn(messages)
+        gold, protocol = self.scenario.turns[turn].gold, self.protocol
+        text = protocol.render_answer("done", "done") if done or not gold else protocol.render_calls("gold", gold)
+        message = SimpleNamespace(content=text)
+        usage = SimpleNamespace(prompt_tokens=1, completion_tokens=1)
+        return SimpleNamespace(choices=[SimpleNamespace(message=message)], usage=usage)
+
+    def turn(self, messages):
+        # A message of the model with calls is followed by results, every other user message begins a turn.
+        turn, called = -1, False
+        for message in messages[1:]:
+            if message["role"] == "assistant":
+                called = bool(self.protocol.parse(message["content"]).calls)
+            elif called:
+                called = None
+            else:
+                turn, called = turn + 1, False
+        return turn, called is None
+
+
+gold = Gold()
+for category, name in json.loads(sys.argv[1]):
+    handler = handler_class()("m", 0.0, model_name(name), False)
+    handler.model_path_or_id, gold.protocol = "m", handler.protocol
+    handler.client = SimpleNamespace(chat=SimpleNamespace(completions=gold))
+    answers = {item["id"]: item["ground_truth"] for item in load_ground_truth_entry(category)}
+    for entry in load_dataset_entry(category)[: int(sys.argv[2])]:
+        gold.scenario = scenarios_by_id()[entry["id"]]
+        result, _ = handler.inference(entry, False, True)
+        decoded = []
+        for turn in result:
+            steps = [handler.decode_execute(step, False) for step in turn]
+            decoded.append([step for step in steps if not is_empty_execute_response(step)])
+        assert len(decoded) == len(answers[entry["id"]])
+        found = multi_turn_checker(decoded, answers[entry["id"]], entry, category, "m")
+        print("RESULT " + json.dumps({"id": entry["id"], "valid": found["valid"], "messages": gold.seen}))
+"""
+
+
+PAIRS = [
+    ("multi_turn_miss_func", "think_xml"),
+    ("multi_turn_base", "hermes"),
+    ("multi_turn_long_context", "llama3_json"),
+    ("multi_turn_miss_param", "python_calls"),
+]
+
+
+def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
+    environment = {**os.environ, "BFCL_PROJECT_ROOT": str(tmp_path)}
+    command = [sys.executable, "-c", PLAYED, json.dumps(PAIRS), "4"]
+    root = Path(bfcl_handler.__file__).parents[2]
+    played = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
+    assert played.returncode == 0, played.stderr[-3000:]
+    results = [json.loads(line[7:]) for line in played.stdout.splitlines() if line.startswith("RESULT ")]
+    assert [item["valid"] for item in results] == [True] * 16
+    scenarios = [(scenario, name) for category, name in PAIRS for scenario in load_scenarios(category)[:4]]
+    for item, (scenario, name) in zip(results, scenarios, strict=True):
+        with Conversation(scenario, get_protocol(name), withheld="official") as conversation:
+            messages = conversation.start()
+            for said in [message["content"] for message in item["messages"] if message["role"] == "assistant"]:
+                messages = [*messages, {"role": "assistant", "content": said}, *conversation.reply(said).messages]
+        assert item["id"] == scenario.id and item["messages"] == messages[: len(item["messages"])]
+
+
+def test_text_for_bfcls_executor_holds_known_functions_and_literals_only():
+    assert call_text(Call("cd", {"folder": "a'b"})) == 'cd(folder="a\'b")'
+    for call in (
+        Call("__import__('os').system", {}),
+        Call("exec", {"a": "x"}),
+        Call("cd", {"folder=open('x','w'), a": 1}),
+        Call("cd()or cd", {}),
+    ):
+        assert call_text(call) == CALL_OF_NOTHING
+
+
+class Methods(ProtocolMethods):
+    registry_name = "bfcl-grpo-think-xml"
+
+
+def test_a_message_that_cannot_be_read_is_an_error_and_an_answer_is_no_calls():
+    with pytest.raises(ValueError, match="Format error"):
+        Methods().decode_execute("no tags", False)
+    assert Methods().decode_execute("<think>a</think><answer>b</answer>", False) == []
+
+
+def test_an_unknown_function_is_answered_in_bfcls_words_for_its_name():
+    said = '<think>a</think><tool_call>[{"name":"nowhere","arguments":{}},{"name":"pwd","arguments":{}}]</tool_call>'
+    decoded = Methods().decode_execute(said, False)
+    assert decoded == [CALL_OF_NOTHING, "pwd()"]
+    data = Methods()._add_execution_results_prompting(
+        {"message": []},
+        ["Error during execution: name 'unknown_function' is not defined", "ok"],
+        {"model_responses": said, "model_responses_decoded": decoded},
+    )
+    assert data["message"][0]["content"] == 'Results: ["Error during execution: name \'nowhere\' is not defined","ok"]'
+
+
+def test_other_categories_are_refused_by_name():
+    with pytest.raises(ValueError, match="simple_python_3 is no multi-turn task"):
+        Methods()._pre_query_processing_prompting({"id": "simple_python_3"})
+
+
+def test_without_bfcls_dependencies_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bfcl_eval.constants.model_config", None)
+    with pytest.raises(SystemExit, match="install bfcl-eval==2026.3.23 in an environment of its own"):
+        bfcl_handler.main()
+
+
+def test_all_documented_functions_are_known_to_the_handler():
+    assert all(call_text(Call(name, {})) == f"{name}()" for docs in function_docs().values() for name in docs)
