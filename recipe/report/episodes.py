@@ -42,7 +42,7 @@ def headers(path: Path) -> list[Place]:
                 try:
                     header = json.loads(line[: line.index(b', "episode": ')] + b"}")
                     found[header["scenario_id"], header["session_id"]] = Place(stage, split, path, offset, header)
-                except (ValueError, KeyError):
+                except (ValueError, KeyError, TypeError):
                     pass  # damaged
             offset += len(line)
     return list(found.values())
@@ -51,12 +51,12 @@ def headers(path: Path) -> list[Place]:
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The episodes of one step's JSONL file; where one was repeated after a resume, the later one."""
     records = {}
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:  # bytes: a crash may cut a letter in two
         for line in file:
             try:
                 record = json.loads(line)
                 records[record["scenario_id"], record["session_id"]] = record
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError):
                 continue  # cut off by a crash
     return list(records.values())
 
@@ -91,11 +91,20 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
 
 
 def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
-    """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark."""
+    """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark.
+
+    A line whose beginning is whole but whose episode is not is left out: a launch was killed while it wrote, and the
+    next one, resumed in the same step, appended to what it found.
+    """
     for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
         with place.path.open("rb") as file:
             file.seek(place.offset)
-            yield {"stage": place.stage, **_cut(json.loads(file.readline()))}
+            try:
+                record = json.loads(file.readline(), parse_constant=str)  # a browser reads no NaN
+            except ValueError:
+                continue
+        if isinstance(record["episode"], dict) and isinstance(record["episode"].get("turns"), list):
+            yield {"stage": place.stage, **_cut(record)}
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:

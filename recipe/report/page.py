@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
+from recipe.metrics_log import read_steps
 from recipe.report import curves, episodes, tables
 
 EPISODES = 500
@@ -41,7 +42,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         curriculum=_read_json(run / "curriculum.json").get("stages", []),
         starts=_read_json(run / "manifest.json").get("starts", []),
         configurations={stage.name: _configuration(stage) for stage in stages},
-        missing=_missing(stages),
+        missing=_missing(run, stages),
         count=len(chosen),
         episodes=base64.b64encode(gzip.compress(json.dumps(chosen).encode(), mtime=0)).decode(),
     )
@@ -62,18 +63,20 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _configuration(stage: Path) -> dict[str, str]:
-    """What was overridden, and the whole composed configuration, as YAML."""
+    """What was overridden, and the whole configuration of the last start, as YAML."""
     texts = {}
-    for name in ("overrides", "config"):
+    for name in ("overrides", "resolved"):
         path = stage / "config" / f"{name}.yaml"
         if path.exists():
             texts[name] = path.read_text(encoding="utf-8")
     return texts
 
 
-def _missing(stages: list[Path]) -> list[str]:
+def _missing(run: Path, stages: list[Path]) -> list[str]:
     """What a reader may look for in vain, and why."""
-    notes = []
+    started = sorted(path.parents[1] for path in run.glob("*/config/config.yaml"))
+    idle = [stage.name for stage in started if max(read_steps(stage), default=0) < 1]
+    notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
     for stage in stages:
         if not any((stage / "rollouts" / "train").glob("*.jsonl")):
             notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")

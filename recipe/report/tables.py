@@ -89,7 +89,7 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
                 "reward": reward,
                 "progress": progress,
                 "correlation": min(correlation, default=None),
-                "seconds": fmean(values_of(stage, "timing_s/step")),
+                "seconds": fmean(seconds) if (seconds := values_of(stage, "timing_s/step")) else None,
             }
         )
     return rows
@@ -116,7 +116,7 @@ def table(runs: list[Path]) -> str:
                 rise_text(row["reward"]),
                 rise_text(row["progress"]),
                 "-" if row["correlation"] is None else f"{row['correlation']:.4f}",
-                f"{row['seconds']:.1f}",
+                "-" if row["seconds"] is None else f"{row['seconds']:.1f}",
             ]
         )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -162,7 +162,7 @@ def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Valid
     clusters = [header["scenario_id"].rpartition("_")[2] for header in found]
 
     def values(name: str) -> list[float]:
-        return [float(header["reward"].get(name, 0.0)) for header in found]
+        return [float(header.get("reward", {}).get(name, 0.0)) for header in found]
 
     def share(name: str) -> Measured:
         return Measured(fmean(values(name)), proportion_interval(values(name), clusters))

@@ -68,3 +68,16 @@ def test_two_runs_are_pooled_in_the_table(tmp_path):
     two = a_run(tmp_path / "two", [0.0] * 5 + [3.0] * 5)
     (row,) = report.stage_rows([one, two])
     assert (row["runs"], row["reward"].difference, row["progress"].difference) == (2, 2.0, 1.0)
+
+
+def test_a_stage_without_step_times_still_has_its_row(tmp_path):
+    write_metrics(tmp_path, "stage1_format", "a.jsonl", [(step, {"critic/score/mean": 0.5}) for step in range(1, 11)])
+    assert report.stage_rows([tmp_path])[0]["seconds"] is None
+    assert report.table([tmp_path]).splitlines()[1].split()[:3] == ["stage1_format", "1", "10"]
+
+
+def test_a_line_of_metrics_without_data_is_left_out(tmp_path):
+    write_metrics(tmp_path, "s", "a.jsonl", [(1, {"x": 1.0})])
+    with (tmp_path / "s" / "metrics" / "a.jsonl").open("a") as file:
+        file.write('{"step": 2}\n3\n')
+    assert read_steps(tmp_path / "s") == {1: {"x": 1.0}}

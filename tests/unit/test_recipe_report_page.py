@@ -242,3 +242,63 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
     places = episodes.headers(path)
     assert [(p.header["session_id"], p.header["score"]) for p in places] == [(0, 0.75), (1, line["score"])]
     assert [record["score"] for record in episodes.load(places)] == [line["score"], 0.75]
+
+
+def test_a_line_that_a_resumed_launch_appended_to_a_cut_one_is_left_out_and_the_page_is_made(page, tmp_path):
+    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
+    log_steps(tmp_path, "stage2_base", 1)
+    store(tmp_path, "stage2_base", "train", 1, [line])
+    path = tmp_path / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
+    cut, next_one = json.dumps({**line, "session_id": 1})[:-200], json.dumps({**line, "session_id": 2})
+    with path.open("a") as file:
+        file.write(f"{cut}{next_one}\n{json.dumps({**line, 'session_id': 3})}\n")
+    page.open(report.write(tmp_path))
+    assert page.value("episodes.map(it => it.session_id)") == [0, 3]
+
+
+def test_values_that_no_browser_reads_and_records_without_turns_do_not_empty_the_viewer(page, tmp_path):
+    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
+    log_steps(tmp_path, "stage2_base", 1)
+    odd = [{**line, "score": float("nan")}, {**line, "session_id": 1, "episode": {}}, {**line, "session_id": 2}]
+    store(tmp_path, "stage2_base", "train", 1, odd)
+    page.open(report.write(tmp_path))
+    assert page.value("episodes.map(it => it.session_id)") == [0, 2]
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_list_shows_the_chosen_episode(page, run):
+    try:
+        page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+        page.open(report.write(run))
+        assert page.value("document.documentElement.scrollWidth") <= 390
+        assert page.value("document.getElementById('list').scrollTop") == 0, "the first is chosen"
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_stage_that_has_started_but_logged_nothing_is_named(tmp_path):
+    config = tmp_path / "stage1_format" / "config" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("a: 1\n")
+    assert "stage1_format has not logged a training step" in report.write(tmp_path).read_text()
+
+
+def test_the_configuration_is_shown_as_it_was_in_that_start(page, tmp_path, monkeypatch):
+    from omegaconf import OmegaConf
+
+    from recipe import manifest
+
+    log_steps(tmp_path / "run", "stage1_format", 1)
+    (tmp_path / "rows.parquet").write_bytes(b"rows")
+    monkeypatch.setenv("SEED", "7")
+    settings = {
+        "paths": {"run": str(tmp_path / "run"), "stage": "${paths.run}/stage1_format"},
+        "stage": {"name": "stage1_format"},
+        "data": {"train_files": str(tmp_path / "rows.parquet"), "val_files": [], "seed": "${oc.env:SEED}"},
+        "actor_rollout_ref": {"model": {"path": "m"}, "rollout": {"seed": "${data.seed}"}},
+        "reward": {"custom_reward_function": {"path": "pkg://rewards.format"}},
+    }
+    manifest.note(OmegaConf.create(settings))
+    monkeypatch.setenv("SEED", "8")
+    text = report.write(tmp_path / "run").read_text()
+    assert "seed: &#39;7&#39;" in text and "oc.env" not in text
+    assert '"seed": "7"' in text.replace("&#34;", '"'), "the manifest has it too"
