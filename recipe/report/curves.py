@@ -52,8 +52,8 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
                 for style, name in zip("-:", CURVES[title], strict=False):
                     if points := line.get(name):
                         dot = "." if len(points) < 3 or title.startswith("validation") else None
-                        label = runs[number].name if len(runs) > 1 else None
-                        axis.plot(*zip(*points, strict=True), style, color=f"C{number}", lw=1.3, marker=dot, label=label)
+                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": runs[number].name}
+                        axis.plot(*zip(*points, strict=True), style, **look)
             axis.set_title(title, fontsize=9, loc="left")
             if CORRELATION in CURVES[title]:
                 axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
