@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -63,6 +64,7 @@ class Run:
     folder: Path
     before: set[str]
     steps: dict[str, int]
+    children: list[subprocess.Popen] = field(default_factory=list)
 
     @property
     def stage(self) -> Path:
@@ -80,9 +82,13 @@ class Run:
         launch = self.launch()
         return [] if launch is None else remains.living(launch)
 
-    def titles(self) -> list[str]:
-        """What the processes of the launch call themselves: Ray puts the method that runs into it."""
-        return [" ".join(process.cmdline()) for process in self.processes()]
+    def titled(self) -> list[tuple[str, psutil.Process]]:
+        """The processes of the launch and what they call themselves: Ray puts the method that runs into it."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):  # ended since
+                found.append((" ".join(process.cmdline()), process))
+        return found
 
     def start(self) -> subprocess.Popen:
         names = {name.split("_")[0]: steps for name, steps in self.steps.items()}
@@ -96,25 +102,42 @@ class Run:
             "launcher.needs.disk_gb=0",
         ]
         environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        self.children.append(child)
+        return child
+
+    def close(self) -> None:
+        """End what a failed test has left running."""
+        for child in self.children:
+            child.kill()
+        remains.clear(self.folder / "run" / "launch.json")
 
     def left(self) -> list[str]:
         """What this run has left on the machine: processes, shared memory, temporary files."""
         return sorted(processes_of(self.folder) | (files() - self.before))
 
-    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool]) -> float:
-        """Returns when the run is at this place, with the seconds that took."""
+    def wait_for(
+        self, child: subprocess.Popen, place: Callable[["Run"], bool], before: remains.Launch | None = None
+    ) -> float:
+        """Returns when the run is at this place, with the seconds that took.
+
+        What is left of the launch `before`, killed a moment ago, may still be at work and does not count.
+        """
         began = time.time()
-        while not place(self):
+        while (before is not None and self.launch() == before) or not place(self):
             assert child.poll() is None, f"ended before it was {place.__name__}:\n{child.communicate()[0]}"
             assert time.time() - began < 300, f"not {place.__name__} within 300 s"
             time.sleep(0.002)
         return time.time() - began
 
-    def finishes(self) -> None:
-        """Start once more; all steps are made, all is written, nothing is left on the machine."""
+    def finishes(self, unlogged: frozenset[tuple[str, int]] = frozenset()) -> None:
+        """Start once more; all steps are made, all is written, nothing is left on the machine.
+
+        Args:
+            unlogged: steps that were killed after their checkpoint and before verl logged their metrics.
+        """
         child = self.start()
         said = child.communicate(timeout=400)[0]
         show(said)
@@ -124,7 +147,8 @@ class Run:
         for name, steps in self.steps.items():
             stage = self.folder / "run" / name
             assert (entries[name]["status"], entries[name]["global_step"]) == ("done", steps)
-            assert list(read_steps(stage)) == list(range(1, steps + 1))
+            logged = set(read_steps(stage)) | {step for folder, step in unlogged if folder == name}
+            assert logged == set(range(1, steps + 1))
             assert checkpoints.broken_export(stage / "hf") is None
             assert json.loads((stage / "done.json").read_text())["global_step"] == steps
             for step in range(1, steps + 1):
@@ -142,12 +166,14 @@ def make_run(folder: Path, steps: dict[str, int]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return make_run(tmp_path_factory.mktemp("kill"), KILLED)
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    run = make_run(tmp_path_factory.mktemp("kill"), KILLED)
+    yield run
+    run.close()
 
 
 def starting_up(run: Run) -> bool:
-    return any("raylet" in title for title in run.titles())
+    return any("raylet" in title for title, _ in run.titled())
 
 
 def generating(run: Run) -> bool:
@@ -157,7 +183,7 @@ def generating(run: Run) -> bool:
 
 
 def updating(run: Run) -> bool:
-    return run.saved >= 2 and any("update_actor" in title for title in run.titles())
+    return run.saved >= 2 and any("update_actor" in title for title, _ in run.titled())
 
 
 def saving(run: Run) -> bool:
@@ -187,8 +213,9 @@ def between_stages(run: Run) -> bool:
 )
 def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_session: bool):
     """Kills the curriculum alone, or it and every process of the stage at once, as a machine does that goes down."""
+    before = run.launch()
     child = run.start()
-    seconds = run.wait_for(child, place)
+    seconds = run.wait_for(child, place, before)
     victims = run.processes() if whole_session else []
     os.kill(child.pid, signal.SIGKILL)
     for process in victims:
@@ -207,7 +234,7 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
 
 
 def test_a_killed_run_finishes_with_the_same_number_of_steps_and_leaves_nothing_behind(run: Run):
-    run.finishes()
+    run.finishes(unlogged=frozenset({("stage1_format", run.steps["stage1_format"])}))
     entries = {entry["folder"]: entry for entry in state.read(run.folder / "run")["stages"]}
     assert entries["stage1_format"]["launches"] == 6
 
@@ -220,14 +247,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("may not mount a small disk")
     try:
-        yield make_run(folder, HARMED)
+        run = make_run(folder, HARMED)
+        yield run
+        run.close()
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def generating_the_next(run: Run) -> bool:
-    path = run.stage / "rollouts" / "train" / f"{run.saved + 1:06d}.jsonl"
-    return run.saved >= 1 and path.exists() and 0 < len(read_records(path)) < 8
+    """An episode of a step that is not the first has ended in this launch."""
+    path, launch = run.stage / "rollouts" / "train" / f"{run.saved + 1:06d}.jsonl", run.launch()
+    return run.saved >= 1 and path.exists() and launch is not None and path.stat().st_mtime > launch.started + 20
 
 
 @pytest.mark.parametrize("victim", ["ray::AgentLoopWorker", "ray::vLLMHttpServer", "ray::WorkerDict"])
@@ -235,9 +265,10 @@ def test_a_lost_worker_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(sm
     child = small.start()
     small.wait_for(child, generating_the_next)
     saved, began = small.saved, time.time()
-    for process in small.processes():
-        if " ".join(process.cmdline()).startswith(victim):
-            process.kill()
+    killed = [process for title, process in small.titled() if title.startswith(victim)]
+    for process in killed:
+        process.kill()
+    assert killed, f"no {victim} among {[title for title, _ in small.titled()]}"
     said = child.communicate(timeout=120)[0]
     print(f"\n{victim} killed with step {saved} saved: the command ended after {time.time() - began:.0f} s")
     show(said)
