@@ -15,7 +15,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,17 +50,10 @@ def _in_child() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script started with & would hand down "ignore"
 
 
-def end_descendants(grace: float = 5.0) -> int:
-    """End everything that descends from this process: SIGTERM, after `grace` seconds SIGKILL. Returns how many."""
+def end_descendants() -> int:
+    """End everything that descends from this process. Returns how many there were."""
     left = psutil.Process().children(recursive=True)
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, alive = psutil.wait_procs(left, timeout=grace)
-    for process in alive:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=grace)
+    remains.end(left)
     return len(left)
 
 

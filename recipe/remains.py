@@ -72,7 +72,7 @@ def clear(path: Path, keep_logs: bool = True) -> list[str]:
     if launch is None:
         return []
     found = []
-    if names := _end(living(launch)):
+    if names := end(living(launch)):
         found.append(f"{len(names)} processes ({', '.join(sorted(set(names)))})")
     if removed := _clear_shared_memory(launch.started):
         found.append(f"{removed} files in shared memory")
@@ -109,8 +109,8 @@ def living(launch: Launch) -> list[psutil.Process]:
     return found
 
 
-def _end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
-    """SIGTERM, and after `grace` seconds SIGKILL. Returns their names."""
+def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
+    """End the processes: SIGTERM, and after `grace` seconds SIGKILL. Returns the names of those that still lived."""
     names = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
