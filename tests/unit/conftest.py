@@ -40,7 +40,9 @@ class Engine:
         log_probs = [-0.25 - 0.001 * len(self.outputs) - 0.0001 * position for position in range(len(ids))]
         self.outputs.append(ids)
         self.log_probs.append(log_probs)
-        return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason="completed", extra_fields={})
+        step = len(self.prompts)
+        versions = {"min_global_steps": step, "max_global_steps": step}
+        return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason="completed", extra_fields=versions)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
                 "rollout": {
                     "prompt_length": 2048,
                     "response_length": settings.get("response_length", 4096),
-                    "max_model_len": None,
+                    "max_model_len": settings.get("max_model_len"),
                     "n": settings.get("n", 1),
                     "temperature": 1.0,
                     "val_kwargs": {"n": 1},

@@ -3,18 +3,14 @@
 import asyncio
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
-from verl.experimental.agent_loop.agent_loop import DictConfigWrap
-from verl.workers.rollout.replica import TokenOutput
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from interaction.agent_loop import ENGINE_ATTEMPTS
 from interaction.record import EpisodeRecord
 from recipe.cpu.tiny_policy import make_tokenizer
 
@@ -28,82 +24,29 @@ def tokenizer():
     return make_tokenizer(texts)
 
 
-HANGS = object()
+@pytest.fixture
+def play(make_loop, engine, tokenizer):
+    """Plays one episode with an engine that says `replies`; returns verl's output and that engine."""
 
-
-class ScriptedEngine:
-    """Answers with given texts, in order, each closed by the end token unless it asks to be cut."""
-
-    def __init__(self, tokenizer: Any, replies: list[Any]):
-        self.tokenizer, self.replies = tokenizer, list(replies)
-        self.prompts: list[list[int]] = []
-        self.outputs: list[list[int]] = []
-        self.requests: list[str] = []
-
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        self.prompts.append(list(prompt_ids))
-        self.requests.append(request_id)
-        reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        if reply is HANGS:
-            await asyncio.Event().wait()
-        ids = self.tokenizer.encode(reply, add_special_tokens=False) if isinstance(reply, str) else list(reply)
-        if isinstance(reply, str):
-            ids.append(self.tokenizer.eos_token_id)
-        ids = ids[: sampling_params["max_tokens"]]
-        self.outputs.append(ids)
-        step = len(self.prompts)
-        fields = {"min_global_steps": step, "max_global_steps": step}
-        return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=fields)
-
-
-def play(tokenizer: Any, replies: list[Any], tmp_path: Path | None = None, **settings: Any) -> tuple[Any, Any]:
-    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300, "augment": False}
-    config = OmegaConf.create(
-        {
-            "actor_rollout_ref": {
-                "rollout": {
-                    "prompt_length": 2048,
-                    "response_length": settings.get("response_length", 2048),
-                    "max_model_len": settings.get("max_model_len", 8192),
-                }
-            },
-            "interaction": {
-                "protocol": "think_xml",
-                "docs": "signature",
-                "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
-                "engine_timeout": settings.get("engine_timeout"),
-                "record_dir": str(tmp_path) if tmp_path else None,
-                "train": policy,
-                "val": policy,
-            },
-        }
-    )
-    engine = ScriptedEngine(tokenizer, replies)
-
-    async def run() -> Any:
-        loop = BFCLAgentLoop(
-            trainer_config=DictConfigWrap(config),
-            server_manager=engine,
-            tokenizer=tokenizer,
-            processor=None,
-            dataset_cls=SimpleNamespace,
-            data_config=DictConfigWrap(OmegaConf.create({})),
-            hf_model_type="qwen2",
-        )
+    def play(replies: list[Any], record_dir: Path | None = None, **settings: Any) -> tuple[Any, Any]:
+        talker = engine(tokenizer, replies)
         row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 2}
-        return await loop.run({"temperature": 1.0}, **row, global_steps=7)
 
-    return asyncio.run(run()), engine
+        async def run() -> Any:
+            loop = make_loop(tokenizer, talker, record_dir=record_dir, **settings)
+            return await loop.run({"temperature": 1.0}, **row, global_steps=7)
+
+        return asyncio.run(run()), talker
+
+    return play
 
 
 def gold_replies() -> list[str]:
     return [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
 
 
-def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(tokenizer):
-    output, engine = play(tokenizer, gold_replies())
+def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(play, tokenizer):
+    output, engine = play(gold_replies())
     messages = gold_messages(SCENARIO, PROTOCOL, max_result_chars=300)
     whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
     newline = tokenizer.encode("\n")
@@ -112,17 +55,17 @@ def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(tokenizer
     assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
 
 
-def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(tokenizer):
-    output, engine = play(tokenizer, gold_replies())
+def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(play):
+    output, engine = play(gold_replies())
     marked = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
     assert marked == [token for ids in engine.outputs for token in ids]
-    assert len(output.response_logprobs) == len(output.response_ids)
-    pairs = zip(output.response_logprobs, output.response_mask, strict=True)
-    assert all((value == -0.5) == bool(mask) for value, mask in pairs)
+    pairs = list(zip(output.response_logprobs, output.response_mask, strict=True))
+    assert [value for value, mask in pairs if mask] == [value for values in engine.log_probs for value in values]
+    assert {value for value, mask in pairs if not mask} == {0.0}
 
 
-def test_every_message_in_the_record_knows_its_tokens(tokenizer):
-    output, engine = play(tokenizer, gold_replies())
+def test_every_message_in_the_record_knows_its_tokens(play):
+    output, engine = play(gold_replies())
     steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
     assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
     assert all(step["generate_seconds"] >= 0 and step["environment_seconds"] >= 0 for step in steps)
@@ -130,24 +73,24 @@ def test_every_message_in_the_record_knows_its_tokens(tokenizer):
     assert episode.to_dict() == output.extra_fields["episode"]
 
 
-def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(tokenizer):
+def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(play, tokenizer):
     odd = tokenizer.encode("<think>x</think>", add_special_tokens=False)
     split = [tokenizer.encode(c, add_special_tokens=False)[0] for c in "<answer>done"]  # not how "done" is encoded
     reply = odd + split + tokenizer.encode("</answer>", add_special_tokens=False) + [tokenizer.eos_token_id]
-    output, engine = play(tokenizer, [reply] * len(SCENARIO.turns))
+    output, engine = play([reply] * len(SCENARIO.turns))
     for before, ids, after in zip(engine.prompts, engine.outputs, engine.prompts[1:], strict=False):
         assert after[: len(before) + len(ids)] == before + ids
     assert len(set(engine.requests)) == 1, "one request id an episode, so that the prefix cache works"
 
 
-def test_the_first_weight_version_and_the_last_one_are_kept(tokenizer):
-    output, engine = play(tokenizer, gold_replies())
+def test_the_first_weight_version_and_the_last_one_are_kept(play):
+    output, engine = play(gold_replies())
     assert output.extra_fields["min_global_steps"] == 1
     assert output.extra_fields["max_global_steps"] == len(engine.prompts)
 
 
-def test_a_reply_cut_by_its_limit_ends_the_episode_as_max_tokens(tokenizer):
-    output, _ = play(tokenizer, gold_replies(), max_tokens_per_reply=5)
+def test_a_reply_cut_by_its_limit_ends_the_episode_as_max_tokens(play):
+    output, _ = play(gold_replies(), max_tokens_per_reply=5)
     episode = output.extra_fields["episode"]
     assert episode["stop_reason"] == "max_tokens"
     assert len(output.response_ids) == 5
@@ -155,12 +98,12 @@ def test_a_reply_cut_by_its_limit_ends_the_episode_as_max_tokens(tokenizer):
 
 
 @pytest.mark.parametrize("limit", ["response_length", "max_model_len"])
-def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(tokenizer, limit):
-    whole, _ = play(tokenizer, gold_replies())
+def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play, limit):
+    whole, _ = play(gold_replies())
     budget = len(whole.response_ids) // 2
     if limit == "max_model_len":
         budget += len(whole.prompt_ids)
-    output, _ = play(tokenizer, gold_replies(), **{limit: budget})
+    output, _ = play(gold_replies(), **{limit: budget})
     taken = len(output.response_ids) + (len(output.prompt_ids) if limit == "max_model_len" else 0)
     assert 0 < taken <= budget
     assert output.extra_fields["episode"]["stop_reason"] == "max_tokens"
@@ -168,55 +111,55 @@ def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(t
     assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
 
 
-def test_an_engine_fault_is_answered_with_a_fresh_episode(tokenizer):
+def test_an_engine_fault_is_answered_with_a_fresh_episode(play):
     replies = gold_replies()
-    output, engine = play(tokenizer, [replies[0], ConnectionError("gone"), *replies])
+    output, engine = play([replies[0], ConnectionError("gone"), *replies])
     assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
     assert len(set(engine.requests)) == 2
 
 
-def test_a_dead_engine_gives_no_trajectory_instead_of_a_zero(tokenizer):
-    output, engine = play(tokenizer, [ConnectionError("gone")] * 10)
+def test_a_dead_engine_gives_no_trajectory_instead_of_a_zero(play):
+    output, engine = play([ConnectionError("gone")] * 10)
     assert output == []
     assert len(engine.prompts) == ENGINE_ATTEMPTS
 
 
-def test_an_empty_reply_counts_as_an_engine_fault(tokenizer):
-    assert play(tokenizer, [[]] * 10)[0] == []
+def test_an_empty_reply_counts_as_an_engine_fault(play):
+    assert play([[]] * 10)[0] == []
 
 
-def test_an_engine_that_hangs_counts_as_an_engine_fault(tokenizer):
-    output, engine = play(tokenizer, [HANGS] * 10, engine_timeout=0.02)
-    assert (output, len(engine.prompts)) == ([], ENGINE_ATTEMPTS)
-    output, _ = play(tokenizer, [HANGS, *gold_replies()], engine_timeout=0.5)
+def test_an_engine_that_hangs_counts_as_an_engine_fault(play, engine):
+    output, talker = play([engine.HANGS] * 10, engine_timeout=0.02)
+    assert (output, len(talker.prompts)) == ([], ENGINE_ATTEMPTS)
+    output, _ = play([engine.HANGS, *gold_replies()], engine_timeout=0.5)
     assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
 
 
-def test_token_ids_that_no_tokenizer_has_are_never_trained_on(tokenizer):
-    assert play(tokenizer, [[-1, 5]] * 10)[0] == []
-    assert play(tokenizer, [[len(tokenizer), tokenizer.eos_token_id]] * 10)[0] == []
+def test_token_ids_that_no_tokenizer_has_are_never_trained_on(play, tokenizer):
+    assert play([[-1, 5]] * 10)[0] == []
+    assert play([[len(tokenizer), tokenizer.eos_token_id]] * 10)[0] == []
 
 
-def test_a_fault_of_the_environment_ends_the_episode_with_its_own_reason(tokenizer, monkeypatch):
+def test_a_fault_of_the_environment_ends_the_episode_with_its_own_reason(play, monkeypatch):
     def broken(self: Any, call: Any) -> None:
         raise OSError("disk")
 
     replies = gold_replies()
     monkeypatch.setattr("bfcl_env.Episode.execute", broken)
-    output, _ = play(tokenizer, replies)
+    output, _ = play(replies)
     episode = output.extra_fields["episode"]
     assert (episode["stop_reason"], episode["fault"]) == ("environment_error", "OSError: disk")
 
 
 @pytest.mark.parametrize("text", ["", "\x00\ud800"[:1], "<think>", "[" * 3000, "<tool_call>[]</tool_call>" * 50])
-def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(tokenizer, text):
-    output, _ = play(tokenizer, [text] * 50)
+def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(play, text):
+    output, _ = play([text] * 50)
     assert output.extra_fields["episode"]["stop_reason"] in {"format_errors", "max_tokens", "max_steps"}
     assert len(output.response_ids) >= 1
 
 
-def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(tokenizer, tmp_path):
-    output, engine = play(tokenizer, gold_replies(), tmp_path)
+def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(play, tmp_path):
+    output, engine = play(gold_replies(), tmp_path)
     output.reward_score = 1.5
     output.extra_fields["reward_extra_info"] = {"score": 1.5, "note": "text"}
     fields = output.as_dict()
