@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
-from transfer_queue import KVBatchMeta
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
@@ -203,25 +202,8 @@ def test_a_lost_group_leaves_the_others(worker_for, queue, engine, tokenizer):
     assert not buffer.failure_keys["train"], "the agent loop has not raised"
 
 
-def trainer_for(buffer, groups, max_lost_share=0.25):
-    from recipe.trainer import CurriculumTrainer
-
-    trainer = CurriculumTrainer.__new__(CurriculumTrainer)
-    trainer.replay_buffer, trainer.global_steps = buffer, 7
-    trainer.failed_prompts = len(buffer.failure_keys["train"])
-    trainer.config = OmegaConf.create(
-        {
-            "data": {"train_batch_size": groups},
-            "actor_rollout_ref": {"rollout": {"n": N}},
-            "stage": {"max_lost_share": max_lost_share},
-            "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
-        }
-    )
-    return trainer
-
-
 def test_a_lost_batch_stops_the_training_and_says_that_the_engine_failed(
-    worker_for, queue, engine, tokenizer, monkeypatch
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
 ):
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
@@ -241,7 +223,9 @@ def test_a_lost_batch_stops_the_training_and_says_that_the_engine_failed(
     assert buffers
 
 
-def test_too_many_lost_samples_stop_the_training_before_the_update(worker_for, queue, engine, tokenizer, monkeypatch):
+def test_too_many_lost_samples_stop_the_training_before_the_update(
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
+):
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
     play_groups(worker_for(Engines(engine, tokenizer, [DEAD, DEAD, GOLD, GOLD])), queue)
@@ -259,7 +243,7 @@ def broken_reward(data_source, solution_str, ground_truth, extra_info):
     raise ZeroDivisionError("my own mistake")
 
 
-def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog):
+def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
     calls = []
 
     def sometimes(*args):
@@ -279,7 +263,7 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
 
 
 def test_a_reward_that_always_raises_stops_the_training_with_its_name(
-    worker_for, queue, engine, tokenizer, monkeypatch
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
 ):
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -296,17 +280,6 @@ def test_a_reward_that_always_raises_stops_the_training_with_its_name(
         trainer.step({}, {})
 
 
-def test_another_error_of_a_step_is_left_as_it_is(monkeypatch):
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-
-    def step(self, metrics, timing_raw):
-        raise RuntimeError("CUDA out of memory")
-
-    monkeypatch.setattr(PPOTrainerSync, "step", step)
-    with pytest.raises(RuntimeError, match="^CUDA out of memory$"):
-        trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
-
-
 def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for, queue, engine, tokenizer, monkeypatch):
     def broken(self, call):
         raise OSError("disk")
@@ -317,47 +290,6 @@ def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for,
     assert len(infos) == N
     assert {info["stop/environment_error"] for info in infos} == {1.0}
     assert queue.tags["train"]["group0"]["status"] == "finished"
-
-
-def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch):
-    from recipe import trainer as module
-
-    infos = [
-        {"stop/format_errors": 1.0, "stop/environment_error": 0.0},
-        {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
-    ]
-    fields = {
-        "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
-        "extra_fields": SimpleNamespace(
-            tolist=lambda: [{"reward_extra_info": info, "engine_faults": 2 * place} for place, info in enumerate(infos)]
-        ),
-    }
-    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
-    trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
-    batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad"], tags=[{}, {}, {"is_padding": True}])
-    metrics = trainer._reward_metrics(batch)
-    assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
-    assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
-    assert (metrics["train/lost_samples"], metrics["train/failed_rewards"], metrics["train/engine_faults"]) == (
-        0.5,
-        1,
-        1,
-    )
-
-
-def test_validation_is_logged_over_all_categories_and_lost_samples_too():
-    trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
-    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0]}
-    metrics = trainer._val_metrics_update(
-        ["bfcl/base", "bfcl/miss_func"],
-        ["a", "b"],
-        infos,
-        [3, 5],
-        expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
-    )
-    assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
-    assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
-    assert metrics["val-aux/bfcl/miss_func/stop/completed/mean@1"] == 1.0
 
 
 def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
