@@ -7,7 +7,16 @@ the eight executable classes come from the `bfcl-eval` package; its executor, wh
 from bfcl_env.calls import Call, CallError, make_call, parse_call
 from bfcl_env.episode import Episode
 from bfcl_env.outcomes import ErrorKind, ToolResult, TurnVerdict
-from bfcl_env.scenarios import CATEGORIES, Scenario, Turn, load_scenarios, train_indices
+from bfcl_env.scenarios import (
+    CATEGORIES,
+    Scenario,
+    Turn,
+    choose_indices,
+    load_scenarios,
+    part_of,
+    report_indices,
+    train_indices,
+)
 
 __all__ = [
     "CATEGORIES",
@@ -19,8 +28,11 @@ __all__ = [
     "ToolResult",
     "Turn",
     "TurnVerdict",
+    "choose_indices",
     "load_scenarios",
     "make_call",
     "parse_call",
+    "part_of",
+    "report_indices",
     "train_indices",
 ]

@@ -1,9 +1,10 @@
 """Scenarios: one BFCL multi-turn task each, as frozen data.
 
 The four categories are the same 200 tasks in four dresses, with mostly identical gold calls, so the split into
-training and validation goes by task index: one set of 100 indices (`split.json`) for all categories. Two different
-tasks on either side, 66 and 70, start from the same parked car; otherwise no initial state, and no list of gold
-calls, occurs on both sides.
+training and validation goes by task index: one set of 100 indices (`split.json`) for all categories. Of the other 100,
+25 are for choosing (a checkpoint, the end of a stage) and 75 for reporting, so that a reported number is not the best
+of several. Two held-out tasks resemble a training task: 66 starts from the same parked car as 70, and 40 begins with the
+request of 43; both are for choosing. Otherwise no initial state, and no list of gold calls, occurs in two parts.
 """
 
 import json
@@ -15,7 +16,10 @@ from typing import Any
 from bfcl_env.calls import Call, parse_call
 from bfcl_env.source import CATEGORIES, function_docs, read_rows
 
-SPLITS = ("train", "val")
+SPLITS = ("train", "val", "choose", "report")
+"""`val` is `choose` and `report` together."""
+
+TASKS = 200
 
 EARLY_GOLD = {"multi_turn_miss_func_49": {"tail": 1}}
 """Withheld functions that the scenario's own gold calls before their reveal turn: published from the turn given
@@ -114,13 +118,43 @@ def train_indices() -> tuple[int, ...]:
     return tuple(_split()["train"])
 
 
+@cache
+def choose_indices() -> tuple[int, ...]:
+    """The 25 held-out indices whose results may decide something: which checkpoint goes on, when a stage ends."""
+    return tuple(_split()["choose"])
+
+
+@cache
+def report_indices() -> tuple[int, ...]:
+    """The 75 held-out indices that decide nothing, ascending: what is reported of a run that has chosen."""
+    return tuple(index for index, part in enumerate(_parts()) if part == "report")
+
+
+def part_of(index: int) -> str:
+    """`train`, `choose` or `report`: the part of the split to which the tasks with this index belong.
+
+    Raises:
+        ValueError: no task has this index.
+    """
+    if not 0 <= index < len(_parts()):
+        raise ValueError(f"no task has the index {index}; they are 0 to {len(_parts()) - 1}")
+    return _parts()[index]
+
+
+@cache
+def _parts() -> tuple[str, ...]:
+    """The part of each index."""
+    parts = {index: part for part in ("train", "choose") for index in _split()[part]}
+    return tuple(parts.get(index, "report") for index in range(TASKS))
+
+
 def split_seed() -> int:
     """The seed with which the training indices were drawn."""
     return _split()["seed"]
 
 
 def load_scenarios(category: str | None = None, *, split: str | None = None) -> tuple[Scenario, ...]:
-    """All scenarios of a category (default: of all four), by index; optionally only one split.
+    """All scenarios of a category (default: of all four), by index; optionally only one of `SPLITS`.
 
     Raises:
         ValueError: no such category or split.
@@ -129,7 +163,7 @@ def load_scenarios(category: str | None = None, *, split: str | None = None) -> 
     if category is not None and category not in CATEGORIES:
         raise ValueError(f"unknown category {category!r}: use one of {', '.join(CATEGORIES)}, or None for all")
     if split is not None and split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}: use 'train', 'val', or None for both")
+        raise ValueError(f"unknown split {split!r}: use {', '.join(map(repr, SPLITS))}, or None for all")
     return _load(category, split)
 
 
@@ -138,8 +172,8 @@ def _load(category: str | None, split: str | None) -> tuple[Scenario, ...]:
     if category is None:
         return tuple(scenario for name in CATEGORIES for scenario in _load(name, split))
     if split is not None:
-        train = frozenset(train_indices())
-        return tuple(item for item in _load(category, None) if (item.index in train) == (split == "train"))
+        parts = ("choose", "report") if split == "val" else (split,)
+        return tuple(item for item in _load(category, None) if part_of(item.index) in parts)
     answers = {row["id"]: row["ground_truth"] for row in read_rows(f"possible_answer/BFCL_v4_{category}.json")}
     rows = read_rows(f"BFCL_v4_{category}.json")
     return tuple(_scenario(category, row, answers[row["id"]]) for row in rows)

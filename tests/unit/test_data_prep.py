@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from bfcl_env import load_scenarios, train_indices
+from bfcl_env import CATEGORIES, load_scenarios, part_of, train_indices
 from data_prep import tiny
 from data_prep.__main__ import main
 from data_prep.build import Options, build
@@ -159,7 +159,16 @@ def test_the_demo_uses_the_tasks_it_was_tuned_on():
     assert [item.index for item in tiny.sft_tasks()] == [
         *(144, 93, 29, 46, 9, 26, 32, 17, 13, 94, 101, 100, 104, 38, 44, 12)
     ]
-    assert len(tiny.val_tasks()) == 2
+    assert [part_of(item.index) for item in tiny.val_tasks()] == ["choose", "report"]
+
+
+@pytest.mark.parametrize("size", ["full", "small"])
+def test_both_held_out_parts_are_validated_in_all_categories(size, request):
+    name = "bfcl_val.parquet" if size == "full" else "tiny_val.parquet"
+    extra = [row["extra_info"] for row in rows(request.getfixturevalue(size), name)]
+    assert {(item["category"], part_of(item["index"])) for item in extra} == {
+        (category, part) for category in CATEGORIES for part in ("choose", "report")
+    }
 
 
 def test_the_command_line_says_what_to_change(tmp_path, capsys):
