@@ -3,8 +3,8 @@
 The four categories are the same 200 tasks in four dresses, with mostly identical gold calls, so the split into
 training and validation goes by task index: one set of 100 indices (`split.json`) for all categories. Of the other 100,
 25 are for choosing (a checkpoint, the end of a stage) and 75 for reporting, so that a reported number is not the best
-of several. Two held-out tasks resemble a training task: 66 starts from the same parked car as 70, and 40 begins with the
-request of 43; both are for choosing. Otherwise no initial state, and no list of gold calls, occurs in two parts.
+of several. Two held-out tasks resemble a training task: 66 starts from the same parked car as 70, and 40 begins with
+the request of 43; both are for choosing. Otherwise no initial state, and no list of gold calls, occurs in two parts.
 """
 
 import json

@@ -62,7 +62,7 @@ def rl_tasks() -> list[Scenario]:
 
 
 def val_tasks() -> list[Scenario]:
-    """The first short base task for choosing and the first for reporting; the tiny policy passes none, so few will do."""
+    """The first short base tasks for choosing and for reporting; the tiny policy passes none, so one each will do."""
     parts = (load_scenarios("multi_turn_base", split=part) for part in ("choose", "report"))
     return [next(scenario for scenario in part if is_short(scenario)) for part in parts]
 

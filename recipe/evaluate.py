@@ -18,10 +18,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from recipe.evaluation.server import SERVED_NAME, ServerError, check_model_folde
 from recipe.evaluation.summary import Judged, results, text
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
+SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,10 +156,16 @@ def _settings(given: argparse.Namespace) -> Settings:
         protocol=given.protocol,
         docs=given.docs,
         samples=given.samples,
-        temperature=given.temperature,
         max_tokens=given.max_tokens,
         limit=given.limit,
+        **_sampling(given),
     )
+
+
+def _sampling(given: argparse.Namespace) -> dict[str, Any]:
+    """The sampling settings that differ from training's validation."""
+    chosen = {name: getattr(given, name) for name in SAMPLING_OPTIONS if getattr(given, name) is not None}
+    return {"temperature": 0.0} | chosen | dict.fromkeys(given.leave_out)
 
 
 def _name(given: argparse.Namespace) -> str:
@@ -201,7 +209,17 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
     parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--temperature", type=_number(0), help="default: 0, greedy, as training's validation")
+    parser.add_argument("--top-p", type=_number(0, 1, above=True), help="default: 1, all tokens")
+    parser.add_argument("--top-k", type=_top_k, help="default: -1, all tokens")
+    parser.add_argument("--repetition-penalty", type=_number(0, above=True), help="default: 1, none")
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        choices=Settings.SAMPLING,
+        help="a sampling field that the endpoint does not take; may be repeated",
+    )
     parser.add_argument("--max-tokens", type=_count, help="of one message (default: what the context leaves)")
     parser.add_argument("--limit", type=_count, help="only the first tasks of each category")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
@@ -212,7 +230,10 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     given = parser.parse_args(own)
     if flags and not given.model:
         parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
-    if given.samples > 1 and given.temperature == 0:
+    for name in given.leave_out:
+        if getattr(given, name, None) is not None:
+            parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
+    if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
         parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
     if given.api_key_env and given.api_key_env not in os.environ:
         parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
@@ -230,6 +251,27 @@ def _category(value: str) -> str:
 def _count(value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
+    return int(value)
+
+
+def _number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
+    """A number from `low` (with `above`: more than it) to `high`."""
+
+    def read(value: str) -> float:
+        number = float(value)
+        if not low <= number <= high or math.isinf(number) or (above and number == low):
+            limits = f"{'more than' if above else 'at least'} {low:g}" + (
+                "" if high == math.inf else f", at most {high:g}"
+            )
+            raise argparse.ArgumentTypeError(f"{value} is not {limits}")
+        return number
+
+    return read
+
+
+def _top_k(value: str) -> int:
+    if value != "-1" and (not value.isdecimal() or int(value) < 1):
+        raise argparse.ArgumentTypeError(f"{value!r} is neither -1, for all tokens, nor a whole number, 1 or more")
     return int(value)
 
 

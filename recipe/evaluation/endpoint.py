@@ -21,6 +21,8 @@ _CONTEXT_FULL = re.compile(
     re.IGNORECASE,
 )
 """How vLLM, SGLang, llama.cpp, OpenAI and others word a 400 for a conversation that does not fit."""
+BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
+"""Sampling fields that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 LONGEST_WAIT = 60.0
 
@@ -80,6 +82,8 @@ class Endpoint:
         self.attempts = attempts
         self.backoff = backoff
         self.sampling = sampling or {}
+        self._taken = False
+        """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(base_url=url, api_key=api_key, timeout=timeout, max_retries=0)
 
     async def __aenter__(self) -> Endpoint:
@@ -120,25 +124,40 @@ class Endpoint:
 
     async def _ask(self, messages: Sequence[Message]) -> Completion:
         from openai import AuthenticationError, BadRequestError, NotFoundError, PermissionDeniedError
+        from openai import UnprocessableEntityError as InvalidError
 
         options, request = dict(self.sampling), cast(Any, list(messages))
         while True:
             try:
+                known = {name: value for name, value in options.items() if name not in BEYOND_OPENAI}
+                more = {name: value for name, value in options.items() if name in BEYOND_OPENAI}
                 response: Any = await self._client.chat.completions.create(
-                    model=self.model or "", messages=request, **options
+                    model=self.model or "", messages=request, extra_body=more, **known
                 )
+                self._taken = True
                 return _read(response)
             except (AuthenticationError, NotFoundError, PermissionDeniedError) as error:
                 raise EndpointRefusal(
                     f"{self.url} refuses to answer as model {self.model!r}: {_words(error)}. "
                     "Look at --endpoint, --served-name and --api-key-env."
                 ) from error
-            except BadRequestError as error:
+            except (BadRequestError, InvalidError) as error:
                 if not _CONTEXT_FULL.search(str(error)):
+                    self._refused_field(error)
                     raise
                 if options.pop("max_tokens", None) is None:
                     raise ContextFull(_words(error)) from error
                 # Some servers refuse a budget that is larger than what is left: ask for what is left instead.
+
+    def _refused_field(self, error: Exception) -> None:
+        """Raises EndpointRefusal if the server does not take one of the sampling fields."""
+        named = (name for name in self.sampling if re.search(rf"\b{name}\b", str(error)))
+        if not self._taken and (name := next(named, None)):
+            raise EndpointRefusal(
+                f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {_words(error)}. Add --leave-out "
+                f"{name}: then the server decides it, and settings.json says so. Results compare only where that is "
+                "the same."
+            ) from error
 
     async def _only_model(self) -> str:
         try:

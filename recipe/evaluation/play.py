@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from tqdm import tqdm
 
@@ -46,7 +46,8 @@ class Settings:
     protocol: str
     docs: str
     samples: int
-    temperature: float
+    temperature: float | None
+    """Of this and of all in `SAMPLING`: None leaves the field out of requests, so that the server decides."""
     max_tokens: int | None
     """Of one message; None: whatever is left of the context."""
     limit: int | None
@@ -55,10 +56,24 @@ class Settings:
     max_format_errors_per_turn: int = 3
     at_step_limit: str = "official"
     withheld: str = "official"
+    top_p: float | None = 1.0
+    top_k: int | None = -1
+    min_p: float | None = 0.0
+    repetition_penalty: float | None = 1.0
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
+
+    SAMPLING: ClassVar[tuple[str, ...]] = (
+        *("temperature", "top_p", "top_k", "min_p"),
+        *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+    )
+    """All that decides how a token is drawn. Their defaults are those of training's validation, sent although they are
+    most servers' own: a model folder's generation_config.json may have changed those."""
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request."""
-        return {"temperature": self.temperature} | ({} if self.max_tokens is None else {"max_tokens": self.max_tokens})
+        fields = {name: getattr(self, name) for name in (*self.SAMPLING, "max_tokens")}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def tasks(self) -> list[tuple[Scenario, int]]:
         """Scenario and number of the sample, category by category."""
@@ -133,6 +148,13 @@ class Store:
             path.write_text(json.dumps(given, indent=2) + "\n")
             return
         kept = json.loads(path.read_text())
+        if silent := [name for name in Settings.SAMPLING if name not in kept]:
+            raise SettingsError(
+                f"{path} does not say {', '.join(silent)}: the evaluation was made by a version that left them to the "
+                "server, so more episodes would not be like those. Its results stand as they are, and "
+                f"`python -m recipe.evaluate --records {self.folder}` judges its episodes again; to play, choose "
+                "another --out."
+            )
         changed = [name for name in {**kept, **given} if kept.get(name) != given.get(name)]
         if changed:
             pairs = "; ".join(f"{name} was {kept.get(name)!r}, is {given.get(name)!r}" for name in changed)

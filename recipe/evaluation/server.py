@@ -54,9 +54,7 @@ def serve(
     check_model_folder(model)
     hardware = hardware or detect_hardware()
     port = _free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
-    command += ["--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port)]
-    command += [*profile_flags(hardware), *flags]
+    command = server_command(model, port, hardware, flags)
     adopt_orphans()
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -77,6 +75,22 @@ def serve(
         end_descendants()  # vLLM's engine processes too, which outlive a crashed parent
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) -> list[str]:
+    """The command line of the server.
+
+    Without `--generation-config vllm` vLLM samples as the model folder's generation_config.json says wherever a request
+    is silent: Qwen2.5's has a repetition penalty of 1.05, which changes greedy replies too. Training does not read
+    it either. Only its further end tokens count in both.
+    """
+    return [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
+        *("--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port)),
+        *("--generation-config", "vllm"),
+        *profile_flags(hardware),
+        *flags,
+    ]
 
 
 def profile_environment(hardware: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""A real vLLM server for a fresh tiny policy on CPU: started, played through, and gone whatever happens."""
+"""A real vLLM server for a fresh tiny policy on CPU: started, asked, played through, and gone whatever happens."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from recipe import evaluate
+from recipe.evaluation.play import Settings
 from recipe.evaluation.server import fingerprint, profile_environment, profile_flags
 
 
@@ -39,6 +41,31 @@ def test_a_model_folder_is_served_played_judged_and_the_server_ended(tiny, tmp_p
     assert evaluate.main(arguments(tiny, tmp_path, "--samples", "2", "--temperature", "1")) == 0
     assert (tmp_path / "server.log").stat().st_size == started  # nothing was left to play
     assert "results.json" in capsys.readouterr().out
+
+
+def replies(folder):
+    lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    turns = [turn for line in lines for turn in line["episode"]["turns"]]
+    return [step["text"] for turn in turns for step in turn["steps"]]
+
+
+@pytest.mark.slow
+def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_path):
+    wishful = tmp_path / "wishful"
+    shutil.copytree(tiny, wishful)
+    path = wishful / "generation_config.json"
+    wishes = {"do_sample": True, "repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20}
+    path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
+    one = ("--category", "base", "--concurrency", "1")
+    silent = [word for name in Settings.SAMPLING if name != "temperature" for word in ("--leave-out", name)]
+    evaluate.main(arguments(tiny, tmp_path / "plain", *one))
+    evaluate.main(arguments(wishful, tmp_path / "asked", *one))
+    evaluate.main(arguments(wishful, tmp_path / "silent", *one, *silent, "--", "--generation-config", "auto"))
+    plain, asked, unasked = (replies(tmp_path / name) for name in ("plain", "asked", "silent"))
+    changed = sum(a != b for a, b in zip(plain, unasked, strict=False))
+    print(f"{len(plain)} greedy replies; {changed} change where requests are silent and vLLM reads the model folder")
+    assert plain == asked
+    assert plain != unasked, "or the test would see nothing"
 
 
 @pytest.mark.slow
