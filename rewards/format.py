@@ -1,11 +1,22 @@
-"""Format reward (stage 1): messages that parse and calls that work, whether or not they solve the task. Range [0, 2].
+"""Format reward (stage 1): messages that parse and calls that work, and above all turns that pass. Range [0, 2].
 
-The mean over all K user turns of w + s:
+The mean over all K user turns of
+
+    1 + (w + s) / 2    for a turn that passed
+    (w + s) / 4        for any other
 
     w  well-formed messages / messages of the turn
     s  calls that worked / calls made, over the distinct (name, arguments) of the turn
 
-with these rules, each against a way of earning the reward without calling functions properly:
+In an episode in which no turn with gold calls passed, none counts as passed: answering always passes turns in which
+nothing is to be done. So whatever solves nothing earns 0.5 at most, whatever solves a share p of the turns earns p at
+least, and with perfect writing 0.5 + 1.5 p. Whether calls worked cannot tell work from calls that are safe: paid for
+that alone, a model does best with an easy call a turn (`add(1, 1)`) and an answer, and better than with work that meets
+errors. The quarter is the largest weight under which solving nothing never earns more than solving half. It is not
+zero because most rollouts solve nothing at first, and are to be told apart by how they write: GRPO divides by the
+spread within a group, so that among them a quarter counts as much as the whole.
+
+Rules of w + s, each against a way of earning it without calling functions properly:
 
     a turn not reached, or without a message           0      stopping after one good turn
     a turn with gold calls in which none counts        0      answering always; calling once, then only answering
@@ -15,8 +26,7 @@ with these rules, each against a way of earning the reward without calling funct
     what worked in an earlier turn counts again only
       where it is gold's call or an error                     paying every turn with `ls()`
 
-Gold play earns 2.0 on all 800 scenarios, so nothing can earn more. That easy calls are safe remains; it is met
-by leaving stage 1 at a threshold and not by more rules here.
+Gold play earns 2.0 on all 800 scenarios, so nothing can earn more.
 """
 
 from __future__ import annotations
@@ -24,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.metrics import calls_of, counts, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
 
 
 def compute_score(
@@ -42,11 +52,14 @@ def compute_score(
 def format_score(record: Mapping[str, Any]) -> float:
     """The reward of one episode's record."""
     before: set[tuple[str, str]] = set()
-    scores = [_turn_score(turn, before) for turn in record["turns"]]
+    worked, scores = did_work(record), []
+    for turn in record["turns"]:
+        form = _form(turn, before)
+        scores.append(1 + form / 2 if worked and turn["passed"] else form / 4)
     return sum(scores) / len(scores) if scores else 0.0
 
 
-def _turn_score(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:
+def _form(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:
     """w + s of a turn. `before` are the pairs that worked in earlier turns; those of this one join."""
     steps = turn["steps"]
     if not turn["reached"] or not steps:

@@ -57,9 +57,8 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     steps = [step for turn in turns for step in turn["steps"]]
     calls = [call for turn in turns for call in calls_of(turn)]
     passed = sum(bool(turn["passed"]) for turn in turns)
-    did_work = any(turn["passed"] and turn["has_gold"] for turn in turns)
     values = {
-        "progress": _share(passed, len(turns)) if did_work else 0.0,
+        "progress": _share(passed, len(turns)) if did_work(record) else 0.0,
         "progress_raw": _share(passed, len(turns)),
         "acc": float(bool(turns) and passed == len(turns)),
         "acc_official": float(bool(turns) and all(turn["passed_official"] for turn in turns)),
@@ -71,6 +70,11 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
         "results_cut": _share(sum(map(was_cut, calls)), len(calls)),
     }
     return values | {f"stop/{reason}": float(record["stop_reason"] == reason) for reason in STOP_REASONS}
+
+
+def did_work(record: Mapping[str, Any]) -> bool:
+    """Whether a turn with gold calls passed. Where none did, a turn in which nothing was to be done is no merit."""
+    return any(turn["passed"] and turn["has_gold"] for turn in record["turns"])
 
 
 def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

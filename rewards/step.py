@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import votes as annotation
-from rewards.metrics import calls_of, counts, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
 
 Record = Mapping[str, Any]
 
@@ -121,7 +121,7 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
     Raises:
         ValueError: the record is of before the facts that the rules need were kept.
     """
-    did_work = any(turn["passed"] and turn["has_gold"] for turn in record["turns"])
+    solved_some = did_work(record)
     before: set[tuple[str, str]] = set()
     marks = []
     for turn in record["turns"]:
@@ -133,8 +133,8 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
         if turn["has_gold"]:
             success, contribution = _success(turn, before), _contribution(turn)
         else:
-            success, contribution = _waiting(turn, did_work)
-        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (did_work or turn["has_gold"]))))
+            success, contribution = _waiting(turn, solved_some)
+        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (solved_some or turn["has_gold"]))))
     return marks
 
 
@@ -186,11 +186,11 @@ def _contribution(turn: Record) -> list[float]:
     return [gain / total for gain in gains]
 
 
-def _waiting(turn: Record, did_work: bool) -> tuple[list[float], list[float]]:
+def _waiting(turn: Record, solved_some: bool) -> tuple[list[float], list[float]]:
     """SuccCalling and Contribution in a turn without gold calls."""
     messages = len(turn["steps"])
     success, contribution = [0.0] * messages, [0.0] * messages
-    if did_work and turn["passed"] and turn["ended"] == "answer" and not any(calls_of(turn)):
+    if solved_some and turn["passed"] and turn["ended"] == "answer" and not any(calls_of(turn)):
         success[-1], contribution[-1] = 1 / messages, 1.0
     return success, contribution
 

@@ -86,56 +86,71 @@ def episode(*turns, stop_reason="completed"):
 GOOD = [[ok("cd", folder="x")], ANSWER]
 FORTY_LS = [ok("ls")] * 40
 
-FORMAT = {
-    "gold": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
-    "gold with a turn in which nothing is to be called": (episode(turn(*GOOD), turn(ANSWER, gold=False)), 2.0),
-    "always answering": (episode(turn(ANSWER), turn(ANSWER)), 0.0),
-    "always answering pays only the turns without gold": (episode(turn(ANSWER), turn(ANSWER, gold=False)), 1.0),
-    "stopping after one good turn": (episode(turn(*GOOD), unreached(), unreached(), unreached()), 0.5),
-    "cut in the second turn": (episode(turn(*GOOD), turn([ok("a", x=1)], GARBAGE), stop_reason="max_tokens"), 1.75),
-    "a turn reached without a message": (episode(turn(*GOOD), turn(gold=False)), 1.0),
-    "calling once, then only answering": (episode(turn(*GOOD), turn(ANSWER), turn(ANSWER), turn(ANSWER)), 0.5),
-    "paying every turn with ls()": (episode(turn([ok("ls")], ANSWER), turn([ok("ls")], ANSWER)), 1.0),
-    "one error": (episode(turn([bad("cd", folder="y")], ANSWER)), 1.0),
-    "one error beside one success": (episode(turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)), 1.5),
-    "forty ls() beside one error": (episode(turn([bad("cd", folder="y"), *FORTY_LS], ANSWER)), 1.5),
-    "one success repeated beside one error": (
-        episode(turn([bad("cd", folder="y"), *[ok("cat", file="a")] * 40], ANSWER)),
-        1.5,
-    ),
-    "ls() of an earlier turn beside one error": (
-        episode(turn([ok("ls"), ok("cd", folder="x")], ANSWER), turn([ok("ls"), bad("cd", folder="y")], ANSWER)),
-        1.5,
-    ),
-    "the same pair failing and then working has failed": (
-        episode(turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)),
-        1.0,
-    ),
-    "arguments in another order are the same pair": (
-        episode(turn([("f", {"a": 1, "b": 2}, "result"), ("f", {"b": 2, "a": 1}, None)], ANSWER)),
-        1.0,
-    ),
-    "gold's call counts again in another turn": (episode(turn(*GOOD), turn(*GOOD)), 2.0),
-    "the same read in every turn": (episode(*[turn([ok("cat", file="a")], ANSWER)] * 4), 0.5),
-    "another read in every turn": (episode(*[turn([ok("cat", file=name)], ANSWER) for name in "abcd"]), 2.0),
-    "an error of an earlier turn that now works": (
-        episode(turn([bad("cat", file="a")], ANSWER), turn([ok("cat", file="a")], ANSWER)),
-        1.5,
-    ),
-    "what worked in an earlier turn and is an error now": (
-        episode(turn([ok("cat", file="a")], ANSWER), turn([bad("cat", file="a")], ANSWER)),
-        1.5,
-    ),
-    "one malformed message of three": (episode(turn(GARBAGE, *GOOD)), 1 + 2 / 3),
-    "only malformed messages": (episode(turn(GARBAGE, GARBAGE), stop_reason="format_errors"), 0.0),
-    "a working call where nothing is to be called": (episode(turn([ok("cd", folder="x")], ANSWER, gold=False)), 2.0),
-    "a failing call where nothing is to be called": (episode(turn([bad("cd", folder="x")], ANSWER, gold=False)), 1.0),
-    "no turns": (episode(), 0.0),
-}
-
 PASS = turn(*GOOD, passed=True)
 FREE = turn(ANSWER, gold=False, passed=True)
 FAIL = turn(*GOOD)
+
+
+FORM = {
+    "gold's calls": ([FAIL], 2.0),
+    "always answering": ([turn(ANSWER), turn(ANSWER)], 0.0),
+    "always answering pays only the turns without gold": ([turn(ANSWER), turn(ANSWER, gold=False)], 1.0),
+    "stopping after one good turn": ([FAIL, unreached(), unreached(), unreached()], 0.5),
+    "cut in the second turn": ([FAIL, turn([ok("a", x=1)], GARBAGE)], 1.75),
+    "a turn reached without a message": ([FAIL, turn(gold=False)], 1.0),
+    "calling once, then only answering": ([FAIL, turn(ANSWER), turn(ANSWER), turn(ANSWER)], 0.5),
+    "paying every turn with ls()": ([turn([ok("ls")], ANSWER), turn([ok("ls")], ANSWER)], 1.0),
+    "one error": ([turn([bad("cd", folder="y")], ANSWER)], 1.0),
+    "one error beside one success": ([turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)], 1.5),
+    "forty ls() beside one error": ([turn([bad("cd", folder="y"), *FORTY_LS], ANSWER)], 1.5),
+    "one success repeated beside one error": (
+        [turn([bad("cd", folder="y"), *[ok("cat", file="a")] * 40], ANSWER)],
+        1.5,
+    ),
+    "ls() of an earlier turn beside one error": (
+        [turn([ok("ls"), ok("cd", folder="x")], ANSWER), turn([ok("ls"), bad("cd", folder="y")], ANSWER)],
+        1.5,
+    ),
+    "the same pair failing and then working has failed": (
+        [turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)],
+        1.0,
+    ),
+    "arguments in another order are the same pair": (
+        [turn([("f", {"a": 1, "b": 2}, "result"), ("f", {"b": 2, "a": 1}, None)], ANSWER)],
+        1.0,
+    ),
+    "gold's call counts again in another turn": ([FAIL, FAIL], 2.0),
+    "the same read in every turn": ([turn([ok("cat", file="a")], ANSWER)] * 4, 0.5),
+    "another read in every turn": ([turn([ok("cat", file=name)], ANSWER) for name in "abcd"], 2.0),
+    "an error of an earlier turn that now works": (
+        [turn([bad("cat", file="a")], ANSWER), turn([ok("cat", file="a")], ANSWER)],
+        1.5,
+    ),
+    "what worked in an earlier turn and is an error now": (
+        [turn([ok("cat", file="a")], ANSWER), turn([bad("cat", file="a")], ANSWER)],
+        1.5,
+    ),
+    "one malformed message of three": ([turn(GARBAGE, *GOOD)], 1 + 2 / 3),
+    "only malformed messages": ([turn(GARBAGE, GARBAGE)], 0.0),
+    "a working call where nothing is to be called": ([turn([ok("cd", folder="x")], ANSWER, gold=False)], 2.0),
+    "a failing call where nothing is to be called": ([turn([bad("cd", folder="x")], ANSWER, gold=False)], 1.0),
+}
+"""Mean of w + s over the turns, none of which passed: the reward is a quarter of it."""
+
+FORMAT = {
+    "gold": (episode(PASS, PASS), 2.0),
+    "gold with a turn in which nothing is to be called": (episode(PASS, FREE), 2.0),
+    "half solved, the rest as well written": (episode(PASS, FAIL), 1.25),
+    "half solved, then failing calls": (episode(PASS, turn([bad("cd", folder="y")], ANSWER)), 1.125),
+    "half solved, then silent": (episode(PASS, unreached()), 1.0),
+    "solved, with one failing call": (episode(turn([bad("cd", folder="y")], *GOOD, passed=True)), 1.75),
+    "solved, with one malformed message of three": (episode(turn(GARBAGE, *GOOD, passed=True)), 1.5 + 2 / 6),
+    "solved, by a call that is paid no more": (episode(*[turn([ok("ls")], passed=True)] * 2), 1.5),
+    "nothing solved, perfectly written": (episode(FAIL, FAIL, FAIL, FAIL), 0.5),
+    "only turns passed in which nothing is to be called": (episode(FREE, FREE, FAIL), 0.5),
+    "one turn with gold makes the others count": (episode(FREE, FREE, PASS), 2.0),
+    "no turns": (episode(), 0.0),
+}
 
 PROGRESS = {
     "gold": (episode(PASS, PASS, FREE), 1.0, 1.0),
@@ -150,6 +165,12 @@ PROGRESS = {
 
 def score(reward, record):
     return reward.compute_score("bfcl", "", [], {"episode": record})["score"]
+
+
+@pytest.mark.parametrize("case", FORM)
+def test_the_format_reward_pays_a_quarter_of_its_form_where_nothing_is_solved(case):
+    turns, expected = FORM[case]
+    assert score(format_reward, episode(*turns)) == pytest.approx(expected / 4)
 
 
 @pytest.mark.parametrize("case", FORMAT)
