@@ -5,7 +5,6 @@ solves a share p of turns   earns at least p, and 0.5 + 1.5 p if it writes perfe
 """
 
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -13,9 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import recipe
 from bfcl_env import Call, Episode, load_scenarios
 from interaction import Conversation, get_protocol
+from recipe.train import CONFIG_DIR
 from rewards import format as format_reward
 from rewards.metrics import episode_metrics
 
@@ -239,7 +238,7 @@ def test_going_on_pays_more_than_falling_silent_and_clean_writing_more_than_fail
 
 
 def test_nothing_that_solves_no_turn_passes_the_gate_of_stage_1_and_good_writing_that_solves_half_does():
-    gate = yaml.safe_load((Path(recipe.__file__).parent / "config" / "stage1.yaml").read_text("utf-8"))["stage"]["gate"]
+    gate = yaml.safe_load((CONFIG_DIR / "stage1.yaml").read_text("utf-8"))["stage"]["gate"]
     means = {policy: fmean(score for _, score in earned(policy)) for policy in POLICIES}
     assert NOTHING_SOLVED < gate["value"] < min(means["half solved, then safe calls"], means["all solved"])
     assert means["another safe call every turn"] < gate["value"]
