@@ -1,10 +1,12 @@
 """What happened in a run: a table for the terminal, and one HTML page that opens without a network.
 
-`tables` reads numbers, `curves` draws them, `episodes` chooses which rollouts are shown, `page` puts all into one file.
+`tables` reads numbers, `rise` says how sure they are, `curves` draws them, `episodes` chooses which rollouts are shown,
+`page` puts all into one file.
 """
 
 from recipe.report.episodes import read_records
 from recipe.report.page import write
-from recipe.report.tables import Rise, rise, stage_dirs, stage_rows, table, values_of
+from recipe.report.rise import Rise
+from recipe.report.tables import rise, stage_dirs, stage_rows, table, values_of
 
 __all__ = ["Rise", "read_records", "rise", "stage_dirs", "stage_rows", "table", "values_of", "write"]

@@ -25,6 +25,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     """Write `report.html` and `curves.png` into `run`; returns the page's path. `others` are further seeds of `run`."""
     runs = [run, *others]
+    rows = tables.stage_rows(runs)
     stages = tables.trained_stages(run)
     png, svg = curves.draw(runs)
     chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
@@ -35,8 +36,11 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         runs=[str(path.name) for path in runs],
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
-        rows=tables.stage_rows(runs),
-        rise_text=tables.rise_text,
+        rows=rows,
+        explanation=tables.explanation(rows),
+        windows_text=tables.windows_text,
+        difference_text=tables.difference_text,
+        run_text=tables.run_text,
         curves=Markup(svg),
         validations=tables.validations(run),
         curriculum=_read_json(run / "curriculum.json").get("stages", []),

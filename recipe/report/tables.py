@@ -1,41 +1,24 @@
 """A run as numbers: how the reward of each stage moved, and what validation said.
 
-Several runs are taken as seeds of one experiment and pooled.
+Several runs are taken as seeds of one experiment: the mean of their differences, and how far they lie apart.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.metrics_log import read_steps
 from recipe.report.episodes import headers, validation_files
+from recipe.report.rise import Difference, Rise, compare
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"
 WINDOW = 5
-
-
-@dataclass(frozen=True)
-class Rise:
-    """How the reward of a stage moved: mean of its last steps minus mean of its first, pooled over runs."""
-
-    first: float
-    last: float
-    standard_error: float
-    runs: int
-    steps: int
-
-    @property
-    def difference(self) -> float:
-        return self.last - self.first
-
-    @property
-    def errors(self) -> float:
-        """The difference in standard errors."""
-        return self.difference / self.standard_error if self.standard_error else float("inf")
 
 
 def stage_dirs(run: Path) -> list[Path]:
@@ -48,24 +31,41 @@ def trained_stages(run: Path) -> list[Path]:
     return [stage for stage in stage_dirs(run) if values_of(stage, REWARD)]
 
 
-def rise(series: list[list[float]], window: int = WINDOW) -> Rise | None:
-    """Pool one series of step means per run; None if any has fewer than two windows of steps.
+def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
+    """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
 
-    The standard error of a run's difference comes from the spread of steps within the two windows; errors of
-    independent runs add as squares.
+    From the stored episodes of the first and the last steps. Where a step of a window has none, step means have to do,
+    and there is no standard error: five of them say too little about their own spread.
     """
-    if not series or any(len(values) < 2 * window for values in series):
-        return None
-    first = [values[:window] for values in series]
-    last = [values[-window:] for values in series]
-    squares = sum((variance(a) + variance(b)) / window for a, b in zip(first, last, strict=True))
-    return Rise(
-        first=fmean(map(fmean, first)),
-        last=fmean(map(fmean, last)),
-        standard_error=sqrt(squares) / len(series),
-        runs=len(series),
-        steps=min(map(len, series)),
-    )
+    runs = []
+    for stage in stages:
+        steps = {step: numbers[metric] for step, numbers in read_steps(stage).items() if metric in numbers}
+        if len(steps) < 2 * window:
+            return None
+        first, last = ([*steps][:window], [*steps][-window:])
+        episodes = [_episodes(stage, part, metric) for part in (first, last)]
+        means = [fmean(steps[step] for step in part) for part in (first, last)]
+        if not all(episodes):
+            runs.append(Difference(*means, missing="no stored episodes"))
+        else:
+            runs.append(compare(*episodes) or Difference(*means, missing="no task in both windows"))
+    return Rise(tuple(runs)) if runs else None
+
+
+def _episodes(stage: Path, steps: list[int], metric: str) -> dict[str, list[float]]:
+    """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for step in steps:
+        path = stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+        before = sum(map(len, values.values()))
+        for place in headers(path) if path.exists() else []:
+            reward = place.header.get("reward") or {}
+            value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
+            if isinstance(value, int | float) and isfinite(value):
+                values[place.header["scenario_id"]].append(float(value))
+        if sum(map(len, values.values())) == before:
+            return {}
+    return values
 
 
 def values_of(stage: Path, name: str) -> list[float]:
@@ -74,12 +74,11 @@ def values_of(stage: Path, name: str) -> list[float]:
 
 
 def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
-    """One row for each stage that the runs have in common, with pooled numbers."""
+    """One row for each stage of the first run, over all runs that have it."""
     rows = []
     for stage in trained_stages(runs[0]):
         stages = [run / stage.name for run in runs if (run / stage.name / "metrics").is_dir()]
-        reward = rise([values_of(path, REWARD) for path in stages])
-        progress = rise([values_of(path, "train/progress") for path in stages])
+        reward, progress = (rise(stages, metric) for metric in (REWARD, "train/progress"))
         correlation = [value for path in stages for value in values_of(path, CORRELATION)]
         rows.append(
             {
@@ -95,32 +94,70 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
     return rows
 
 
-def rise_text(value: Rise | None) -> str:
-    """First and last window of a rise with its difference, or why there is none."""
+def difference_text(value: Rise | None) -> str:
+    """The mean difference and what is known of its error, or why there is none."""
     if value is None:
         return f"fewer than {2 * WINDOW} steps"
-    difference = f"{value.difference:+.3f} +- {value.standard_error:.3f} ({value.errors:+.1f} SE)"
-    return f"{value.first:.3f} -> {value.last:.3f}  {difference}"
+    if value.interval is None:
+        return run_text(value.runs[0]) + ", one run"
+    low, high = value.interval
+    return f"{value.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def run_text(run: Difference) -> str:
+    """One run's difference with its own standard error, or why there is none."""
+    if run.standard_error is None:
+        return f"{run.value:+.3f} ({run.missing}: no error)"
+    errors = f" ({run.value / run.standard_error:+.1f} SE)" if run.standard_error else ""
+    some = "" if run.all_tasks else f" on {run.tasks} tasks"
+    return f"{run.value:+.3f} +- {run.standard_error:.3f}{errors}{some}"
+
+
+def windows_text(value: Rise | None) -> str:
+    """The means of the two windows."""
+    return "-" if value is None else f"{value.first:.3f} -> {value.last:.3f}"
+
+
+def explanation(rows: list[dict[str, Any]]) -> str:
+    """What the errors of these rows are, and what they do not cover."""
+    moved = [row[name] for row in rows for name in ("reward", "progress") if row[name] is not None]
+    each = [run for rise in moved for run in rise.runs]
+    parts = []
+    if any(run.standard_error is not None for run in each):
+        parts.append(
+            "+- is one standard error over the run's own episodes, task by task: it says how well this run's "
+            "difference is known, and nothing about another run."
+        )
+    if any(run.tasks and not run.all_tasks for run in each):
+        parts.append(
+            "Where the first steps play other tasks than the last, the tasks that both have are compared, and the "
+            "error covers which those are."
+        )
+    if any(len(rise.runs) > 1 for rise in moved):
+        parts.append("In brackets: 95 % for the mean of such runs, by Student's t on the runs' differences.")
+    return " ".join(parts)
 
 
 def table(runs: list[Path]) -> str:
-    """The stages as text: mean reward and progress of the first and the last five steps, difference, standard error."""
-    head = ["stage", "runs", "steps", "reward, first 5 -> last 5", "progress, first 5 -> last 5", "corr >=", "s/step"]
-    lines = [head]
-    for row in stage_rows(runs):
-        lines.append(
-            [
-                row["stage"],
-                str(row["runs"]),
-                str(row["steps"]),
-                rise_text(row["reward"]),
-                rise_text(row["progress"]),
-                "-" if row["correlation"] is None else f"{row['correlation']:.4f}",
-                "-" if row["seconds"] is None else f"{row['seconds']:.1f}",
-            ]
-        )
+    """The stages as text: reward and progress of the first and the last five steps, their difference, its error."""
+    rows = stage_rows(runs)
+    lines = [["stage", "runs", "steps", "of", "first 5 -> last 5", "difference", "each run", "corr >=", "s/step"]]
+    for row in rows:
+        correlation = "-" if row["correlation"] is None else f"{row['correlation']:.4f}"
+        seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
+        head, tail = [row["stage"], str(row["runs"]), str(row["steps"])], [correlation, seconds]
+        for name in ("reward", "progress"):
+            value = row[name]
+            each = ", ".join(map(run_text, value.runs)) if value and len(value.runs) > 1 else ""
+            lines.append([*head, name, windows_text(value), difference_text(value), each, *tail])
+            head, tail = [""] * len(head), [""] * len(tail)
+    if not any(line[6] for line in lines[1:]):
+        lines = [[*line[:6], *line[7:]] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    text = "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+    return f"{text}\n{fill(explanation(rows), 120)}".rstrip()
 
 
 @dataclass(frozen=True)
