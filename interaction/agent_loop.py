@@ -102,6 +102,9 @@ class EpisodeOutput(AgentLoopOutput):
         episode = fields["extra_fields"].pop("episode", None)
         # a list would break verl's metrics, which expect numbers
         turn_scores = fields["extra_fields"].get("reward_extra_info", {}).pop("turn_scores", None)
+        if self.record_header.get("split") == "val":  # for a trainer that tells held-out tasks apart; verl skips texts
+            info = fields["extra_fields"].setdefault("reward_extra_info", {})
+            info["scenario_id"] = self.record_header["scenario_id"]
         if self.spans:
             ids = number_tokens(self.spans, self.response_mask)
             fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)

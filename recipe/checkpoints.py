@@ -16,6 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe import choosing
 from recipe.gates import Gate, GateError, values_until
 from recipe.metrics_log import read_steps
 from recipe.preflight import PreflightError
@@ -100,6 +101,7 @@ def check(config: DictConfig) -> None:
         raise PreflightError(str(error)) from error
     if stage.handover not in ("last", "best"):
         raise PreflightError(f"stage.handover={stage.handover}; expected last or best.")
+    choosing.check(config)
     if trainer.save_freq <= 0:
         return
     if trainer.max_actor_ckpt_to_keep == 1:
@@ -174,9 +176,8 @@ def asked_steps(config: DictConfig) -> dict[str, Any]:
 def note_target(config: DictConfig, last: int, planned: int, reason: str | None = None) -> None:
     """Note the step at which this stage ends. Only the trainer knows it: verl drops prompts that are too long."""
     note = {"total_steps": last, "planned": planned, "reason": reason, "gate": str(config.stage.gate)}
-    write_atomic(
-        Path(config.paths.stage) / "total_steps.json", json.dumps(note | {"asked": asked_steps(config)}) + "\n"
-    )
+    note |= {"asked": asked_steps(config), "chose": choosing.decisions(config)}
+    write_atomic(Path(config.paths.stage) / "total_steps.json", json.dumps(note) + "\n")
 
 
 def read_target(stage: Path) -> dict[str, Any] | None:
@@ -241,7 +242,7 @@ def finish(config: DictConfig) -> dict[str, Any]:
     A stage is done only if its checkpoint is that of its last step, or of the step at which its gate ended it.
 
     Returns:
-        The note: global_step, target, reason, model, model_step, gate.
+        The note: global_step, target, reason, model, model_step, best, gate, and `chose`, what validation has decided.
     """
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     step, target = latest(checkpoints), read_target(stage)
@@ -262,6 +263,7 @@ def finish(config: DictConfig) -> dict[str, Any]:
         "model_step": best["step"] if best else step,
         "best": best,
         "gate": judge(config, step),
+        "chose": choosing.decisions(config),
     }
     write_atomic(done, json.dumps(note) + "\n")
     return note

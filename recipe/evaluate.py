@@ -28,8 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from bfcl_env import CATEGORIES
+from bfcl_env.scenarios import SPLITS
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
+from recipe import choosing
 from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
@@ -66,7 +68,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = [EpisodeRecord.from_dict(line["episode"]) for line in store.lines()]
-        return _report(records, lost, settings.samples, store.folder)
+        chosen = choosing.of_model(given.model) if given.model else []
+        return _report(records, lost, settings.samples, store.folder, choosing.note(chosen, settings.split))
     finally:
         store.close()
 
@@ -99,13 +102,15 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     return _report(records, [], None, out)
 
 
-def _report(records: list[EpisodeRecord], lost: Sequence[Lost], samples: int | None, folder: Path | None) -> int:
+def _report(
+    records: list[EpisodeRecord], lost: Sequence[Lost], samples: int | None, folder: Path | None, note: str = ""
+) -> int:
     judged = []
     with progress_bar("BFCL's checker", len(records)) as bar:
         for record, verdict in zip(records, judge_all(records), strict=True):
             judged.append(Judged(record, verdict))
             bar.update()
-    found = results(judged, lost, samples)
+    found = results(judged, lost, samples) | {"note": note}
     print(f"\n{text(found)}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,7 +209,12 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
     parser.add_argument("--hardware", choices=("cpu", "gpu8"), help="profile for --model (default: as in training)")
-    parser.add_argument("--split", choices=("val", "train", "all"), default="val", help="scenario indices")
+    parser.add_argument(
+        "--split",
+        choices=(*SPLITS, "all"),
+        default="val",
+        help="scenario indices; val is choose and report together (docs/evaluation.md)",
+    )
     parser.add_argument("--category", action="append", type=_category, help="base, miss_func, ...; may be repeated")
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")

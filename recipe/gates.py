@@ -96,11 +96,15 @@ class Gate:
 
     def check_metric(self, logged: Mapping[str, Any]) -> None:
         """Raises GateError when a step has logged its kind of metric and not this one: a gate must not be deaf."""
-        group = "val" if self.metric.startswith("val") else ""
-        same = [name for name in logged if name.startswith("val") == bool(group)]
-        if self.metric not in logged and same:
-            close = get_close_matches(self.metric, same, n=3, cutoff=0.3)
-            raise GateError(f"stage.gate.metric={self.metric} is not logged; close to it: {', '.join(close)}.")
+        check_logged("stage.gate.metric", self.metric, logged)
+
+
+def check_logged(setting: str, metric: str, logged: Mapping[str, Any]) -> None:
+    """Raises GateError when a step has logged metrics of the kind (of validation, or of training) and not this one."""
+    same = [name for name in logged if name.startswith("val") == metric.startswith("val")]
+    if metric not in logged and same:
+        close = get_close_matches(metric, same, n=3, cutoff=0.3)
+        raise GateError(f"{setting}={metric} is not logged; close to it: {', '.join(close)}.")
 
 
 def values_until(steps: Mapping[int, Mapping[str, float]], metric: str, last: int) -> list[float]:

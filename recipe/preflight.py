@@ -35,6 +35,7 @@ def check(config: DictConfig) -> None:
     Raises:
         PreflightError: at the first check that fails.
     """
+    from recipe.choosing import check_rows
     from recipe.preflight_algorithm import check_algorithm
     from recipe.preflight_machine import check_room
 
@@ -43,6 +44,7 @@ def check(config: DictConfig) -> None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
     check_versions()
     check_data(config)
+    check_rows(config)
     check_turn_policy(config)
     check_algorithm(config)
     resolve_model(config)

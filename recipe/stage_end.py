@@ -30,7 +30,8 @@ class StageEnd:
         stage = Path(config.paths.stage)
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
         best = checkpoints.read_best(stage)
-        if best and best["step"] > done:  # of a training that this one does not continue
+        if best and (best["step"] > done or best["metric"] != config.stage.handover_metric):
+            # of a training that this one does not continue, or the best by something else
             (stage / "best.json").unlink()
         checkpoints.note_target(config, planned, planned)
         self._leave_after(done)
@@ -38,8 +39,9 @@ class StageEnd:
     def __call__(self, step: int, metrics: Mapping[str, float]) -> int:
         """Take note of a step's metrics; returns the step that is now the last one."""
         metric = self.config.stage.handover_metric
-        if self.config.stage.handover == "best" and metric in metrics:
-            if checkpoints.keep_best(self.config, step, float(metrics[metric])):
+        if self.config.stage.handover == "best":
+            gates.check_logged("stage.handover_metric", metric, metrics)
+            if metric in metrics and checkpoints.keep_best(self.config, step, float(metrics[metric])):
                 print(f"{metric} {metrics[metric]:.3f} is the best so far: kept the model of step {step}", flush=True)
         if self.gate is not None:
             self.gate.check_metric(metrics)

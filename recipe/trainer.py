@@ -18,7 +18,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from recipe import checkpoints
+from recipe import checkpoints, choosing
 from recipe.alarms import Alarms
 from recipe.credit import registry
 from recipe.stage_end import StageEnd
@@ -136,11 +136,9 @@ class CurriculumTrainer(PPOTrainerSync):
     def _val_metrics_update(
         self, data_sources: list[str], sample_uids: list[str], infos: dict[str, list], *args: Any, **kwargs: Any
     ) -> dict[str, float]:
-        """verl's metrics of a validation, which are per category, and `val/<name>` over all of them."""
+        """verl's metrics of a validation, which are per category, and those of `recipe.choosing` over all of them."""
         metrics = super()._val_metrics_update(data_sources, sample_uids, infos, *args, **kwargs)
-        for name, values in infos.items():
-            if numbers := [value for value in values if isinstance(value, int | float)]:
-                metrics[f"val/{name}"] = fmean(numbers)
+        metrics.update(choosing.validation_metrics(data_sources, infos))
         if expected := sum((kwargs.get("expected_acc_counts") or {}).values()):
             metrics["val/lost_samples"] = 1.0 - len(sample_uids) / expected
         return metrics

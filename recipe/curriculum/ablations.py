@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from recipe import choosing
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
 from recipe.metrics_log import read_steps
@@ -27,8 +28,9 @@ WINDOW = 5
 """Last training steps that a number is the mean of."""
 
 TRAINED = {"critic/score/mean": "reward", "train/progress": "progress", "train/acc": "acc"}
-HELD_OUT = {"val/progress": "progress", "val/acc": "acc", "val/acc_official": "acc_official"}
+HELD_OUT = ("progress", "acc", "acc_official")
 CATEGORY = re.compile(r"^(?:val-core|val-aux)/(?:bfcl/)?(.+)/(acc|progress)/mean@\d+$")
+REPORTED_CATEGORY = re.compile(rf"^{choosing.REPORT}bfcl/(.+)/(acc|progress)$")
 
 
 def main(name: str, arguments: list[str]) -> None:
@@ -74,8 +76,12 @@ def table(runs: Mapping[str, tuple[Path, Sequence[Stage]]]) -> str:
     """How the last stage of each run ended: means of its last training steps, then its last validation.
 
     Training numbers are of the tasks, the reward and the hints that the run trained with, and compare only where these
-    are the same; the held-out ones compare.
+    are the same; the held-out ones compare. If validation has decided anything in one of the runs, they are those of
+    the tasks for reporting in all of them.
     """
+    decided = [item for folder, _ in runs.values() if folder.is_dir() for item in choosing.of_run(folder)]
+    apart = decided and choosing.all_by_choosing_part(decided)
+    prefix, category = (choosing.REPORT, REPORTED_CATEGORY) if apart else ("val/", CATEGORY)
     rows, categories = [], []
     for name, (folder, listed) in runs.items():
         steps = [read_steps(folder / stage.folder) for stage in listed]
@@ -86,10 +92,10 @@ def table(runs: Mapping[str, tuple[Path, Sequence[Stage]]]) -> str:
             row[f"train {label}"] = f"{fmean(values):.3f}" if values else "-"
         validations = [numbers for numbers in last.values() if any(name.startswith("val") for name in numbers)]
         validated = validations[-1] if validations else {}
-        for metric, label in HELD_OUT.items():
-            row[f"val {label}"] = f"{validated[metric]:.3f}" if metric in validated else "-"
+        for label in HELD_OUT:
+            row[f"val {label}"] = f"{validated[prefix + label]:.3f}" if prefix + label in validated else "-"
         rows.append(row)
-        found = {match.groups(): value for metric, value in validated.items() if (match := CATEGORY.match(metric))}
+        found = {match.groups(): value for metric, value in validated.items() if (match := category.match(metric))}
         names = sorted({category for category, _ in found})
         cells = {name: [found.get((name, metric), float("nan")) for metric in ("progress", "acc")] for name in names}
         categories.append(
@@ -98,7 +104,7 @@ def table(runs: Mapping[str, tuple[Path, Sequence[Stage]]]) -> str:
     text = _text(rows)
     if any(len(row) > 1 for row in categories):
         text += f"\n\nvalidation by category, progress / acc\n{_text(categories)}"
-    return text
+    return f"{text}\n\n{choosing.sentence(decided)}".rstrip()
 
 
 def _text(rows: Sequence[Mapping[str, str]]) -> str:

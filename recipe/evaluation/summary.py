@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from bfcl_env import CATEGORIES
+from bfcl_env import CATEGORIES, part_of
 from interaction.record import EpisodeRecord
 from recipe.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
 from recipe.evaluation.official import OfficialVerdict
@@ -56,6 +56,7 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
     found: dict[str, Any] = {
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
+        "parts": _parts(episodes, samples),
         "multi_turn_official": None,
         "lost": [{"scenario_id": item.scenario_id, "sample": item.sample, "reason": item.reason} for item in lost],
         "verdicts": agreement(episodes),
@@ -64,6 +65,12 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
     return found
+
+
+def _parts(episodes: Sequence[Judged], samples: int | None) -> dict[str, Any]:
+    """The episodes of the tasks for choosing and of those for reporting, where there are both."""
+    groups = {part: [item for item in episodes if part_of(item.index) == part] for part in ("choose", "report")}
+    return {part: _group(items, samples) for part, items in groups.items()} if all(groups.values()) else {}
 
 
 def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
@@ -133,6 +140,7 @@ def text(found: Mapping[str, Any]) -> str:
     if found["overall"] is not None:
         rows = {name.removeprefix("multi_turn_"): group for name, group in found["categories"].items()}
         rows["all"] = found["overall"]
+        rows |= found["parts"]
         parts += [_accuracy_table(rows), _stop_table(rows)]
         if "pass_at_k" in found["overall"]:
             parts.append(_pass_table(rows))
@@ -141,6 +149,8 @@ def text(found: Mapping[str, Any]) -> str:
                 f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
             )
         parts.append(_agreement_text(found["verdicts"]))
+    if found.get("note"):
+        parts.append(found["note"])
     if found["lost"]:
         reasons = Counter(item["reason"] for item in found["lost"]).most_common(3)
         lines = "".join(f"\n  {count} x {reason}" for reason, count in reasons)

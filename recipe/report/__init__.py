@@ -7,6 +7,6 @@
 from recipe.report.episodes import read_records
 from recipe.report.page import write
 from recipe.report.rise import Rise
-from recipe.report.tables import rise, stage_dirs, stage_rows, table, values_of
+from recipe.report.tables import rise, stage_dirs, stage_rows, table, validations, values_of
 
-__all__ = ["Rise", "read_records", "rise", "stage_dirs", "stage_rows", "table", "values_of", "write"]
+__all__ = ["Rise", "read_records", "rise", "stage_dirs", "stage_rows", "table", "validations", "values_of", "write"]

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
+from recipe import choosing
 from recipe.metrics_log import read_steps
 from recipe.report import curves, episodes, tables
 
@@ -43,6 +44,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         run_text=tables.run_text,
         curves=Markup(svg),
         validations=tables.validations(run),
+        chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=_read_json(run / "curriculum.json").get("stages", []),
         starts=_read_json(run / "manifest.json").get("starts", []),
         configurations={stage.name: _configuration(stage) for stage in stages},

@@ -11,6 +11,7 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
+from recipe import choosing
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.metrics_log import read_steps
 from recipe.report.episodes import headers, validation_files
@@ -182,14 +183,20 @@ class Validation:
 
 
 def validations(run: Path) -> list[Validation]:
-    """The first and the last validation of each stage, from the stored episodes."""
+    """The first and the last validation of each stage, from the stored episodes.
+
+    Where a part of the tasks has decided something in this run, those of the other part only.
+    """
     rows = []
+    decided = choosing.of_run(run)
+    left_out = {"choose", "train"} if decided and choosing.all_by_choosing_part(decided) else set()
     for stage in trained_stages(run):
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
             found = [place.header for place in headers(path)]
+            found = [header for header in found if choosing.part_of_task(header["scenario_id"]) not in left_out]
             categories = sorted({category_of(header) for header in found})
-            for category in categories if len(categories) == 1 else [*categories, "all"]:
+            for category in categories if len(categories) < 2 else [*categories, "all"]:
                 chosen = [header for header in found if category in ("all", category_of(header))]
                 rows.append(_validation(stage.name, category, chosen))
     return rows

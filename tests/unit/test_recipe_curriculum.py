@@ -262,6 +262,25 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_ends_with_one_table(
     assert (head.split(), rows[1].split()) == (["run", "base"], ["single_stage", "0.500", "/", "1.000"])
 
 
+def test_ablations_of_which_one_chose_are_all_compared_on_the_tasks_for_reporting(tmp_path):
+    for run in ("a", "b"):
+        (tmp_path / run / "stage1_format" / "metrics").mkdir(parents=True)
+        numbers = {"val/progress": 0.9, "val_report/progress": 0.5, "val_report/acc": 0.25}
+        numbers |= {"val_report/bfcl/base/acc": 0.25, "val_report/bfcl/base/progress": 0.125}
+        numbers |= {"val-core/bfcl/base/acc/mean@1": 0.9, "val_choose/bfcl/base/acc": 0.8}
+        line = json.dumps({"step": 12, "data": numbers})
+        (tmp_path / run / "stage1_format" / "metrics" / "1.jsonl").write_text(line + "\n")
+    listed = stages.read_stages({"stages": ["stage1"]}, tmp_path)
+    runs = {run: (tmp_path / run, listed) for run in ("a", "b")}
+    assert "0.900" in ablations.table(runs)
+    chose = [{"stage": "stage1_format", "setting": "stage.handover_metric", "metric": "val_choose/score"}]
+    (tmp_path / "b" / "stage1_format" / "done.json").write_text(json.dumps({"chose": chose}))
+    text = ablations.table(runs)
+    assert text.count("0.500") == 2 and text.count("0.125 / 0.250") == 2
+    assert "0.900" not in text and "0.800" not in text
+    assert "val_choose/score" in text and "reporting tasks" in text
+
+
 def test_an_ablation_that_fails_does_not_stop_the_others(tmp_path, launched, monkeypatch):
     launch = runner.launch
     path = tmp_path / "set.yaml"

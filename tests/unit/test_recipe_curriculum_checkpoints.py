@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import save_file
 
 from recipe import checkpoints
+from recipe.gates import GateError
 from recipe.preflight import PreflightError
 from recipe.stage_end import StageEnd
 
@@ -21,7 +22,7 @@ def config_of(tmp_path: Path, **stage) -> DictConfig:
                 "name": "stage",
                 "gate": None,
                 "handover": "last",
-                "handover_metric": "val/score",
+                "handover_metric": "val_choose/score",
                 **stage,
             },
             "data": {"train_batch_size": 4, "train_files": "rows.parquet"},
@@ -206,11 +207,13 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     end = StageEnd(config, planned=4, done=0)
     for step, value in ((1, 0.2), (2, 0.7), (3, 0.5)):
         save(config, step)
-        end(step, {"val/score": value})
+        end(step, {"val_choose/score": value})
     end(4, {"other": 1.0})
     save(config, 4)
     done = checkpoints.finish(config)
     assert (done["model_step"], done["best"]["value"]) == (2, 0.7)
+    chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
+    assert done["chose"] == [chose] and checkpoints.read_best(tmp_path / "stage")["metric"] == chose["metric"]
     exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
@@ -221,10 +224,29 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     config = config_of(tmp_path, handover="best")
     Path(config.paths.stage).mkdir()
     save(config, 3)
-    StageEnd(config, planned=4, done=2)(3, {"val/score": 0.9})
+    StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
     assert checkpoints.read_best(tmp_path / "stage")["step"] == 3
     StageEnd(config, planned=4, done=0)
     assert checkpoints.read_best(tmp_path / "stage") is None
+
+
+def test_the_best_by_another_metric_is_forgotten(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    save(config, 1)
+    StageEnd(config, planned=4, done=0)(1, {"val_choose/score": 0.9})
+    config.stage.handover_metric = "val_choose/acc"
+    StageEnd(config, planned=4, done=1)
+    assert checkpoints.read_best(tmp_path / "stage") is None
+
+
+def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
+    config = config_of(tmp_path, handover="best", handover_metric="val_choose/scor")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=4, done=0)
+    end(1, {"critic/score/mean": 1.0})
+    with pytest.raises(GateError, match="stage.handover_metric=val_choose/scor is not logged; .*val_choose/score"):
+        end(2, {"critic/score/mean": 1.0, "val/score": 0.5, "val_choose/score": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -237,7 +259,10 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
         ({"stage": {"gate": {"kind": "leave_at"}}}, "needs stage.gate.value"),
         ({"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["model"]}}}}, "lacks hf_model"),
         (
-            {"stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val/acc"}}, "trainer": {"test_freq": -1}},
+            {
+                "stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val_choose/acc"}},
+                "trainer": {"test_freq": -1},
+            },
             "needs validations",
         ),
     ],

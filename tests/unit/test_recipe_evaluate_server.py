@@ -54,7 +54,7 @@ def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_
     wishful = tmp_path / "wishful"
     shutil.copytree(tiny, wishful)
     path = wishful / "generation_config.json"
-    wishes = {"do_sample": True, "repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20}
+    wishes = {"do_sample": True, "repetition_penalty": 3.0, "top_p": 0.8, "top_k": 20}
     path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
     one = ("--category", "base", "--concurrency", "1")
     silent = [word for name in Settings.SAMPLING if name != "temperature" for word in ("--leave-out", name)]

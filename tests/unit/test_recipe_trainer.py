@@ -1,9 +1,12 @@
 """What the trainer logs of a step and of a validation, and which errors it leaves alone."""
 
+from math import isfinite
 from types import SimpleNamespace
 
 import pytest
 from transfer_queue import KVBatchMeta
+
+from bfcl_env import choose_indices, report_indices
 
 
 def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
@@ -45,7 +48,8 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
-    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0]}
+    tasks = [f"multi_turn_base_{choose_indices()[0]}", f"multi_turn_miss_func_{report_indices()[0]}"]
+    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "scenario_id": tasks}
     metrics = trainer._val_metrics_update(
         ["bfcl/base", "bfcl/miss_func"],
         ["a", "b"],
@@ -54,5 +58,7 @@ def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_f
         expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
     )
     assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
+    assert (metrics["val_choose/acc"], metrics["val_report/acc"]) == (1.0, 0.0)
     assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
+    assert all(map(isfinite, metrics.values())), "loggers take numbers only"
     assert metrics["val-aux/bfcl/miss_func/stop/completed/mean@1"] == 1.0
