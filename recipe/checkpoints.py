@@ -17,6 +17,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import choosing
+from recipe.export import ExportError, export
 from recipe.gates import Gate, GateError, values_until
 from recipe.metrics_log import read_steps
 from recipe.preflight import PreflightError
@@ -48,7 +49,10 @@ def broken(folder: Path, contents: list[str]) -> str | None:
 
 
 def broken_export(folder: Path) -> str | None:
-    """What is missing or cut off in a Hugging Face model folder; None if it is whole."""
+    """What is missing or cut off in a Hugging Face model folder; None if it is whole.
+
+    Reads no more than headers and imports nothing; `recipe.export.misfit` says whether the tensors are the model's.
+    """
     if not (folder / "config.json").is_file():
         return f"no config.json in {folder}"
     index = folder / "model.safetensors.index.json"
@@ -199,17 +203,21 @@ def at_target(config: DictConfig) -> bool:
 
 
 def keep_best(config: DictConfig, step: int, value: float) -> bool:
-    """Copy the export of the checkpoint just written if its validation is the best so far. True if it was."""
+    """Export the model of the checkpoint just written if its validation is the best so far. True if it was.
+
+    Raises:
+        ExportError: it would not load as what it is.
+    """
     stage = Path(config.paths.stage)
     source = Path(config.trainer.default_local_dir) / f"global_step_{step}" / "actor" / "huggingface"
     before = read_best(stage)
     if not source.is_dir() or (before and before["step"] < step and before["value"] >= value):
         return False
-    model = export_folder(source, stage / "best" / f"global_step_{step}")
+    model = export(source, stage / "best" / f"global_step_{step}" / "hf", str(config.actor_rollout_ref.model.path))
     note = {"step": step, "value": value, "metric": config.stage.handover_metric, "model": str(model)}
     write_atomic(stage / "best.json", json.dumps(note) + "\n")
     for old in (stage / "best").iterdir():
-        if old != model:
+        if old != model.parent:
             shutil.rmtree(old, ignore_errors=True)
     return True
 
@@ -221,19 +229,6 @@ def read_best(stage: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return None if broken_export(Path(best["model"])) else best
-
-
-def export_folder(source: Path, target: Path) -> Path:
-    """Copy a model folder so that whatever is killed when, `target` is the old one, none, or the whole new one."""
-    part, old = target.with_name(target.name + ".part"), target.with_name(target.name + ".old")
-    for rest in (part, old):
-        shutil.rmtree(rest, ignore_errors=True)
-    shutil.copytree(source, part)
-    if target.exists():
-        target.rename(old)
-    part.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
-    return target
 
 
 def finish(config: DictConfig) -> dict[str, Any]:
@@ -254,7 +249,10 @@ def finish(config: DictConfig) -> dict[str, Any]:
     done, best = stage / "done.json", read_best(stage) if config.stage.handover == "best" else None
     source = Path(best["model"]) if best else checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     done.unlink(missing_ok=True)
-    hf = export_folder(source, stage / "hf")
+    try:
+        hf = export(source, stage / "hf", str(config.actor_rollout_ref.model.path))
+    except ExportError as error:
+        sys.exit(f"{config.stage.name} has made all its steps, but {error}")
     note = {
         "global_step": step,
         "target": target["planned"],

@@ -37,6 +37,7 @@ def check(config: DictConfig) -> None:
     """
     from recipe.choosing import check_rows
     from recipe.preflight_algorithm import check_algorithm
+    from recipe.preflight_lora import check_lora
     from recipe.preflight_machine import check_room
 
     agent = config.actor_rollout_ref.rollout.agent
@@ -47,6 +48,7 @@ def check(config: DictConfig) -> None:
     check_rows(config)
     check_turn_policy(config)
     check_algorithm(config)
+    check_lora(config)
     resolve_model(config)
     check_reward(config)
     check_devices(config)
@@ -97,7 +99,7 @@ def check_turn_policy(config: DictConfig) -> None:
 
 
 def check_model(config: DictConfig) -> None:
-    """Tokenizer, chat template, protocol and lengths fit each other. After `check`; imports transformers: seconds.
+    """Weights, tokenizer, template, protocol and lengths fit each other. After `check`; imports transformers: seconds.
 
     Raises:
         PreflightError: they do not.
@@ -106,6 +108,7 @@ def check_model(config: DictConfig) -> None:
     from recipe.preflight_template import check_template
 
     path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    preflight_model.check_weights(path)
     tokenizer = preflight_model.load_tokenizer(path)
     preflight_model.check_protocol(tokenizer, protocol, path)
     template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
@@ -297,13 +300,16 @@ def check_devices(config: DictConfig) -> None:
 
 
 def check_same_start(config: DictConfig) -> None:
-    """A checkpoint is resumed only by the stage and start model that wrote it.
+    """A checkpoint is resumed only by the stage, start model and LoRA settings that wrote it.
 
     verl resumes whatever it finds under `trainer.default_local_dir`; without this a second run with another MODEL
     would go on from the first one's weights without a word.
     """
     checkpoints = Path(config.trainer.default_local_dir)
-    start = {"stage": config.stage.name, "model": str(Path(config.actor_rollout_ref.model.path).absolute())}
+    model = config.actor_rollout_ref.model
+    start = {"stage": config.stage.name, "model": str(Path(model.path).absolute())}
+    if model.lora_rank:  # another rank does not load; another alpha would change the policy by that factor
+        start |= {"lora_rank": model.lora_rank, "lora_alpha": model.lora_alpha}
     note = checkpoints / "started_from.json"
     if config.trainer.resume_mode == "auto" and (checkpoints / "latest_checkpointed_iteration.txt").exists():
         before = json.loads(note.read_text()) if note.exists() else None

@@ -1,4 +1,4 @@
-"""Checks that need the model's tokenizer: what the protocol writes survives it, and every prompt fits.
+"""Checks that need the model's folder: its weights, what its tokenizer makes of the protocol, whether prompts fit.
 
 transformers is imported here, which takes seconds.
 """
@@ -37,6 +37,27 @@ def load_tokenizer(path: str) -> Any:
             "version of the model, or put a chat_template.jinja into its folder."
         )
     return tokenizer
+
+
+def check_weights(path: str) -> None:
+    """The weights in a model folder are those of the model that its config.json names. A hub id is not looked at.
+
+    Raises:
+        PreflightError: some are missing, and would start at random without a word.
+    """
+    from recipe.export import PEFT_PREFIX, misfit
+
+    folder = Path(path).expanduser()
+    if folder.is_dir() and (fault := misfit(folder, surplus=False)):
+        raise PreflightError(
+            f"the model in {path} is not whole: {fault}. "
+            + (
+                f"These are the names of LoRA weights that were not merged. If a stage left them, delete "
+                f"{folder.parent / 'done.json'} and start that stage again: it exports them merged, without a step."
+                if PEFT_PREFIX in fault
+                else "Set MODEL to a folder with all its weights."
+            )
+        )
 
 
 def check_protocol(tokenizer: Any, protocol: Protocol, model: str) -> None:

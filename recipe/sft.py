@@ -20,7 +20,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
-from recipe.checkpoints import export_folder
+from recipe.export import export
 from recipe.remains import TOKEN
 from recipe.train import launch_overrides, set_environment
 
@@ -113,7 +113,7 @@ def _main(config: DictConfig) -> None:
     if main_process:
         checkpoints = Path(config.trainer.default_local_dir)
         step = (checkpoints / "latest_checkpointed_iteration.txt").read_text().strip()
-        target = export_folder(checkpoints / f"global_step_{step}" / "huggingface", stage / "hf")
+        target = export(checkpoints / f"global_step_{step}" / "huggingface", stage / "hf", str(config.model.path))
         made_with.write_text(note)
         print(f"warm-started model in {target}")
 

@@ -1,14 +1,19 @@
 """Checkpoints on the disk: whole or not, which one a start goes on from, and what a stage hands on."""
 
 import json
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe import checkpoints
+from recipe.export import ExportError
 from recipe.gates import GateError
 from recipe.preflight import PreflightError
 from recipe.stage_end import StageEnd
@@ -36,13 +41,24 @@ def config_of(tmp_path: Path, **stage) -> DictConfig:
                 "test_freq": 1,
             },
             "actor_rollout_ref": {
+                "model": {"path": "start"},
                 "actor": {
                     "strategy": "fsdp2",
                     "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
-                }
+                },
             },
         }
     )
+
+
+@cache
+def model_files() -> dict[str, bytes]:
+    """The smallest model that loads."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 8}
+    heads = {"num_attention_heads": 1, "num_key_value_heads": 1}
+    with TemporaryDirectory() as folder:
+        Qwen2ForCausalLM(Qwen2Config(**sizes, **heads)).save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def save(config: DictConfig, step: int, noted: bool = True) -> Path:
@@ -53,8 +69,11 @@ def save(config: DictConfig, step: int, noted: bool = True) -> Path:
     for name in ("model", "optim", "extra_state"):
         torch.save({"step": step}, folder / "actor" / f"{name}_world_size_1_rank_0.pt")
     (folder / "actor" / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
-    (hf / "config.json").write_text("{}")
-    save_file({"weight": torch.full((4,), float(step))}, hf / "model.safetensors")
+    for name, content in model_files().items():
+        (hf / name).write_bytes(content)
+    weights = load_file(hf / "model.safetensors")
+    weights["model.norm.weight"] = torch.full((8,), float(step))
+    save_file(weights, hf / "model.safetensors", metadata={"format": "pt"})
     torch.save({}, folder / "data.pt")
     if noted:
         (folder.parent / checkpoints.TRACKER).write_text(str(step))
@@ -128,16 +147,6 @@ def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
     (rollouts / "000004.jsonl").write_text("")
     checkpoints.repair(config)
     assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
-
-
-def test_an_exported_model_replaces_the_old_one_as_a_whole(tmp_path):
-    for number in (1, 2):
-        source = tmp_path / f"source{number}"
-        source.mkdir()
-        (source / f"file{number}").write_text("x")
-        checkpoints.export_folder(source, tmp_path / "hf")
-    assert [path.name for path in (tmp_path / "hf").iterdir()] == ["file2"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf", "source1", "source2"]
 
 
 def test_a_stage_is_done_only_at_its_last_step(tmp_path):
@@ -218,6 +227,30 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
     assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
+
+
+def test_a_best_model_of_a_run_from_before_adapters_is_handed_on(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    checkpoint = save(config, 2)
+    old = Path(shutil.copytree(checkpoint / "actor" / "huggingface", tmp_path / "stage" / "best" / "global_step_2"))
+    note = {"step": 2, "value": 0.5, "metric": "val/score", "model": str(old)}
+    (tmp_path / "stage" / "best.json").write_text(json.dumps(note))
+    checkpoints.note_target(config, 2, 2)
+    assert checkpoints.finish(config)["model_step"] == 2
+    assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == (old / "model.safetensors").read_bytes()
+
+
+def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
+    for handover in ("last", "best"):
+        config = config_of(tmp_path / handover, handover=handover)
+        weights = save(config, 2) / "actor" / "huggingface" / "model.safetensors"
+        save_file({"base_model.model.weight": torch.zeros(4)}, weights)
+        checkpoints.note_target(config, 2, 2)
+        with pytest.raises(SystemExit, match="has made all its steps, but .* cannot be handed on.* are missing"):
+            checkpoints.finish(config)
+        assert checkpoints.read_done(Path(config.paths.stage)) is None
+        with pytest.raises(ExportError, match="are missing"):
+            checkpoints.keep_best(config, 2, 0.5)
 
 
 def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):

@@ -1,0 +1,69 @@
+"""Checks of LoRA before anything starts: combinations that would train something else, or could not be handed on."""
+
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.preflight import PreflightError
+
+LARGEST_RANK = 512
+"""vLLM's (`vllm.config.lora.MaxLoRARanks`), for an adapter that it applies itself."""
+
+EMBEDDINGS = ("lm_head", "embed_tokens")
+
+
+def check_lora(config: DictConfig) -> None:
+    """`actor_rollout_ref.model.lora_rank` and its company make a model that can be trained, sampled and merged.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
+    name = "actor_rollout_ref.model"
+    if model.lora.rank:
+        raise PreflightError(
+            f"{name}.lora.rank={model.lora.rank} is read by Megatron, this recipe trains with FSDP2, which would "
+            f"train all weights. Set {name}.lora_rank, lora_alpha, target_modules; of {name}.lora only merge counts."
+        )
+    if model.lora_adapter_path is not None:
+        raise PreflightError(
+            f"{name}.lora_adapter_path={model.lora_adapter_path}: every stage would add this adapter to its start "
+            "model, which from the second stage on has it already. Merge it into the start model (peft: "
+            "merge_and_unload, save_pretrained) and set MODEL to that folder."
+        )
+    critic = config.critic.model.get("lora_rank")
+    if critic:
+        raise PreflightError(
+            f"critic.model.lora_rank={critic}: the critic's value head starts at random, and verl's LoRA would keep it "
+            "there. Leave it 0: the critic then trains all its weights, whatever the policy does."
+        )
+    rank, alpha = model.lora_rank, model.lora_alpha
+    for key, value in (("lora_rank", rank), ("lora_alpha", alpha)):
+        least = 0 if key == "lora_rank" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise PreflightError(f"{name}.{key}={value} is not a whole number of {least} or more.")
+    if not rank:
+        return
+    merged = model.lora.merge
+    if rank > LARGEST_RANK and not merged:
+        raise PreflightError(
+            f"{name}.lora_rank={rank} is more than the {LARGEST_RANK} that vLLM takes as an adapter. Lower it, or set "
+            f"{name}.lora.merge=true: vLLM then gets merged weights."
+        )
+    if model.get("target_parameters"):
+        raise PreflightError(
+            f"{name}.target_parameters={model.target_parameters} cannot be merged at the end of the stage. Name "
+            f"modules, with {name}.target_modules."
+        )
+    wanted: Any = model.target_modules
+    wanted = OmegaConf.to_container(wanted) if OmegaConf.is_list(wanted) else [wanted]
+    if named := [part for part in EMBEDDINGS if any(part in str(entry) for entry in wanted)]:
+        raise PreflightError(
+            f"{name}.target_modules={model.target_modules}: LoRA on {' and '.join(named)} is not merged right where "
+            "the two are one tensor, which both would change. Leave them out; all-linear does."
+        )
+    if rollout.layered_summon and not merged and str(rollout.load_format).startswith("dummy"):
+        raise PreflightError(
+            "actor_rollout_ref.rollout.layered_summon=true sends vLLM the adapter only, and actor_rollout_ref.rollout."
+            f"load_format={rollout.load_format} gives it no weights to add it to. Set load_format=safetensors."
+        )
