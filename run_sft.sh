@@ -6,4 +6,4 @@ gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 if [[ "${HARDWARE:-}" == cpu || $gpus -eq 0 ]]; then
     exec .venv/bin/python -m recipe.sft "$@"
 fi
-exec .venv/bin/torchrun --standalone --nproc_per_node="$gpus" -m recipe.sft trainer.n_gpus_per_node="$gpus" "$@"
+exec .venv/bin/torchrun --standalone --nproc_per_node="$gpus" -m recipe.sft "$@"

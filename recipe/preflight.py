@@ -37,6 +37,7 @@ def check(config: DictConfig) -> None:
     """
     from recipe.choosing import check_rows
     from recipe.preflight_algorithm import check_algorithm
+    from recipe.preflight_keys import check_keys
     from recipe.preflight_lora import check_lora
     from recipe.preflight_machine import check_room
 
@@ -44,6 +45,7 @@ def check(config: DictConfig) -> None:
     if agent.agent_loop_config_path is None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
     check_versions()
+    check_keys(config)
     check_data(config)
     check_rows(config)
     check_turn_policy(config)
