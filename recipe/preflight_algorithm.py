@@ -42,6 +42,15 @@ def check_algorithm(config: DictConfig) -> None:
             )
     if not isinstance(algorithm.credit.whiten, bool):
         raise PreflightError(f"algorithm.credit.whiten={algorithm.credit.whiten}; it is true or false.")
+    control = algorithm.kl_ctrl
+    if algorithm.use_kl_in_reward:
+        if control.type not in ("fixed", "adaptive"):
+            raise PreflightError(f"algorithm.kl_ctrl.type={control.type}; it is fixed or adaptive.")
+        if control.type == "adaptive" and not (control.target_kl > 0 and control.horizon > 0):
+            raise PreflightError(
+                f"algorithm.kl_ctrl.target_kl={control.target_kl} (nats an episode) and horizon={control.horizon} "
+                "(episodes) must both be above 0 for type=adaptive."
+            )
     rejection = (algorithm.get("rollout_correction") or {}).get("rollout_rs")
     loss = config.actor_rollout_ref.actor.policy_loss
     if rejection is not None and (name in OURS or loss.loss_mode == "appo_turn"):

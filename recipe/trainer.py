@@ -11,6 +11,7 @@ reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of pr
 """
 
 from collections import defaultdict
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -21,6 +22,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe import checkpoints, choosing
 from recipe.alarms import Alarms
 from recipe.credit import registry
+from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.stage_end import StageEnd
 from recipe.worker_watch import WorkerWatch
 
@@ -35,6 +37,9 @@ class CurriculumTrainer(PPOTrainerSync):
         self.replay_buffer.poll_interval = config.stage.poll_interval
         self.failed_prompts = 0
         self.alarms = Alarms(config.stage.alarms)
+        control = config.algorithm.kl_ctrl
+        if config.algorithm.use_kl_in_reward and control.type == "adaptive":
+            self.kl_ctrl_in_reward = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
@@ -55,8 +60,33 @@ class CurriculumTrainer(PPOTrainerSync):
         self.total_training_steps = self.stage_end.last
         super().fit(agent_loop_manager)
 
+    @property
+    def _kl_controller(self) -> EpisodeKLController | None:
+        controller = getattr(self, "kl_ctrl_in_reward", None)
+        return controller if isinstance(controller, EpisodeKLController) else None
+
+    def _load_checkpoint(self) -> None:
+        """verl's; then the KL coefficient that the checkpoint had come to."""
+        super()._load_checkpoint()
+        if self.global_steps and self._kl_controller:
+            trainer = self.config.trainer
+            folder = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
+            if trainer.resume_mode == "resume_path":
+                folder = Path(trainer.resume_from_path)
+            known = self._kl_controller.load(folder)
+            print(
+                f"KL coefficient {self._kl_controller.value:.4g} "
+                + ("of the checkpoint" if known else "as at the start: the checkpoint is older and has none"),
+                flush=True,
+            )
+
     def _save_checkpoint(self) -> None:
-        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know."""
+        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know.
+
+        The KL coefficient is in the folder before verl calls the checkpoint whole.
+        """
+        if self._kl_controller:
+            self._kl_controller.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
         super()._save_checkpoint()
         checkpoints.prune(self.config)
 
@@ -111,9 +141,16 @@ class CurriculumTrainer(PPOTrainerSync):
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`."""
         names = ["response_mask", "values", "step_ids", "turn_ids"]
+        if self._kl_controller:
+            names += ["old_log_probs", "ref_log_prob"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
         with registry.given(registry.Columns.of(data)):
-            return super()._compute_advantage(batch, metrics)
+            updated = super()._compute_advantage(batch, metrics)
+        if self._kl_controller:
+            kl, episodes = episode_kl(data, self.config.algorithm.kl_penalty)
+            self._kl_controller.observe(kl, episodes)
+            metrics["actor/reward_kl_per_episode"] = kl
+        return updated
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]

@@ -1,0 +1,70 @@
+"""The adaptive coefficient of the KL in the reward, controlled as TRL does it: by the KL of whole episodes.
+
+verl applies the KL and has TRL's controller, but shows it the mean KL *per token*, and does not save it. A target of
+6 nats an episode is then never reached, so the coefficient only falls, and a resumed run starts from the first one
+again. Here verl goes on applying the KL with the coefficient it is given; the update gets the number that the target
+is about, and the coefficient goes into the checkpoint.
+
+Formula: kl_coef *= 1 + clip(kl / target_kl - 1, -0.2, 0.2) * episodes / horizon (Ziegler et al., arXiv 1909.08593;
+TRL 0.10.1, `PPOTrainer.step`), kl the sum over an episode's own tokens, mean over the episodes of a step.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from verl.trainer.ppo.core_algos import AdaptiveKLController, kl_penalty
+
+from recipe.remains import write_atomic
+
+FILE = "kl_coefficient.json"
+"""In the folder of a checkpoint."""
+
+
+class EpisodeKLController(AdaptiveKLController):
+    """verl's adaptive controller, which ignores verl's own update; `observe` makes it."""
+
+    def update(self, current_kl: float, n_steps: int) -> None:
+        """What verl calls, with the mean KL per token."""
+
+    def observe(self, kl: float, episodes: int) -> None:
+        """Adapt the coefficient to a step.
+
+        Args:
+            kl: nats an episode, mean over the step.
+            episodes: how many there were.
+        """
+        super().update(kl, episodes)
+
+    def save(self, folder: Path) -> None:
+        """Write the coefficient of the next step into the folder of a checkpoint."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / FILE, json.dumps({"kl_coef": float(self.value)}) + "\n")
+
+    def load(self, folder: Path) -> bool:
+        """Take up the coefficient of a checkpoint. False if it has none: older checkpoints do not."""
+        try:
+            self.value = float(json.loads((folder / FILE).read_text())["kl_coef"])
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def episode_kl(data: Any, estimator: str) -> tuple[float, int]:
+    """KL between policy and reference model of the episodes of a step.
+
+    Args:
+        data: columns `old_log_probs`, `ref_log_prob` and `response_mask`, (episodes, tokens), jagged or padded.
+        estimator: `algorithm.kl_penalty`, by which verl puts the KL into the reward; `kl` is TRL's.
+
+    Returns:
+        Nats an episode (sum over the tokens whose mask is 1, mean over episodes) and the number of episodes. verl's
+        padding episodes, which have no such token, do not count.
+    """
+    columns = [data[name] for name in ("old_log_probs", "ref_log_prob", "response_mask")]
+    old, reference, mask = (column.to_padded_tensor(padding=0) if column.is_nested else column for column in columns)
+    sums = (kl_penalty(old.float(), reference.float(), estimator) * mask).sum(dim=-1)
+    real = mask.sum(dim=-1) > 0
+    episodes = int(real.sum())
+    return (float(torch.where(real, sums, 0.0).sum()) / episodes if episodes else 0.0), episodes
