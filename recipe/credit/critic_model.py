@@ -21,6 +21,9 @@ def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, t
     """A token classifier with one label as value model. The head starts at random, the trunk as the policy's."""
     from transformers import AutoModelForTokenClassification
 
+    from recipe.gpu import attention
+
+    attention.register()  # verl imports the policy's external_lib in the process that starts this one, but not in this
     return AutoModelForTokenClassification.from_pretrained(
         local_path,
         torch_dtype=torch_dtype,

@@ -55,13 +55,13 @@ def test_all_stages_share_the_algorithm_where_verl_reads_it(name: str):
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert config.algorithm.adv_estimator == "grpo"
     assert (rollout.n, rollout.temperature, rollout.tensor_model_parallel_size) == (16, 1.0, 1)
-    assert (rollout.gpu_memory_utilization, rollout.max_model_len) == (0.8, 32768)
+    assert (rollout.gpu_memory_utilization, rollout.max_model_len) == (0.7, 32768)
     assert (actor.optim.lr, actor.optim.clip_grad, actor.entropy_coeff) == (1e-6, 1.0, 0.001)
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.1, "low_var_kl")
     assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.28, 10.0)
     assert actor.loss_agg_mode == "seq-mean-token-mean"
     assert "loss_agg_mode" not in config.algorithm
-    assert (actor.use_dynamic_bsz, actor.ppo_max_token_len_per_gpu) == (True, 65536)
+    assert (actor.use_dynamic_bsz, actor.ppo_max_token_len_per_gpu) == (True, 32768)
     assert config.trainer.v1.trainer_mode == "sync"
     assert (rollout.val_kwargs.temperature, rollout.val_kwargs.n) == (0, 1)
     longest = config.data.max_prompt_length + config.data.max_response_length

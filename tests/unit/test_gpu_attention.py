@@ -1,0 +1,141 @@
+"""The packed attention: sequences of one row do not see each other, and what it does not compute is refused."""
+
+import gc
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn.attention.varlen import varlen_attn
+
+from recipe.gpu import attention
+from recipe.gpu.attention import Bounds, bounds_of, flash, varlen, varlen_repeat_kv
+
+HEADS, KV_HEADS, SIZE = 6, 2, 8
+MODULE = SimpleNamespace(is_causal=True)
+LENGTHS = [5, 1, 40, 3]
+
+
+def positions(lengths: list[int]) -> torch.Tensor:
+    return torch.cat([torch.arange(length) for length in lengths])[None]
+
+
+def random_rows(tokens: int, heads: int = HEADS, kv_heads: int = KV_HEADS) -> list[torch.Tensor]:
+    """Query, key and value as transformers hands them over: (1, heads, tokens, size)."""
+    torch.manual_seed(0)
+    return [torch.randn(1, n, tokens, SIZE, requires_grad=True) for n in (heads, kv_heads, kv_heads)]
+
+
+def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], window: int = 10**6) -> torch.Tensor:
+    """Softmax attention with the whole mask written out: (1, heads, tokens, size) to (1, tokens, heads, size)."""
+    sequence = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    index = torch.arange(len(sequence))
+    back = index[:, None] - index[None, :]
+    seen = (sequence[:, None] == sequence[None, :]) & (back >= 0) & (back < window)
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+    scores = (q @ k.transpose(-1, -2) / SIZE**0.5).masked_fill(~seen, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2)
+
+
+@pytest.mark.parametrize("implementation", [varlen, varlen_repeat_kv])
+@pytest.mark.parametrize("window", [None, 4, 40])
+def test_output_and_gradients_are_those_of_attention_within_each_sequence(implementation, window):
+    q, k, v = random_rows(sum(LENGTHS))
+    out, weights = implementation(MODULE, q, k, v, None, position_ids=positions(LENGTHS), sliding_window=window)
+    expected = by_hand(q, k, v, LENGTHS, window or 10**6)
+    assert weights is None and out.shape == (1, sum(LENGTHS), HEADS, SIZE)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    weight = torch.randn_like(out)
+    ours, theirs = (torch.autograd.grad((x * weight).sum(), (q, k, v)) for x in (out, expected))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+
+
+def test_changing_one_sequence_changes_no_other():
+    q, k, v = random_rows(sum(LENGTHS))
+    before = varlen(MODULE, q, k, v, None, position_ids=positions(LENGTHS))[0]
+    changed = v.detach().clone()
+    changed[:, :, 6:46] += 1.0  # the third sequence
+    difference = (varlen(MODULE, q, k, changed, None, position_ids=positions(LENGTHS))[0] - before).abs().sum((0, 2, 3))
+    assert (difference[6:46] > 0).all() and difference[:6].sum() == difference[46:].sum() == 0
+
+
+def test_bounds_are_counted_once_for_a_tensor_and_anew_for_the_next(monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    monkeypatch.setattr(torch, "nonzero", lambda x, real=torch.nonzero: calls.append(1) or real(x))
+    for lengths in ([3, 5], [5, 3], [8], [1, 7]):  # the same shape, and usually the same address
+        ids = positions(lengths)
+        for _ in range(3):
+            bounds = bounds_of(ids)
+            assert bounds.cumulative.diff().tolist() == lengths and bounds.longest == max(lengths)
+        del ids
+        gc.collect()
+    assert len(calls) == 4
+    ids = positions([3, 5])
+    bounds_of(ids)
+    ids[0, 2] = 0
+    ids[0, 3:] = torch.arange(1, 6)
+    assert bounds_of(ids).cumulative.tolist() == [0, 2, 8]
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], [0, 1, 3], [0, 0, 2], [0, 1, 1], [3, 0, 1]])
+def test_positions_that_do_not_count_from_zero_are_refused(ids):
+    with pytest.raises(ValueError, match="varlen reads from position ids"):
+        bounds_of(torch.tensor([ids]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
+        ({"dropout": 0.1}, "dropout"),
+        ({"position_ids": None}, "no position ids"),
+        ({"position_ids": torch.arange(4)[None]}, "no position ids"),
+        ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
+        ({"s_aux": torch.ones(HEADS)}, "s_aux"),
+        ({"softcap": 30.0}, "softcap"),
+        ({"query": torch.randn(1, HEADS, 1, SIZE), "position_ids": torch.zeros(1, 1)}, "keys from a cache"),
+    ],
+)
+def test_what_it_does_not_compute_is_refused(change, words):
+    q, k, v = random_rows(8)
+    call = {"module": MODULE, "query": q, "key": k, "value": v, "attention_mask": None, "position_ids": positions([8])}
+    with pytest.raises(ValueError, match=words):
+        varlen(**(call | change))
+
+
+def test_a_padded_batch_of_a_model_is_refused_and_a_packed_one_is_not():
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    attention.register()
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=32, intermediate_size=16, **sizes)
+    config._attn_implementation = "varlen"
+    model = Qwen2ForCausalLM(config)
+    ids = torch.randint(0, 32, (1, 8))
+    model(input_ids=ids, position_ids=positions([3, 5]), use_cache=False)
+    with pytest.raises(ValueError, match="an attention mask"):
+        model(input_ids=ids, attention_mask=torch.ones(1, 8), position_ids=positions([8]), use_cache=False)
+
+
+@pytest.mark.parametrize("kv_heads", [HEADS, KV_HEADS])
+@pytest.mark.parametrize("window", [None, 4])
+def test_the_gpu_kernel_is_called_in_its_own_form(kv_heads, window, monkeypatch: pytest.MonkeyPatch):
+    """Without a GPU: shapes and types of PyTorch's own function, forward and backward, on tensors without numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    seen = []
+    monkeypatch.setattr(attention, "varlen_attn", lambda *a, **k: seen.append(k) or varlen_attn(*a, **k))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        q, k, v = (
+            torch.empty(49, n, SIZE, dtype=torch.bfloat16, requires_grad=True) for n in (HEADS, kv_heads, kv_heads)
+        )
+        bounds = Bounds(torch.empty(5, dtype=torch.int32), 40)
+        out = flash(q, k, v, bounds, 0.5, window)
+        assert out.shape == q.shape and out.dtype == torch.bfloat16
+        out.sum().backward()
+        assert k.grad is not None and k.grad.shape == k.shape
+        with pytest.raises(TypeError, match="half precision.*fsdp_config.dtype=bfloat16"):
+            flash(q.float(), k.float(), v.float(), bounds)
+    assert seen[0]["window_size"] == ((-1, 0) if window is None else (3, 0))
+    assert seen[0]["scale"] == 0.5
