@@ -4,7 +4,7 @@
 # --curriculum with_stage4, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
 # Run it again after an interruption and it goes on where it stopped.
 #   MODEL=/path   start model of stage 1 (CPU profile: the tiny policy)
-#   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu8
+#   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu1|gpu8|gpu8_24gb
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 bash setup.sh

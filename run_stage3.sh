@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # Stage 3 (full) alone. Arguments are Hydra overrides: bash run_stage3.sh trainer.total_epochs=3
-#   MODEL=/path   start model      RUN=name   outputs/<name>      TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, SEED, HARDWARE=cpu|gpu8
+#   MODEL=/path   start model      RUN=name   outputs/<name>      TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, SEED, HARDWARE
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 exec .venv/bin/python -m recipe.train --config-name stage3 "$@"

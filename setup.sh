@@ -2,7 +2,8 @@
 # Makes .venv with everything the project needs. Safe to repeat: a second run takes seconds.
 # run_all.sh and run_tests.sh call it.
 #
-#   HARDWARE=cpu|gpu8    the profile; without it: gpu8 if nvidia-smi answers, else cpu
+#   HARDWARE=...         the profile, one of recipe/config/hardware; without it, by the number of GPUs that nvidia-smi lists:
+#                        cpu, gpu1, or gpu8 for two and more. All but cpu have the same packages.
 #   PYTHON=...           a Python 3.11 (default: python3.11 on the PATH, else python3)
 #   TORCH_INDEX_URL=...  CPU profile only: index for torch alone. Where the ordinary index has the CUDA build of
 #                        torch 2.13.0, this saves gigabytes: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -12,35 +13,40 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 fail() { printf 'setup: %s\n' "$@" >&2; exit 2; }
 
 # --- profile ---------------------------------------------------------------------------------------------------------
+gpus=$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)
 if [[ -n "${HARDWARE:-}" ]]; then
     profile=$HARDWARE
     chosen="set by HARDWARE"
-elif command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then
-    profile=gpu8
-    chosen="nvidia-smi answers"
 else
-    profile=cpu
-    chosen="no GPU found"
+    case $gpus in
+        0) profile=cpu chosen="no GPU found" ;;
+        1) profile=gpu1 chosen="nvidia-smi lists one GPU" ;;
+        *) profile=gpu8 chosen="nvidia-smi lists $gpus GPUs" ;;
+    esac
 fi
 case $profile in
-    cpu) pins=requirements/cpu.txt; disk_gb=6 ;;
-    gpu8) pins=requirements/gpu.txt; disk_gb=20 ;;
-    *) fail "HARDWARE=$profile is not a profile; use HARDWARE=cpu or HARDWARE=gpu8, or leave it unset." ;;
+    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 ;;
+    gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 ;;
+    *) fail "HARDWARE=$profile is not a profile; use cpu, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
 esac
 
 # --- is it there already? --------------------------------------------------------------------------------------------
 # The stamp is written last, so an interrupted installation is taken up again.
-stamp="$profile $PWD $(cat "$pins" pyproject.toml | sha256sum | cut -d' ' -f1)"
-if [[ -f .venv/profile && "$(<.venv/profile)" != "$profile" ]]; then
-    fail ".venv was made for HARDWARE=$(<.venv/profile), and this run asks for $profile ($chosen)." \
-         "Either set HARDWARE=$(<.venv/profile), or delete .venv and run this again."
+stamp="$packages $PWD $(cat "$pins" pyproject.toml | sha256sum | cut -d' ' -f1)"
+if [[ -f .venv/profile ]]; then
+    made=$(<.venv/profile)
+    if [[ $made != "$profile" && ($made == cpu || $profile == cpu) ]]; then
+        fail ".venv was made for HARDWARE=$made, and this run asks for $profile ($chosen)." \
+             "Either set HARDWARE=$made, or delete .venv and run this again."
+    fi
+    echo "$profile" >.venv/profile # the other scripts read it
 fi
 if [[ -f .venv/stamp ]]; then
     if [[ "$(<.venv/stamp)" == "$stamp" ]]; then
         echo "setup: .venv is up to date (profile $profile, $chosen)"
         exit 0
     fi
-    if [[ "$(<.venv/stamp)" != "$profile $PWD "* ]]; then
+    if [[ "$(<.venv/stamp)" != "$packages $PWD "* ]]; then
         fail ".venv was made in another folder and does not work in this one. Delete .venv and run this again."
     fi
     rm .venv/stamp
@@ -67,10 +73,14 @@ free_gb=$(($(df -Pk . | awk 'NR == 2 {print $4}') / 1024 / 1024))
 if ((free_gb < disk_gb)); then
     echo "setup: warning: $free_gb GB free here, about $disk_gb GB wanted; a CUDA build of torch alone takes 6 GB." >&2
 fi
-if [[ $profile == gpu8 ]]; then
+if [[ $packages == gpu8 ]]; then
+    driver=$({ nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null || true; } | head -n 1)
+    if [[ $driver =~ ^([0-9]+)\. && ${BASH_REMATCH[1]} -lt 580 ]]; then
+        echo "setup: warning: the NVIDIA driver is $driver; the packages are built with CUDA 13, which needs 580 or newer." >&2
+    fi
     "$PYTHON" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null \
         || echo "setup: warning: no Python.h; Triton compiles with it. On Debian: apt install python3.11-dev gcc" >&2
-    echo "setup: profile gpu8 ($chosen), Python $version; downloads several GB"
+    echo "setup: profile $profile ($chosen), Python $version; downloads several GB"
 else
     echo "setup: profile cpu ($chosen), Python $version; takes 3 to 6 minutes and 3 GB, more if torch is the CUDA build"
 fi

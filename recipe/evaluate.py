@@ -35,7 +35,7 @@ from recipe import choosing
 from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
-from recipe.evaluation.server import SERVED_NAME, ServerError, check_model_folder, fingerprint, serve
+from recipe.evaluation.server import PROFILES, SERVED_NAME, ServerError, check_model_folder, fingerprint, serve
 from recipe.evaluation.summary import Judged, results, text
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
@@ -208,7 +208,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     source.add_argument("--records", type=Path, nargs="+", metavar="RUN", help="run folders or JSONL files to judge")
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
-    parser.add_argument("--hardware", choices=("cpu", "gpu8"), help="profile for --model (default: as in training)")
+    parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")
     parser.add_argument(
         "--split",
         choices=(*SPLITS, "all"),

@@ -19,10 +19,11 @@ from omegaconf import DictConfig, OmegaConf
 
 VERL_VERSION = "0.9.1"
 
-DATA_COMMANDS = {
-    "cpu": ".venv/bin/python -m data_prep --out data/cpu --tiny",
-    "cuda": ".venv/bin/python -m data_prep --out data/gpu8",
-}
+
+def data_command(config: DictConfig) -> str:
+    """The command that makes the data of the chosen hardware profile."""
+    tiny = " --tiny" if config.trainer.device == "cpu" else ""
+    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
 
 
 class PreflightError(ValueError):
@@ -101,12 +102,15 @@ def check_turn_policy(config: DictConfig) -> None:
 
 
 def check_model(config: DictConfig) -> None:
-    """Weights, tokenizer, template, protocol and lengths fit each other. After `check`; imports transformers: seconds.
+    """Weights, tokenizer, template, protocol and lengths fit each other, and the attention is right on the GPUs.
+
+    After `check`; imports transformers: seconds.
 
     Raises:
         PreflightError: they do not.
     """
     from recipe import preflight_model
+    from recipe.preflight_gpu import check_gpu
     from recipe.preflight_template import check_template
 
     path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
@@ -117,6 +121,8 @@ def check_model(config: DictConfig) -> None:
     print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
     files = {key: _as_list(config.data[key]) for key in ("train_files", "val_files")}
     print(preflight_model.check_lengths(config, tokenizer, files), flush=True)
+    if line := check_gpu(config):
+        print(line, flush=True)
 
 
 def check_data(config: DictConfig) -> None:
@@ -125,7 +131,7 @@ def check_data(config: DictConfig) -> None:
     from interaction import Conversation
 
     chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
-    command = f"{DATA_COMMANDS.get(config.trainer.device, DATA_COMMANDS['cuda'])} {chosen}"
+    command = f"{data_command(config)} {chosen}"
     protocol = load_protocol(config)
     loops_file = config.actor_rollout_ref.rollout.agent.agent_loop_config_path
     entries: Any = OmegaConf.load(loops_file)
@@ -295,7 +301,7 @@ def check_devices(config: DictConfig) -> None:
     if found < config.trainer.n_gpus_per_node:
         raise PreflightError(
             f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
-            f"Set trainer.n_gpus_per_node={found}, or hardware=cpu for the CPU profile."
+            f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
             if found
             else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
         )

@@ -86,7 +86,7 @@ def _main(config: DictConfig) -> None:
     set_environment(config)
     stage = Path(config.paths.stage)
     if not Path(config.data.train_files).is_file():
-        command = preflight.DATA_COMMANDS.get(config.trainer.device, preflight.DATA_COMMANDS["cuda"])
+        command = preflight.data_command(config)
         sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
     made_with = stage / "made_with.json"
     note = json.dumps({"fingerprint": fingerprint(config)})

@@ -36,14 +36,15 @@ def verl_config_dir() -> Path:
 
 
 def detect_hardware() -> str:
-    """Hardware profile: the variable HARDWARE, else gpu8 where `nvidia-smi` answers, else cpu."""
+    """Hardware profile: the variable HARDWARE, else by how many GPUs `nvidia-smi` lists: cpu, gpu1 or gpu8."""
     if profile := os.environ.get("HARDWARE"):
         return profile
     try:
         answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return "cpu"
-    return "gpu8" if answer.returncode == 0 and answer.stdout.strip() else "cpu"
+    gpus = len(answer.stdout.strip().splitlines()) if answer.returncode == 0 else 0
+    return {0: "cpu", 1: "gpu1"}.get(gpus, "gpu8")
 
 
 def launch_overrides(arguments: list[str], group: str = "hardware") -> list[str]:

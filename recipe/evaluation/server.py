@@ -20,13 +20,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.processes import adopt_orphans, end_descendants, end_with_parent
 
 SERVED_NAME = "model"
 CONFIG_DIR = Path(__file__).parents[1] / "config"
 START_SECONDS = 1800.0
+GPU_SHARE = "0.8"
+"""Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
+PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
 
 
 class ServerError(RuntimeError):
@@ -93,19 +96,28 @@ def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) 
     ]
 
 
+def load_profile(hardware: str) -> DictConfig:
+    """A hardware profile with the one it builds on, uncomposed: interpolations of the base configuration stay open."""
+    own = OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml")
+    assert isinstance(own, DictConfig)
+    below = [load_profile(name) for name in own.pop("defaults", []) if name != "_self_"]
+    merged = OmegaConf.merge(*below, own)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
 def profile_environment(hardware: str) -> dict[str, str]:
     """This process's environment, and the profile's variables where it does not have them."""
-    wanted = OmegaConf.select(OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml"), "launcher.env", default={})
+    wanted = OmegaConf.select(load_profile(hardware), "launcher.env", default={})
     return {name: str(value) for name, value in wanted.items()} | os.environ
 
 
 def profile_flags(hardware: str) -> list[str]:
-    """vLLM's flags for a profile: on CPU those of the training engine, elsewhere its share of the GPU's memory."""
-    base = OmegaConf.load(CONFIG_DIR / "base.yaml").actor_rollout_ref.rollout
-    own = OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml")
+    """vLLM's flags for a profile: on CPU those of the training engine, on GPUs a share of memory and cards."""
+    rollout = load_profile(hardware).actor_rollout_ref.rollout
     if hardware != "cpu":
-        return ["--gpu-memory-utilization", str(base.gpu_memory_utilization)]
-    rollout = own.actor_rollout_ref.rollout
+        cards = rollout.get("tensor_model_parallel_size", 1)
+        return ["--gpu-memory-utilization", GPU_SHARE, *(["--tensor-parallel-size", str(cards)] if cards > 1 else [])]
     return [
         *("--dtype", rollout.dtype),
         *("--max-num-seqs", str(rollout.max_num_seqs)),

@@ -21,6 +21,9 @@ STAGES = {
 }
 
 
+GPUS = ("gpu8", "gpu8_24gb", "gpu1")
+
+
 def composed(name: str, *overrides: str) -> DictConfig:
     own = [override for override in launch_overrides(list(overrides)) if not override.startswith("hydra/")]
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
@@ -68,7 +71,7 @@ def test_all_stages_share_the_algorithm_where_verl_reads_it(name: str):
     assert longest <= rollout.max_model_len
 
 
-@pytest.mark.parametrize("hardware", ["gpu8", "cpu"])
+@pytest.mark.parametrize("hardware", [*GPUS, "cpu"])
 @pytest.mark.parametrize("name", STAGES)
 def test_verl_accepts_the_configuration(name: str, hardware: str):
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -77,7 +80,7 @@ def test_verl_accepts_the_configuration(name: str, hardware: str):
     config = composed(name, f"hardware={hardware}", "actor_rollout_ref.model.path=/nowhere")
     # dataclasses of verl read the model when they are built, so only what needs none is validated here
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    assert need_reference_policy(config) is (hardware == "gpu8")
+    assert need_reference_policy(config) is (hardware != "cpu")
 
 
 def test_an_override_reaches_the_key_it_names():
@@ -112,14 +115,37 @@ def test_composing_imports_neither_torch_nor_ray():
     assert answer.stdout.strip() == "[]", answer.stdout + answer.stderr
 
 
-def test_the_warm_start_composes_for_both_profiles():
-    for hardware, rows in (("gpu8", "sft_train"), ("cpu", "tiny_sft")):
-        own = [item for item in launch_overrides([], group="sft_hardware") if item.startswith("hydra.searchpath")]
-        with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-            config = compose("sft", overrides=[*own, f"sft_hardware={hardware}"])
-        assert rows in config.data.train_files
-        assert "hf_model" in config.checkpoint.save_contents
-        assert OmegaConf.missing_keys(config) == set()
+@pytest.mark.parametrize(
+    ("hardware", "rows"),
+    [("gpu8", "sft_train"), ("gpu8_24gb", "sft_train"), ("gpu1", "sft_train"), ("cpu", "tiny_sft")],
+)
+def test_the_warm_start_composes_for_every_profile(hardware: str, rows: str):
+    own = [item for item in launch_overrides([], group="sft_hardware") if item.startswith("hydra.searchpath")]
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        config = compose("sft", overrides=[*own, f"sft_hardware={hardware}"])
+    assert rows in config.data.train_files
+    assert "hf_model" in config.checkpoint.save_contents
+    assert OmegaConf.missing_keys(config) == set()
+    assert config.data.max_token_len_per_gpu >= config.data.max_length
+
+
+@pytest.mark.parametrize("hardware", GPUS)
+@pytest.mark.parametrize("name", STAGES)
+def test_every_gpu_profile_packs_rows_and_has_room_for_its_longest_episode(name: str, hardware: str):
+    config = composed(name, f"hardware={hardware}")
+    part = config.actor_rollout_ref
+    assert part.model.use_remove_padding and part.model.use_fused_kernels
+    assert part.model.override_config.attn_implementation == "varlen" and part.model.external_lib == "recipe.gpu.plugin"
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert longest <= part.rollout.max_model_len
+    for budget in (part.actor.ppo_max_token_len_per_gpu, part.ref.log_prob_max_token_len_per_gpu):
+        assert budget >= longest
+    assert part.rollout.log_prob_max_token_len_per_gpu >= longest
+    assert config.critic.ppo_max_token_len_per_gpu >= longest
+    assert config.algorithm.rollout_correction.rollout_is == "token"
+    assert config.trainer.n_gpus_per_node % part.rollout.tensor_model_parallel_size == 0
+    assert config.data.train_batch_size * part.rollout.n % config.trainer.n_gpus_per_node == 0
+    assert config.paths.data == f"data/{hardware}"  # where run_all.sh makes it
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess:

@@ -98,7 +98,13 @@ def test_the_cpu_profile_gives_the_server_the_training_engines_environment(monke
     environment = profile_environment("cpu")
     assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
     assert "--enforce-eager" in profile_flags("cpu") and "float32" in profile_flags("cpu")
-    assert profile_flags("gpu8") == ["--gpu-memory-utilization", "0.8"]
+
+
+def test_gpu_profiles_give_the_server_a_share_of_each_card_and_their_environment(monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    assert profile_flags("gpu8") == profile_flags("gpu1") == ["--gpu-memory-utilization", "0.8"]
+    assert profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
+    assert profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
 
 
 def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):

@@ -10,7 +10,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -105,15 +104,14 @@ def test_flash_attn_is_absent_so_no_profile_asks_for_it():
     profiles = sorted((ROOT / "recipe" / "config").glob("*hardware/*.yaml"))
     assert len(profiles) >= 4
     for profile in profiles:
-        settings = yaml.safe_load(profile.read_text())
-        model = settings.get("model") or settings["actor_rollout_ref"]["model"]
-        assert model["override_config"]["attn_implementation"] in ("sdpa", "varlen")
+        named = re.findall(r"attn_implementation: (\S+)", profile.read_text())
+        assert set(named) <= {"sdpa", "varlen"} and (named or "- gpu8" in profile.read_text()), profile
 
 
 def test_setup_refuses_an_unknown_hardware_profile(checkout):
     done = run_setup(checkout, HARDWARE="tpu")
     assert done.returncode == 2
-    assert "HARDWARE=tpu" in done.stderr and "HARDWARE=cpu or HARDWARE=gpu8" in done.stderr
+    assert "HARDWARE=tpu" in done.stderr and "cpu, gpu8, gpu8_24gb or gpu1" in done.stderr
     assert not (checkout / ".venv").exists()
 
 
@@ -164,6 +162,69 @@ def test_setup_does_not_mix_two_profiles_in_one_venv(checkout):
     done = run_setup(checkout, HARDWARE="gpu8")
     assert done.returncode == 2
     assert "made for HARDWARE=cpu" in done.stderr and "delete .venv" in done.stderr
+
+
+NVIDIA_SMI = """\
+#!/usr/bin/env bash
+case "$1" in
+    -L) for ((i = 0; i < ${FAKE_GPUS:-1}; i++)); do echo "GPU $i: some card"; done ;;
+    --query-gpu=driver_version) for ((i = 0; i < ${FAKE_GPUS:-1}; i++)); do echo "${FAKE_DRIVER:-580.65.06}"; done ;;
+esac
+"""
+
+
+@pytest.fixture
+def with_gpus(checkout: Path) -> tuple[Path, dict[str, str]]:
+    """The checkout and an environment in which nvidia-smi answers."""
+    tools = checkout / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tools / "nvidia-smi").chmod(0o755)
+    return checkout, {"PATH": f"{tools}:{os.environ['PATH']}", "HARDWARE": ""}
+
+
+@pytest.mark.parametrize(("gpus", "profile"), [("1", "gpu1"), ("2", "gpu8"), ("8", "gpu8")])
+def test_the_number_of_gpus_chooses_the_profile_in_setup_and_in_training(with_gpus, gpus, profile, monkeypatch):
+    from recipe.train import detect_hardware
+
+    checkout, environment = with_gpus
+    done = run_setup(checkout, **environment, FAKE_GPUS=gpus)
+    assert done.returncode == 0, done.stderr
+    assert f"profile {profile} (nvidia-smi lists" in done.stdout and "warning: the NVIDIA driver" not in done.stderr
+    assert (checkout / ".venv" / "profile").read_text() == f"{profile}\n"
+    for name, value in (environment | {"FAKE_GPUS": gpus}).items():
+        monkeypatch.setenv(name, value)
+    assert detect_hardware() == profile
+
+
+def test_gpu_profiles_share_one_venv_and_the_scripts_get_the_last_one_chosen(with_gpus):
+    checkout, environment = with_gpus
+    run_setup(checkout, **environment, FAKE_GPUS="8")
+    installed = (checkout / "pip.log").read_text()
+    for profile in ("gpu1", "gpu8_24gb", "gpu8"):
+        done = run_setup(checkout, **environment | {"HARDWARE": profile})
+        assert done.returncode == 0 and "up to date" in done.stdout, done.stderr
+        assert (checkout / ".venv" / "profile").read_text() == f"{profile}\n"
+    assert (checkout / "pip.log").read_text() == installed
+    assert run_setup(checkout, HARDWARE="cpu").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("driver", "old"), [("575.57.08", True), ("580.65.06", False), ("595.10", False), ("no", False)]
+)
+def test_setup_warns_of_a_driver_that_is_too_old_for_the_packages(with_gpus, driver, old):
+    checkout, environment = with_gpus
+    done = run_setup(checkout, **environment, FAKE_DRIVER=driver)
+    assert done.returncode == 0
+    assert (f"the NVIDIA driver is {driver}; " in done.stderr and "580 or newer" in done.stderr) is old
+
+
+def test_setup_knows_the_profiles_that_there_are():
+    known = re.search(r"use (.*), or leave it unset", (ROOT / "setup.sh").read_text())
+    assert known is not None
+    for folder in ("hardware", "sft_hardware"):
+        files = {path.stem for path in (ROOT / "recipe" / "config" / folder).glob("*.yaml")}
+        assert set(re.split(r", | or ", known.group(1))) == files
 
 
 def test_the_plug_ins_of_the_cpu_profile_are_declared():

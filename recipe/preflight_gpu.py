@@ -1,0 +1,162 @@
+"""Checks of a start on GPUs: driver, attention kernel, and settings that the packed attention does not go with.
+
+This process does not import torch: the kernel is tried by `recipe.gpu.selfcheck`, in a process that has ended before
+Ray starts.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.preflight import PreflightError
+
+DRIVER = 580
+"""First branch of NVIDIA's driver that runs CUDA 13, which the pinned torch and vLLM are built with."""
+
+KEY = "actor_rollout_ref.model.override_config.attn_implementation"
+PLUGIN = "recipe.gpu.plugin"
+
+PARALLEL = [
+    f"{part}.ulysses_sequence_parallel_size"
+    for part in (
+        "actor_rollout_ref.actor",
+        "actor_rollout_ref.actor.fsdp_config",
+        "actor_rollout_ref.ref",
+        "actor_rollout_ref.ref.fsdp_config",
+        "critic",
+        "critic.fsdp",
+    )
+]
+"""Where verl reads over how many GPUs a sequence is cut."""
+
+
+def check_gpu(config: DictConfig) -> str | None:
+    """All checks of this module. On GPUs this takes as long as importing torch.
+
+    Returns:
+        A line for the log; None where nothing was tried.
+
+    Raises:
+        PreflightError: a setting does not go with the packed attention, or no form of it is right.
+    """
+    attention = str(config.actor_rollout_ref.model.override_config.get("attn_implementation"))
+    check_packed(config, attention)
+    if config.trainer.device != "cuda" or not attention.startswith("varlen"):
+        return None
+    return choose_attention(config, config.trainer.device)
+
+
+def check_packed(config: DictConfig, attention: str) -> None:
+    """Packed rows and the attention for them go together, and nothing cuts sequences into parts.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    model = config.actor_rollout_ref.model
+    if attention.startswith("varlen") and not model.use_remove_padding:
+        raise PreflightError(
+            f"{KEY}={attention} is for packed rows, and actor_rollout_ref.model.use_remove_padding is false. "
+            "Set it to true, or choose the attention sdpa."
+        )
+    if attention.startswith("varlen") and model.external_lib != PLUGIN:
+        raise PreflightError(
+            f"{KEY}={attention} is unknown to transformers without actor_rollout_ref.model.external_lib={PLUGIN}, and "
+            f"that is {model.external_lib}."
+        )
+    for key in PARALLEL:
+        parts = OmegaConf.select(config, key) or 1
+        if parts > 1 and not attention.startswith("flash_attention"):
+            raise PreflightError(
+                f"{key}={parts} cuts sequences over GPUs, for which verl changes transformers' flash attention only: "
+                f"with {KEY}={attention} each part would attend to itself alone. Set it to 1."
+            )
+
+
+def choose_attention(config: DictConfig, device: str) -> str:
+    """Try `varlen` and `varlen_repeat_kv` on the device; where only the latter is right, the configuration gets it.
+
+    Returns:
+        A line for the log.
+
+    Raises:
+        PreflightError: neither is right, or torch cannot use the device.
+    """
+    model = config.actor_rollout_ref.model
+    shape = head_shape(str(model.path))
+    found = run_selfcheck(device, shape)
+    if found["device"] is None:
+        raise PreflightError(
+            f"the attention cannot be tried on a GPU: {found['cuda']}. {driver_note()}Set hardware=cpu for the CPU "
+            "profile."
+        )
+    chosen, other = str(model.override_config.attn_implementation), "varlen_repeat_kv"
+    heads = f"on {found['device']} with {shape['heads']} heads, {shape['kv_heads']} KV heads of {shape['head_size']}"
+    if found[chosen]["right"]:
+        return f"attention: {chosen} is right {heads}: {found[chosen]['says']}"
+    if found[other]["right"]:
+        model.override_config.attn_implementation = other
+        return (
+            f"attention: {chosen} is wrong {heads}: {found[chosen]['says']}; so {KEY}={other}: {found[other]['says']}"
+        )
+    raise PreflightError(
+        f"PyTorch's packed attention is wrong {heads}: {chosen}: {found[chosen]['says']}; {other}: "
+        f"{found[other]['says']}. {driver_note()}Without it: {KEY}=sdpa, with memory that grows by the square of a "
+        "micro-batch's tokens."
+    )
+
+
+def head_shape(path: str) -> dict[str, int | None]:
+    """Numbers of attention heads, of key and value heads, size of a head, and window, from a model's configuration.
+
+    Raises:
+        PreflightError: the configuration does not have them.
+    """
+    file = Path(path).expanduser() / "config.json"
+    if not file.is_file():
+        from huggingface_hub import hf_hub_download
+
+        file = Path(hf_hub_download(path, "config.json"))  # preflight has fetched it before
+    whole = json.loads(file.read_text())
+    text = whole.get("text_config", whole)
+    heads = text.get("num_attention_heads")
+    size = text.get("head_dim") or (text["hidden_size"] // heads if heads and "hidden_size" in text else None)
+    if not heads or not size:
+        raise PreflightError(
+            f"{file} does not name num_attention_heads and hidden_size, which attn_implementation=varlen is tried "
+            f"with. Choose {KEY}=sdpa for this model."
+        )
+    window = text.get("sliding_window") if text.get("use_sliding_window", True) else None
+    return {"heads": heads, "kv_heads": text.get("num_key_value_heads") or heads, "head_size": size, "window": window}
+
+
+def run_selfcheck(device: str, shape: dict[str, int | None], timeout: float = 600.0) -> dict[str, Any]:
+    """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
+    command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"device": None, "cuda": f"the attention's check did not end within {timeout:.0f} s."}
+    try:
+        return json.loads(answer.stdout.splitlines()[-1])
+    except (IndexError, json.JSONDecodeError):
+        words = " ".join(answer.stderr.split())[-400:]
+        return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}
+
+
+def driver_note() -> str:
+    """A sentence on the driver where it is older than CUDA 13 wants, else nothing."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        version = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.split()[0]
+        if int(version.split(".")[0]) >= DRIVER:
+            return ""
+    except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
+        return ""
+    return (
+        f"The NVIDIA driver is {version}; the pinned packages are built with CUDA 13, which needs {DRIVER} or newer. "
+    )
