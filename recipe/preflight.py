@@ -4,18 +4,17 @@ Nothing here imports torch, Ray or verl, and only `check_model` imports transfor
 two.
 """
 
-import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
+
+from recipe import reward_file
 
 VERL_VERSION = "0.9.1"
 
@@ -230,40 +229,15 @@ def sample_record() -> dict[str, Any]:
         return conversation.record().to_dict()
 
 
-def load_reward(source: str, name: str) -> Callable[..., Any]:
-    """The reward function that verl will load from `reward.custom_reward_function`.
-
-    Raises:
-        PreflightError: there is no such file, it cannot be imported, or it has no such function.
-    """
-    where = f"reward.custom_reward_function.path={source}"
-    try:
-        if source.startswith("pkg://"):
-            module = importlib.import_module(source.removeprefix("pkg://").replace("/", "."))
-        else:
-            path = Path(source.removeprefix("file://"))
-            if not path.is_file():
-                raise PreflightError(f"{where} does not exist. Give the path of a Python file with `{name}`.")
-            spec = importlib.util.spec_from_file_location("custom_reward", path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-    except PreflightError:
-        raise
-    except Exception as error:
-        raise PreflightError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise PreflightError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
-    return function
-
-
 def check_reward(config: DictConfig) -> None:
     """Call the reward once, on a sample record, in the form in which verl calls it."""
     from recipe.preflight_algorithm import check_reward_turns
 
     setting = config.reward.custom_reward_function
-    function = load_reward(str(setting.path), setting.name)
+    try:
+        function = reward_file.load(str(setting.path), setting.name)
+    except reward_file.RewardFileError as error:
+        raise PreflightError(str(error)) from error
     if inspect.iscoroutinefunction(function):
         return  # may talk to a server that is not up yet
     record = sample_record()

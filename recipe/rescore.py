@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from recipe.preflight import PreflightError, load_reward
+from recipe import reward_file
+from recipe.preflight import PreflightError
 from recipe.report import read_records
 
 
@@ -118,8 +119,8 @@ def main() -> None:
     parser.add_argument("arguments", nargs="*", type=_argument, metavar="NAME=VALUE", help="arguments of the reward")
     given = parser.parse_intermixed_args()
     try:
-        print(table(rescore(given.run, load_reward(given.reward, given.name), dict(given.arguments))))
-    except PreflightError as error:
+        print(table(rescore(given.run, reward_file.load(given.reward, given.name), dict(given.arguments))))
+    except (PreflightError, reward_file.RewardFileError) as error:
         parser.exit(1, f"{error}\n")
 
 

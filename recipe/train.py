@@ -16,7 +16,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, open_dict
 
-from recipe import checkpoints, manifest, preflight, processes, remains
+from recipe import checkpoints, manifest, preflight, processes, remains, reward_file
 from recipe.console import Tail
 
 CONFIG_DIR = Path(__file__).parent / "config"
@@ -114,7 +114,7 @@ def launch(config: DictConfig) -> None:
             TRAINER_REGISTRY["sync"] = CurriculumTrainer
             super().run(config)
 
-    run_ppo(config, task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+    run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
 
 
 def supervise(config: DictConfig) -> int:

@@ -19,7 +19,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from recipe import checkpoints, choosing
+from recipe import checkpoints, choosing, reward_file
 from recipe.alarms import Alarms
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
@@ -117,9 +117,9 @@ class CurriculumTrainer(PPOTrainerSync):
 
     def _lost_text(self, arrived: int, failed_prompts: int) -> str:
         expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        reward = self.config.reward.custom_reward_function
+        path, name = reward_file.named(self.config.reward.custom_reward_function)
         cause = (
-            f"the reward {reward.name} of {reward.path} raised for {failed_prompts} prompts"
+            f"the reward {name} of {path} raised for {failed_prompts} prompts"
             if failed_prompts
             else "the inference engine failed"
         )

@@ -1,0 +1,104 @@
+"""A user's reward file, loaded the same way in preflight, in rescoring and in verl's reward workers.
+
+verl imports a file without entering it in `sys.modules`, and a dataclass in a module with `from __future__ import
+annotations` looks there for its module: importing such a file fails. Therefore verl gets this module as the reward,
+and as its arguments file, function and the user's own. A reward that is named `pkg://...` verl imports itself.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from omegaconf import DictConfig, open_dict
+
+PACKAGE, FILE = "pkg://", "file://"
+FILE_KEY, FUNCTION_KEY = "reward_file", "reward_function"
+"""Arguments under which the functions below get what to call."""
+
+_lock = Lock()  # verl calls a reward from several threads: a file is to be run once
+
+
+class RewardFileError(ValueError):
+    """A reward that cannot be loaded. The message says why and what to change."""
+
+
+def load(source: str, name: str) -> Callable[..., Any]:
+    """The function `name` of a Python file, or of a module `pkg://package.module`.
+
+    Raises:
+        RewardFileError: there is no such file, it cannot be imported, or it has no such function.
+    """
+    where = f"reward.custom_reward_function.path={source}"
+    try:
+        if source.startswith(PACKAGE):
+            module: Any = importlib.import_module(source.removeprefix(PACKAGE).replace("/", "."))
+        else:
+            path = Path(source.removeprefix(FILE)).expanduser()
+            if not path.is_file():
+                raise RewardFileError(f"{where} does not exist. Give the path of a Python file with `{name}`.")
+            with _lock:
+                module = _run(path.resolve())
+    except RewardFileError:
+        raise
+    except Exception as error:
+        raise RewardFileError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise RewardFileError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
+    return function
+
+
+def _run(path: Path) -> Any:
+    """The module of a file. It is run once a process: a file that is edited during a training changes nothing there."""
+    name = f"reward_file_{sha256(bytes(path)).hexdigest()[:16]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def for_verl(config: DictConfig) -> DictConfig:
+    """A copy of a stage's configuration in which verl loads a reward file through this module.
+
+    Raises:
+        RewardFileError: as `load`.
+    """
+    config = config.copy()
+    setting = config.reward.custom_reward_function
+    path, name = str(setting.path), str(setting.name)
+    if path.startswith(PACKAGE):
+        return config
+    called = compute_score_async if inspect.iscoroutinefunction(load(path, name)) else compute_score
+    where = Path(path.removeprefix(FILE)).expanduser().absolute()
+    with open_dict(setting):
+        setting.reward_kwargs = {**(setting.get("reward_kwargs") or {}), FILE_KEY: str(where), FUNCTION_KEY: name}
+        setting.path, setting.name = f"{PACKAGE}{__name__}", called.__name__
+    return config
+
+
+def named(setting: DictConfig) -> tuple[str, str]:
+    """Path and function as the user gave them, of a `reward.custom_reward_function` that went through `for_verl`."""
+    arguments = setting.get("reward_kwargs") or {}
+    return arguments.get(FILE_KEY, setting.path), arguments.get(FUNCTION_KEY, setting.name)
+
+
+def compute_score(*args: Any, reward_file: str, reward_function: str, **kwargs: Any) -> Any:
+    """Calls the user's function. verl calls this one."""
+    return load(reward_file, reward_function)(*args, **kwargs)
+
+
+async def compute_score_async(*args: Any, reward_file: str, reward_function: str, **kwargs: Any) -> Any:
+    """The same where the user's function is `async`, which verl must see."""
+    return await load(reward_file, reward_function)(*args, **kwargs)
