@@ -16,7 +16,6 @@ measures what is left.
 
 import asyncio
 import gc
-import json
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,6 @@ from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
-import torch
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
@@ -35,9 +33,11 @@ from verl.workers.rollout.replica import TokenOutput
 from bfcl_env import Scenario, load_scenarios
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
+from interaction.episode_output import EpisodeOutput
+from interaction.overlong import overlong_penalty
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
-from interaction.token_rewards import Span, check_turn_scores, messages_of, number_tokens, place
+from interaction.token_rewards import Span
 
 logger = logging.getLogger(__name__)
 
@@ -75,57 +75,6 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
 
 class EngineFault(RuntimeError):
     """The inference engine failed or returned what no model can have said; not the model's doing."""
-
-
-class EpisodeOutput(AgentLoopOutput):
-    """One trajectory with its record. The record goes to the reward and to a file, not into TransferQueue."""
-
-    record_file: str | None = None
-    """JSONL file to which the scored record is appended; None writes nothing."""
-    record_header: dict[str, Any] = {}
-    """Fields of the JSONL line beside score and episode: step, split, uid, ..."""
-    spans: list[Span] = []
-    """The model's messages among the tokens of the response, in order."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """verl's form of the trajectory. verl calls this once, after the reward has been computed.
-
-        The reward is put on tokens here (`interaction.token_rewards`), and two columns say which message
-        (`step_ids`) and which user turn (`turn_ids`) a token belongs to, -1 for the environment's.
-
-        Raises:
-            ValueError: the reward's `turn_scores` are wrong. verl then counts the prompt as failed.
-        """
-        fields = super().as_dict()
-        for name in ("record_file", "record_header", "spans"):
-            fields.pop(name, None)
-        episode = fields["extra_fields"].pop("episode", None)
-        # a list would break verl's metrics, which expect numbers
-        turn_scores = fields["extra_fields"].get("reward_extra_info", {}).pop("turn_scores", None)
-        if self.record_header.get("split") == "val":  # for a trainer that tells held-out tasks apart; verl skips texts
-            info = fields["extra_fields"].setdefault("reward_extra_info", {})
-            info["scenario_id"] = self.record_header["scenario_id"]
-        if self.spans:
-            ids = number_tokens(self.spans, self.response_mask)
-            fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)
-        if self.reward_score is not None and self.spans:
-            scores, spans = [self.reward_score], self.spans[-1:]
-            if turn_scores is not None:
-                messages = messages_of(episode) if episode is not None else len(self.spans)
-                scores, spans = check_turn_scores(turn_scores, messages, self.reward_score), self.spans
-            fields["rm_scores"] = torch.tensor(place(scores, spans, self.response_mask), dtype=torch.float32)
-        if self.record_file and episode is not None:
-            reward = {
-                k: v for k, v in self.extra_fields.get("reward_extra_info", {}).items() if isinstance(v, int | float)
-            }
-            line = {**self.record_header, "score": self.reward_score, "reward": reward, "episode": episode}
-            if turn_scores is not None:
-                line["turn_scores"] = turn_scores
-            path = Path(self.record_file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as file:  # one write: appends of several workers do not mix
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        return fields
 
 
 class BFCLAgentLoop(AgentLoopBase):
@@ -228,6 +177,7 @@ class BFCLAgentLoop(AgentLoopBase):
 
         limit = self.rollout_config.response_length
         record = conversation.record().to_dict()
+        truncated = record["stop_reason"] == StopReason.max_tokens
         split = row["extra_info"]["split"]
         step = int(row.get("global_steps", -1))
         header = {
@@ -241,7 +191,10 @@ class BFCLAgentLoop(AgentLoopBase):
             "engine_tokens": sum(mask),
             "seconds": {name: round(value, 4) for name, value in seconds.items()},
         }
-        record_dir = settings.record_dir
+        record_dir, overlong, penalty = settings.record_dir, settings.get("overlong"), None
+        if overlong and overlong.penalty and split == "train":
+            budget = self._room(prompt_length, 0)
+            penalty = overlong_penalty(len(mask), budget, truncated, window=overlong.window, penalty=overlong.penalty)
         return EpisodeOutput(
             prompt_ids=ids[:prompt_length],
             response_ids=ids[prompt_length:][:limit],
@@ -249,10 +202,11 @@ class BFCLAgentLoop(AgentLoopBase):
             response_logprobs=log_probs[:limit] if log_probs else None,
             num_turns=len(messages),
             metrics=AgentLoopMetrics(generate_sequences=seconds["generate"], tool_calls=seconds["environment"]),
-            extra_fields={**engine_fields, "episode": record},
+            extra_fields={**engine_fields, "episode": record, "truncated": truncated},
             record_file=str(Path(record_dir) / split / f"{step:06d}.jsonl") if record_dir else None,
             record_header=header,
             spans=spans,
+            overlong_penalty=penalty,
         )
 
     def _hear(

@@ -37,6 +37,7 @@ def check(config: DictConfig) -> None:
     """
     from recipe.choosing import check_rows
     from recipe.preflight_algorithm import check_algorithm
+    from recipe.preflight_features import check_features
     from recipe.preflight_keys import check_keys
     from recipe.preflight_lora import check_lora
     from recipe.preflight_machine import check_room
@@ -51,6 +52,7 @@ def check(config: DictConfig) -> None:
     check_turn_policy(config)
     check_algorithm(config)
     check_lora(config)
+    check_features(config)
     resolve_model(config)
     check_reward(config)
     check_devices(config)
@@ -232,6 +234,7 @@ def sample_record() -> dict[str, Any]:
 def check_reward(config: DictConfig) -> None:
     """Call the reward once, on a sample record, in the form in which verl calls it."""
     from recipe.preflight_algorithm import check_reward_turns
+    from recipe.preflight_features import check_filter_metric
 
     setting = config.reward.custom_reward_function
     try:
@@ -259,6 +262,7 @@ def check_reward(config: DictConfig) -> None:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise PreflightError(f"{where} returned {result!r}; expected a number or a dict with the number `score`.")
     check_reward_turns(result, record, where)
+    check_filter_metric(config, result)
 
 
 def check_devices(config: DictConfig) -> None:
@@ -306,6 +310,8 @@ def check_same_start(config: DictConfig) -> None:
 
 def summary(config: DictConfig) -> str:
     """What will be used, a few lines for the log."""
+    from recipe.preflight_features import notes
+
     rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
     return "\n".join(
         [
@@ -317,5 +323,6 @@ def summary(config: DictConfig) -> str:
             f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",
+            *(f"NOTE       {note}" for note in notes(config)),
         ]
     )

@@ -7,7 +7,8 @@ stage at its gate. Everything else is `super()`.
 
 Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
 `stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
-reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples).
+reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples). Groups
+that dynamic sampling leaves out are none of these but `filtered_groups`, a share of `played_groups`.
 """
 
 from collections import defaultdict
@@ -23,6 +24,8 @@ from recipe import checkpoints, choosing, reward_file
 from recipe.alarms import Alarms
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
+from recipe.dynamic_sampling import DynamicSampling, GroupsLost
+from recipe.overlong_filter import leave_out_cut_episodes
 from recipe.stage_end import StageEnd
 from recipe.worker_watch import WorkerWatch
 
@@ -40,6 +43,11 @@ class CurriculumTrainer(PPOTrainerSync):
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":
             self.kl_ctrl_in_reward = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
+
+    def _build_replay_buffer(self) -> Any:
+        """verl's; with `algorithm.filter_groups` one that knows when to stop."""
+        stage = self.config.stage
+        return DynamicSampling.instead_of(super()._build_replay_buffer(), stage.max_gen_batches, stage.max_lost_share)
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
@@ -99,9 +107,12 @@ class CurriculumTrainer(PPOTrainerSync):
         self.total_training_steps = self.stage_end(global_steps, metrics)
 
     def step(self, metrics: dict, timing_raw: dict) -> Any:
-        """verl's step; says what happened when not one sample of it came back."""
+        """verl's step; says what happened when not one sample of it came back, or of too many groups none."""
         try:
             return super().step(metrics, timing_raw)
+        except GroupsLost as error:
+            arrived = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+            raise RuntimeError(self._lost_text(arrived, self.replay_buffer.failed)) from error
         except RuntimeError as error:
             if "no materializable trajectories" not in str(error):
                 raise
@@ -114,9 +125,17 @@ class CurriculumTrainer(PPOTrainerSync):
         """
         super().on_sample_end()
         self.failed_prompts = len(self.replay_buffer.failure_keys["train"])
+        if isinstance(self.replay_buffer, DynamicSampling):
+            self.failed_prompts += self.replay_buffer.failed
+
+    @property
+    def _prompts(self) -> int:
+        """Prompts of a step that were to give samples: its batch, and those that were played for lost groups."""
+        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, DynamicSampling) else 0
+        return self.config.data.train_batch_size + lost
 
     def _lost_text(self, arrived: int, failed_prompts: int) -> str:
-        expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward_file.named(self.config.reward.custom_reward_function)
         cause = (
             f"the reward {name} of {path} raised for {failed_prompts} prompts"
@@ -130,7 +149,7 @@ class CurriculumTrainer(PPOTrainerSync):
         )
 
     def _lost_share(self, arrived: int) -> float:
-        return 1.0 - arrived / (self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n)
+        return 1.0 - arrived / (self._prompts * self.config.actor_rollout_ref.rollout.n)
 
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """verl's first look at the samples of a step. Stops here, before the update, if too many are missing."""
@@ -139,7 +158,10 @@ class CurriculumTrainer(PPOTrainerSync):
         return super()._balance_batch(batch, *args, **kwargs)
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
-        """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`."""
+        """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`.
+
+        Afterwards the overlong filter, where it is on.
+        """
         names = ["response_mask", "values", "step_ids", "turn_ids"]
         if self._kl_controller:
             names += ["old_log_probs", "ref_log_prob"]
@@ -150,6 +172,8 @@ class CurriculumTrainer(PPOTrainerSync):
             kl, episodes = episode_kl(data, self.config.algorithm.kl_penalty)
             self._kl_controller.observe(kl, episodes)
             metrics["actor/reward_kl_per_episode"] = kl
+        if not self.config.interaction.overlong.train:
+            metrics["train/overlong_left_out"] = leave_out_cut_episodes(tq, batch)
         return updated
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
@@ -164,9 +188,16 @@ class CurriculumTrainer(PPOTrainerSync):
                     values[f"train/{name}"].append(value)
                     values[f"train/{source}/{name}"].append(value)
             values["train/engine_faults"].append(extra.get("engine_faults", 0))
+        buffer, groups = self.replay_buffer, {}
+        if isinstance(buffer, DynamicSampling):
+            groups = {
+                "train/played_groups": float(buffer.played),
+                "train/filtered_groups": buffer.filtered / buffer.played,
+            }
         return {
             "train/lost_samples": self._lost_share(len(keys)),
-            "train/failed_rewards": self.failed_prompts / self.config.data.train_batch_size,
+            "train/failed_rewards": self.failed_prompts / self._prompts,
+            **groups,
             **{name: fmean(numbers) for name, numbers in values.items()},
         }
 
