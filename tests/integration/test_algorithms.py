@@ -1,0 +1,151 @@
+"""Trains with what docs/algorithms.md offers, a mini-batch smaller than the batch, and looks at what only that moves.
+
+    pytest -m slow tests/integration/test_algorithms.py
+
+Three short trainings and one that ends at once because all groups are alike; about five minutes on two cores.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from data_prep.__main__ import main as prepare_data
+from interaction.overlong import overlong_penalty
+from recipe import checkpoints
+from recipe.metrics_log import read_steps
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+BATCH, MINI, N, STEPS, BUDGET = 4, 2, 4, 2, 400
+
+REWARD = '''
+def compute_score(data_source, solution_str, ground_truth, extra_info, constant=False):
+    """Rewards length in steps, so that rollouts differ; `rare` seldom differs, so that groups are filtered."""
+    length = len(solution_str)
+    return {"score": 0.0 if constant else (length % 11) / 10, "acc": 0.0, "rare": float(length % 5 == 0)}
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, a reward, and a tiny policy that was shown gold conversations: an untrained one never ends a message."""
+    path = tmp_path_factory.mktemp("algorithms")
+    assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
+    (path / "my_reward.py").write_text(REWARD)
+    start("recipe.sft", f"paths.stage={path}/warm", f"paths.run={path}/warm", f"paths.data={path}/data")
+    return path
+
+
+def start(module: str, *overrides: str, fails: bool = False) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN", "SEED")}
+    command = [sys.executable, "-m", module, *overrides]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**environment, "HARDWARE": "cpu"}, capture_output=True, text=True, timeout=900
+    )
+    assert (done.returncode != 0) is fails, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def train(folder: Path, name: str, *overrides: str, steps: int = STEPS, fails: bool = False) -> tuple[Path, str]:
+    said = start(
+        "recipe.train",
+        "--config-name=stage2",
+        *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/warm/hf"),
+        f"reward.custom_reward_function.path={folder}/my_reward.py",
+        *(f"trainer.total_training_steps={steps}", "trainer.save_freq=1", "trainer.test_freq=-1"),
+        *(f"data.train_batch_size={BATCH}", f"actor_rollout_ref.actor.ppo_mini_batch_size={MINI}"),
+        *(f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"),
+        *overrides,
+        fails=fails,
+    )
+    return folder / name / "stage2_base", said
+
+
+def episodes(stage: Path, step: int) -> list[dict[str, Any]]:
+    lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:
+    found = defaultdict(list)
+    for episode in episodes(stage, step):
+        found[episode["uid"]].append(episode)
+    return list(found.values())
+
+
+DAPO = (
+    "algorithm=dapo",
+    "algorithm.filter_groups.metric=rare",
+    "stage.max_gen_batches=20",
+    "algorithm.rollout_correction.rollout_is=token",
+    "interaction.overlong.train=false",
+    "interaction.overlong.window=0.9",
+)
+
+
+def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(folder: Path):
+    stage, _ = train(folder, "dapo", *DAPO)
+    steps = read_steps(stage)
+    assert sorted(steps) == [1, 2]
+    for step, numbers in steps.items():
+        played = groups(stage, step)
+        alike = [group for group in played if len({episode["reward"]["rare"] for episode in group}) == 1]
+        assert numbers["train/played_groups"] == len(played)
+        assert numbers["train/filtered_groups"] == pytest.approx(len(alike) / len(played))
+        assert numbers["train/lost_samples"] == 0, "filtered is not lost"
+        for episode in episodes(stage, step):
+            cut = episode["episode"]["stop_reason"] == "max_tokens"
+            price = overlong_penalty(episode["response_tokens"], BUDGET, cut, window=0.9, penalty=0.5)
+            assert episode["reward"]["overlong_penalty"] == pytest.approx(price)
+            assert episode["score"] == pytest.approx(episode["reward"]["score"] - price)
+        assert numbers["critic/score/mean"] == pytest.approx(numbers["train/score"] - numbers["train/overlong_penalty"])
+        assert 0 < numbers["train/overlong_penalty"] < 0.5
+        assert numbers["train/overlong_left_out"] < 1
+        assert numbers["rollout_corr/rollout_is_mean"] == pytest.approx(1.0, abs=1e-3)
+        assert numbers["actor/pg_clipfrac"] > 0, "the second update of a step has a ratio"
+        assert math.isfinite(numbers["actor/grad_norm"]) and numbers["actor/grad_norm"] > 0
+    assert any(numbers["train/filtered_groups"] > 0 for numbers in steps.values())
+    assert any(numbers["train/overlong_left_out"] > 0 for numbers in steps.values())
+
+
+def test_groups_that_are_all_alike_end_the_training_and_its_checkpoint_stays(folder: Path):
+    """The same run goes on with a reward that never differs."""
+    same = ("algorithm.filter_groups.metric=reward", "interaction.overlong.penalty=0", "stage.max_gen_batches=2")
+    constant = "+reward.custom_reward_function.reward_kwargs.constant=true"
+    stage, said = train(folder, "dapo", *DAPO, *same, constant, steps=STEPS + 1, fails=True)
+    assert "only 0 of the 4 groups that a step needs differ in algorithm.filter_groups.metric=reward" in said
+    assert "8 groups were played, stage.max_gen_batches=2 batches" in said and "(8 at 0)" in said
+    assert sorted(read_steps(stage)) == [1, 2]
+    assert checkpoints.latest(stage / "checkpoints") == STEPS
+    assert len(groups(stage, STEPS + 1)) == 2 * BATCH, "neither more nor fewer than the limit"
+
+
+def largest(stage: Path, step: int, scale: float) -> float:
+    """The largest advantage of a step whose advantages are differences from the mean of the group."""
+    scores = [[episode["score"] for episode in group] for group in groups(stage, step)]
+    return max(scale * (max(group) - fmean(group)) for group in scores)
+
+
+def test_gspo_clips_episodes_and_rloo_compares_with_the_others(folder: Path):
+    stage, _ = train(folder, "gspo", "algorithm=gspo", "algorithm.adv_estimator=rloo")
+    for step, numbers in read_steps(stage).items():
+        assert numbers["actor/pg_clipfrac"] > 0.01, "its bounds are those of a mean over a whole episode"
+        assert numbers["critic/advantages/max"] == pytest.approx(largest(stage, step, N / (N - 1)), abs=1e-5)
+
+
+def test_cispo_clips_weights_and_dr_grpo_divides_by_no_spread(folder: Path):
+    loss = ("actor_rollout_ref.actor.policy_loss.loss_mode=cispo", "actor_rollout_ref.actor.clip_ratio_low=10")
+    stage, _ = train(folder, "cispo", "algorithm=dr_grpo", *loss, "actor_rollout_ref.actor.clip_ratio_high=0.02")
+    for step, numbers in read_steps(stage).items():
+        assert numbers["actor/pg_clipfrac"] > 0
+        assert numbers["critic/advantages/max"] == pytest.approx(largest(stage, step, 1.0), abs=1e-5)
+        assert numbers["actor/grad_norm"] > 0

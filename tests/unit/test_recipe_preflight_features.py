@@ -1,0 +1,186 @@
+"""What docs/algorithms.md offers composes in every stage and for both machines; what cannot work is refused."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from recipe import preflight
+from recipe.preflight import PreflightError
+from recipe.preflight_algorithm import check_algorithm
+from recipe.preflight_features import check_features, check_filter_metric, notes
+from recipe.train import CONFIG_DIR, launch_overrides
+
+ACTOR = "actor_rollout_ref.actor"
+FILES = {
+    # what each file is for, as verl reads it
+    "dapo": {
+        "algorithm.filter_groups.enable": True,
+        "algorithm.filter_groups.metric": "acc",
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        f"{ACTOR}.clip_ratio_high": 0.28,
+        f"{ACTOR}.use_kl_loss": False,
+        "interaction.overlong.penalty": 0.5,
+    },
+    "dr_grpo": {
+        "algorithm.norm_adv_by_std_in_grpo": False,
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
+        f"{ACTOR}.use_kl_loss": False,
+    },
+    "gspo": {
+        f"{ACTOR}.policy_loss.loss_mode": "gspo",
+        f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean",
+        f"{ACTOR}.clip_ratio_low": 3e-4,
+        f"{ACTOR}.clip_ratio_high": 4e-4,
+    },
+    "cispo": {
+        f"{ACTOR}.policy_loss.loss_mode": "cispo",
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        f"{ACTOR}.clip_ratio_low": 10.0,
+    },
+    "rloo": {"algorithm.adv_estimator": "rloo"},
+}
+
+
+@cache
+def composed(stage: str, algorithm: str, hardware: str) -> Any:
+    given = [f"algorithm={algorithm}", f"hardware={hardware}"]
+    search = next(item for item in launch_overrides(given) if item.startswith("hydra.searchpath"))
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        return compose(stage, overrides=[*given, search])
+
+
+def configured(*overrides: str, stage: str = "stage2", algorithm: str = "grpo", hardware: str = "cpu") -> Any:
+    """As Hydra does it, but with one composition for many overrides: a composition takes a second."""
+    return OmegaConf.merge(composed(stage, algorithm, hardware), OmegaConf.from_dotlist(list(overrides)))
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("name", "hardware"), [*((name, "gpu8") for name in FILES), *((n, "cpu") for n in FILES)])
+def test_each_file_is_what_its_paper_says_on_every_machine(name: str, hardware: str):
+    config = configured(algorithm=name, hardware=hardware)
+    assert {key: OmegaConf.select(config, key) for key in FILES[name]} == FILES[name]
+    check_algorithm(config)
+    check_features(config)
+
+
+def test_every_file_is_in_the_table_of_the_documentation():
+    text = (Path(CONFIG_DIR).parents[1] / "docs" / "algorithms.md").read_text()
+    for path in (CONFIG_DIR / "algorithm").glob("*.yaml"):
+        assert f"algorithm={path.stem}" in text, f"docs/algorithms.md has no row for {path.name}"
+
+
+def test_the_scale_of_dr_grpo_follows_the_stage():
+    for stage, tokens in (("stage2", 10000), ("stage3", 24576)):
+        actor = configured(stage=stage, algorithm="dr_grpo", hardware="gpu8").actor_rollout_ref.actor
+        assert actor.loss_scale_factor == tokens
+
+
+def test_the_default_of_each_machine_stays_where_no_algorithm_is_about_it():
+    assert configured().actor_rollout_ref.actor.loss_agg_mode == "token-mean"
+    assert configured(hardware="gpu8").actor_rollout_ref.actor.loss_agg_mode == "seq-mean-token-mean"
+
+
+REFUSED = [
+    (["algorithm.filter_groups.enable=true", "actor_rollout_ref.rollout.n=1"], "compares the rollouts of a task.*n=1"),
+    (
+        ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.max_num_gen_batches=7"],
+        "max_num_gen_batches=7.*stage.max_gen_batches=7",
+    ),
+    (["algorithm.filter_groups.enable=true", "stage.max_gen_batches=1"], "stage.max_gen_batches=1; expected"),
+    (["algorithm.filter_groups.enable=true", "stage.max_gen_batches=2.5"], "stage.max_gen_batches=2.5; expected"),
+    (
+        ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.max_inflight_gen_batches=0"],
+        "max_inflight_gen_batches=0; expected",
+    ),
+    (["algorithm.rollout_correction.rollout_is=tokens"], "rollout_is=tokens; it is null, token or sequence"),
+    (
+        [
+            "algorithm.rollout_correction.rollout_is=token",
+            "actor_rollout_ref.rollout.calculate_log_probs=false",
+        ],
+        "calculate_log_probs=true",
+    ),
+    (
+        ["algorithm.rollout_correction.rollout_is=token", "algorithm.rollout_correction.rollout_is_threshold=0"],
+        "rollout_is_threshold=0; expected the largest weight",
+    ),
+    (
+        ["algorithm.rollout_correction.rollout_is=token", "algorithm.rollout_correction.rollout_is_threshold=0.5-5"],
+        "rollout_is_threshold=0.5-5; expected",
+    ),
+    (
+        ["algorithm.rollout_correction.rollout_is=token", "algorithm.rollout_correction.bypass_mode=true"],
+        "bypass_mode=true takes the engine's probabilities",
+    ),
+    (["interaction.overlong.train=no thanks"], "overlong.train=no thanks; it is true or false"),
+    (["interaction.overlong.penalty=-1"], "overlong.penalty=-1; expected"),
+    (["interaction.overlong.penalty=.inf"], "overlong.penalty=inf; expected"),
+    (["interaction.overlong.window=0"], "overlong.window=0; expected the share"),
+    (["interaction.overlong.window=2000"], "overlong.window=2000; expected the share"),
+    (["algorithm.adv_estimator=rloo", "actor_rollout_ref.rollout.n=1"], "rloo compares an episode with the others"),
+    (
+        [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"],
+        "loss_scale_factor=None: verl would divide by the width of each micro-batch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), REFUSED, ids=[" ".join(given) for given, _ in REFUSED])
+def test_what_cannot_work_is_refused_with_the_setting_to_change(overrides: list[str], message: str):
+    with pytest.raises(PreflightError, match=message):
+        check_features(configured(*overrides))
+
+
+@pytest.mark.parametrize("threshold", [2.0, 5, "2.0", "0.5_5.0"])
+def test_thresholds_that_verl_reads_pass(threshold: Any):
+    config = configured("algorithm.rollout_correction.rollout_is=token")
+    config.algorithm.rollout_correction.rollout_is_threshold = threshold
+    check_features(config)
+
+
+def test_a_metric_that_the_reward_does_not_return_is_refused_with_those_it_does():
+    config = configured("algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=accuracy")
+    with pytest.raises(PreflightError, match="metric=accuracy is no number.*it returns acc, score.*or to reward"):
+        check_filter_metric(config, {"score": 1.0, "acc": 1.0, "text": "a"})
+    with pytest.raises(PreflightError, match="it returns acc. Set"):
+        check_filter_metric(config, 0.5)
+    check_filter_metric(config, {"score": 1.0, "accuracy": 0})
+    check_filter_metric(configured("algorithm.filter_groups.enable=true"), 0.5)
+
+
+def test_the_reward_of_the_stage_is_asked_for_the_metric():
+    for metric in ("acc", "progress", "reward"):
+        chosen = ["algorithm.filter_groups.enable=true", f"algorithm.filter_groups.metric={metric}"]
+        preflight.check_reward(configured(*chosen))
+    chosen[-1] = "algorithm.filter_groups.metric=luck"
+    with pytest.raises(PreflightError, match="metric=luck is no number that the reward returns"):
+        preflight.check_reward(configured(*chosen))
+
+
+@pytest.mark.parametrize("name", ["gspo", "cispo", "appo_turn"])
+def test_a_loss_that_one_update_a_step_makes_plain_is_said(name: str):
+    loss = [f"{ACTOR}.policy_loss.loss_mode={name}", f"{ACTOR}.clip_ratio_low=1e-4", f"{ACTOR}.clip_ratio_high=1e-4"]
+    plain = configured(*loss, hardware="gpu8")
+    assert any("MINI_BATCH_SIZE below 32" in note for note in notes(plain))
+    assert any("NOTE" in line and "MINI_BATCH_SIZE" in line for line in preflight.summary(plain).splitlines())
+    for override in (f"{ACTOR}.ppo_mini_batch_size=8", f"{ACTOR}.ppo_epochs=2"):
+        assert notes(configured(*loss, override, hardware="gpu8")) == []
+
+
+def test_other_settings_that_do_nothing_are_said_and_the_recipe_as_it_is_has_none():
+    for stage in ("stage1", "stage2"):
+        assert notes(configured(stage=stage)) == []
+    wide = configured(f"{ACTOR}.policy_loss.loss_mode=gspo", f"{ACTOR}.ppo_mini_batch_size=2")
+    assert any("never clips" in note for note in notes(wide))
+    filtering = "algorithm.filter_groups.enable=true"
+    assert any("stage.gate reads critic/score/mean" in note for note in notes(configured(filtering, stage="stage1")))
+    assert notes(configured(filtering, "stage.gate.metric=val/score", stage="stage1")) == []
