@@ -37,7 +37,7 @@ class EpisodeOutput(AgentLoopOutput):
         episode = fields["extra_fields"].pop("episode", None)
         # a list would break verl's metrics, which expect numbers
         turn_scores = fields["extra_fields"].get("reward_extra_info", {}).pop("turn_scores", None)
-        if self.record_header.get("split") == "val":  # for a trainer that tells held-out tasks apart; verl skips texts
+        if "scenario_id" in self.record_header:  # for a trainer that tells held-out tasks apart; verl skips texts
             info = fields["extra_fields"].setdefault("reward_extra_info", {})
             info["scenario_id"] = self.record_header["scenario_id"]
         if self.spans:

@@ -179,8 +179,14 @@ def asked_steps(config: DictConfig) -> dict[str, Any]:
 
 def note_target(config: DictConfig, last: int, planned: int, reason: str | None = None) -> None:
     """Note the step at which this stage ends. Only the trainer knows it: verl drops prompts that are too long."""
-    note: dict[str, Any] = {"total_steps": last, "planned": planned, "reason": reason, "gate": str(config.stage.gate)}
-    note |= {"asked": asked_steps(config), "chose": choosing.decisions(config)}
+    note = {
+        "total_steps": last,
+        "planned": planned,
+        "reason": reason,
+        "gate": str(config.stage.gate),
+        "asked": asked_steps(config),
+        "chose": choosing.decisions(config),
+    }
     write_atomic(Path(config.paths.stage) / "total_steps.json", json.dumps(note) + "\n")
 
 

@@ -171,8 +171,9 @@ def note(found: Decisions, split: str) -> str:
     """What a reader of an evaluation on `split` has to know of these decisions; empty where they do not touch it."""
     if not found or split == "train" or (split == "report" and all_by_choosing_part(found)):
         return ""
-    advice = " Play it with --split report." if all_by_choosing_part(found) else ""
-    return sentence(found) + advice
+    if not all_by_choosing_part(found):
+        return sentence(found)
+    return f"{sentence(found)[:-1]}: --split report{'' if split == 'choose' else ', or the row report above'}."
 
 
 def _unique(found: Iterable[dict[str, str]]) -> Decisions:

@@ -32,7 +32,7 @@ from bfcl_env.scenarios import SPLITS
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
 from recipe import choosing
-from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
+from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
 from recipe.evaluation.server import PROFILES, SERVED_NAME, ServerError, check_model_folder, fingerprint, serve
@@ -96,10 +96,11 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         more, unreadable = read_episodes(path)
         records += [record for record in more if record.scenario_id in scenarios_by_id()]
         skipped += unreadable
+    chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
     if not records:
         raise FileNotFoundError("there is nothing to judge")
-    return _report(records, [], None, out)
+    return _report(records, [], None, out, choosing.sentence(chosen))
 
 
 def _report(
@@ -227,7 +228,7 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "--leave-out",
         action="append",
         default=[],
-        choices=Settings.SAMPLING,
+        choices=SAMPLING,
         help="a sampling field that the endpoint does not take; may be repeated",
     )
     parser.add_argument("--max-tokens", type=_count, help="of one message (default: what the context leaves)")
@@ -267,16 +268,16 @@ def _count(value: str) -> int:
 def _number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
     """A number from `low` (with `above`: more than it) to `high`."""
 
-    def read(value: str) -> float:
-        number = float(value)
-        if not low <= number <= high or math.isinf(number) or (above and number == low):
+    def number(value: str) -> float:
+        found = float(value)
+        if not low <= found <= high or math.isinf(found) or (above and found == low):
             limits = f"{'more than' if above else 'at least'} {low:g}" + (
                 "" if high == math.inf else f", at most {high:g}"
             )
             raise argparse.ArgumentTypeError(f"{value} is not {limits}")
-        return number
+        return found
 
-    return read
+    return number
 
 
 def _top_k(value: str) -> int:

@@ -21,8 +21,13 @@ _CONTEXT_FULL = re.compile(
     re.IGNORECASE,
 )
 """How vLLM, SGLang, llama.cpp, OpenAI and others word a 400 for a conversation that does not fit."""
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""The fields of a request that decide how a token is drawn."""
 BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
-"""Sampling fields that vLLM and most other servers take and OpenAI's own does not."""
+"""Those of them that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 LONGEST_WAIT = 60.0
 
@@ -151,8 +156,10 @@ class Endpoint:
 
     def _refused_field(self, error: Exception) -> None:
         """Raises EndpointRefusal if the server does not take one of the sampling fields."""
-        named = (name for name in self.sampling if re.search(rf"\b{name}\b", str(error)))
-        if not self._taken and (name := next(named, None)):
+        sent = [name for name in SAMPLING if name in self.sampling]
+        named = [name for name in sent if re.search(rf"\b{name}\b", str(error))]
+        if named and not self._taken:
+            name = named[0]
             raise EndpointRefusal(
                 f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {_words(error)}. Add --leave-out "
                 f"{name}: then the server decides it, and settings.json says so. Results compare only where that is "

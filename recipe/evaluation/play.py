@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 from tqdm import tqdm
 
 from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, StopReason, get_protocol
 from interaction.record import EpisodeRecord
-from recipe.evaluation.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
+from recipe.evaluation.endpoint import SAMPLING, ContextFull, Endpoint, EndpointFault, EndpointRefusal
 
 ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
@@ -47,7 +47,7 @@ class Settings:
     docs: str
     samples: int
     temperature: float | None
-    """Of this and of all in `SAMPLING`: None leaves the field out of requests, so that the server decides."""
+    """Of this and the other sampling fields: None leaves it out of requests, so that the server decides."""
     max_tokens: int | None
     """Of one message; None: whatever is left of the context."""
     limit: int | None
@@ -63,16 +63,13 @@ class Settings:
     presence_penalty: float | None = 0.0
     frequency_penalty: float | None = 0.0
 
-    SAMPLING: ClassVar[tuple[str, ...]] = (
-        *("temperature", "top_p", "top_k", "min_p"),
-        *("repetition_penalty", "presence_penalty", "frequency_penalty"),
-    )
-    """All that decides how a token is drawn. Their defaults are those of training's validation, sent although they are
-    most servers' own: a model folder's generation_config.json may have changed those."""
-
     def sampling(self) -> dict[str, Any]:
-        """What goes into every request."""
-        fields = {name: getattr(self, name) for name in (*self.SAMPLING, "max_tokens")}
+        """What goes into every request.
+
+        All of it is said, although it is mostly what a server does by itself: a model folder's generation_config.json
+        may have changed that, and training's validation does not read it.
+        """
+        fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
         return {name: value for name, value in fields.items() if value is not None}
 
     def tasks(self) -> list[tuple[Scenario, int]]:
@@ -148,7 +145,7 @@ class Store:
             path.write_text(json.dumps(given, indent=2) + "\n")
             return
         kept = json.loads(path.read_text())
-        if silent := [name for name in Settings.SAMPLING if name not in kept]:
+        if silent := [name for name in SAMPLING if name not in kept]:
             raise SettingsError(
                 f"{path} does not say {', '.join(silent)}: the evaluation was made by a version that left them to the "
                 "server, so more episodes would not be like those. Its results stand as they are, and "

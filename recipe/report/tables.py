@@ -45,11 +45,11 @@ def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
             return None
         first, last = ([*steps][:window], [*steps][-window:])
         episodes = [_episodes(stage, part, metric) for part in (first, last)]
-        means = [fmean(steps[step] for step in part) for part in (first, last)]
+        before, after = (fmean(steps[step] for step in part) for part in (first, last))
         if not all(episodes):
-            runs.append(Difference(*means, missing="no stored episodes"))
+            runs.append(Difference(before, after, missing="no stored episodes"))
         else:
-            runs.append(compare(*episodes) or Difference(*means, missing="no task in both windows"))
+            runs.append(compare(*episodes) or Difference(before, after, missing="no task in both windows"))
     return Rise(tuple(runs)) if runs else None
 
 

@@ -173,11 +173,7 @@ def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(
     assert record["episode"]["turns"]
 
 
-def test_a_validation_tells_the_trainer_its_scenario_and_training_stores_only_what_the_reward_said(play):
+def test_the_trainer_is_told_the_scenario_beside_what_the_reward_says(play):
     output, _ = play(gold_replies())
-    output.extra_fields["reward_extra_info"] = {"score": 1.5}
-    assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5}
-    output, _ = play(gold_replies())
-    output.record_header["split"] = "val"
     output.extra_fields["reward_extra_info"] = {"score": 1.5}
     assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5, "scenario_id": SCENARIO.id}

@@ -10,7 +10,6 @@ import pytest
 
 from recipe import evaluate
 from recipe.curriculum import compose_stage
-from recipe.evaluation.play import Settings
 from recipe.evaluation.server import server_command
 
 DEFAULTS = {
@@ -172,5 +171,10 @@ def test_vllm_is_told_not_to_take_sampling_from_the_model_folder(hardware, tmp_p
     assert command[-2:] == ["--max-model-len", "64"], "a user's flags win"
 
 
-def test_every_sampling_setting_is_sent():
-    assert set(Settings.SAMPLING) == set(DEFAULTS)
+def test_a_refused_budget_is_no_sampling_field(tmp_path, capsys):
+    def refuse(request, number):
+        return 400, {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'."}}
+
+    with serving(refuse) as server:
+        assert run(server, tmp_path, "--max-tokens", "9") == evaluate.LOST_STATUS
+    assert "leave-out" not in capsys.readouterr().err

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from recipe import evaluate
-from recipe.evaluation.play import Settings
+from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import fingerprint, profile_environment, profile_flags
 
 
@@ -56,8 +56,8 @@ def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_
     path = wishful / "generation_config.json"
     wishes = {"do_sample": True, "repetition_penalty": 3.0, "top_p": 0.8, "top_k": 20}
     path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
-    one = ("--category", "base", "--concurrency", "1")
-    silent = [word for name in Settings.SAMPLING if name != "temperature" for word in ("--leave-out", name)]
+    one = ("--category", "base", "--limit", "4", "--concurrency", "1")
+    silent = [word for name in SAMPLING if name != "temperature" for word in ("--leave-out", name)]
     evaluate.main(arguments(tiny, tmp_path / "plain", *one))
     evaluate.main(arguments(wishful, tmp_path / "asked", *one))
     evaluate.main(arguments(wishful, tmp_path / "silent", *one, *silent, "--", "--generation-config", "auto"))
