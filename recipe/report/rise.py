@@ -60,12 +60,12 @@ def compare(first: Episodes, last: Episodes) -> Difference | None:
         variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
 
     This is the variance of a mean from two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques,
-    3rd ed. 1977, equation 10.15). f is the share of all tasks that are compared. Where every step plays the same tasks
-    f is 1, the tasks are all there are, and only the episodes are a sample. Where a window has drawn its tasks from
-    a larger pool, how differently they moved says how far the pool may be from them. The size of the pool is estimated
-    from the overlap, as if animals were caught, marked and caught again (Lincoln and Petersen): f = G^2 / (G1 G2), with
-    G1 and G2 tasks in the windows. A task with one episode in a window has no s^2; then f is taken as 0, which makes
-    the error rather too large. Degrees of freedom are Satterthwaite's.
+    3rd ed. 1977, chapter 10, units of equal size). f is the share of all tasks that are compared. Where every step
+    plays the same tasks f is 1, the tasks are all there are, and only the episodes are a sample. Where a window has
+    drawn its tasks from a larger pool, how differently they moved says how far the pool may be from them. The size of
+    the pool is estimated from the overlap, as if animals were caught, marked and caught again (Lincoln and Petersen):
+    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows. A task with one episode in a window has no s^2; then f is
+    taken as 0, which makes the error rather too large. Degrees of freedom are Satterthwaite's.
 
     Returns None if no task is in both.
     """
