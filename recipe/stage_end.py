@@ -30,9 +30,15 @@ class StageEnd:
         stage = Path(config.paths.stage)
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
         best = checkpoints.read_best(stage)
-        if best and (best["step"] > done or best["metric"] != config.stage.handover_metric):
-            # of a training that this one does not continue, or the best by something else
+        if best and best["step"] > done:  # of a training that this one does not continue
             (stage / "best.json").unlink()
+        elif best and best["metric"] != config.stage.handover_metric:  # their values do not compare
+            (stage / "best.json").unlink()
+            print(
+                f"RESUME step {best['step']} was the best by {best['metric']}; stage.handover_metric is now "
+                f"{config.stage.handover_metric}, so the best is chosen from the steps to come",
+                flush=True,
+            )
         checkpoints.note_target(config, planned, planned)
         self._leave_after(done)
 

@@ -263,7 +263,7 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     assert checkpoints.read_best(tmp_path / "stage") is None
 
 
-def test_the_best_by_another_metric_is_forgotten(tmp_path):
+def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, capsys):
     config = config_of(tmp_path, handover="best")
     Path(config.paths.stage).mkdir()
     save(config, 1)
@@ -271,6 +271,7 @@ def test_the_best_by_another_metric_is_forgotten(tmp_path):
     config.stage.handover_metric = "val_choose/acc"
     StageEnd(config, planned=4, done=1)
     assert checkpoints.read_best(tmp_path / "stage") is None
+    assert "RESUME step 1 was the best by val_choose/score" in capsys.readouterr().out
 
 
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
