@@ -100,7 +100,9 @@ def difference_text(value: Rise | None) -> str:
     if value is None:
         return f"fewer than {2 * WINDOW} steps"
     if value.interval is None:
-        return run_text(value.runs[0]) + ", one run"
+        run = value.runs[0]
+        errors = f" ({run.value / run.standard_error:+.1f} SE)" if run.standard_error else ""
+        return f"{run_text(run)}{errors}, one run"
     low, high = value.interval
     return f"{value.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
 
@@ -109,9 +111,8 @@ def run_text(run: Difference) -> str:
     """One run's difference with its own standard error, or why there is none."""
     if run.standard_error is None:
         return f"{run.value:+.3f} ({run.missing}: no error)"
-    errors = f" ({run.value / run.standard_error:+.1f} SE)" if run.standard_error else ""
     some = "" if run.all_tasks else f" on {run.tasks} tasks"
-    return f"{run.value:+.3f} +- {run.standard_error:.3f}{errors}{some}"
+    return f"{run.value:+.3f} +- {run.standard_error:.3f}{some}"
 
 
 def windows_text(value: Rise | None) -> str:
@@ -158,7 +159,7 @@ def table(runs: list[Path]) -> str:
     text = "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
-    return f"{text}\n{fill(explanation(rows), 120)}".rstrip()
+    return f"{text}\n\n{fill(explanation(rows), 120)}".rstrip()
 
 
 @dataclass(frozen=True)
