@@ -19,7 +19,32 @@ def check_lora(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
-    name = "actor_rollout_ref.model"
+    check_model_lora(model, "actor_rollout_ref.model")
+    if critic := config.critic.model.get("lora_rank"):
+        raise PreflightError(
+            f"critic.model.lora_rank={critic}: the critic's value head starts at random, and verl's LoRA would keep it "
+            "there. Leave it 0: the critic then trains all its weights, whatever the policy does."
+        )
+    if not model.lora_rank or model.lora.merge:
+        return
+    if model.lora_rank > LARGEST_RANK:
+        raise PreflightError(
+            f"actor_rollout_ref.model.lora_rank={model.lora_rank} is more than the {LARGEST_RANK} that vLLM takes as "
+            "an adapter. Lower it, or set actor_rollout_ref.model.lora.merge=true: vLLM then gets merged weights."
+        )
+    if rollout.layered_summon and str(rollout.load_format).startswith("dummy"):
+        raise PreflightError(
+            "actor_rollout_ref.rollout.layered_summon=true sends vLLM the adapter only, and actor_rollout_ref.rollout."
+            f"load_format={rollout.load_format} gives it no weights to add it to. Set load_format=safetensors."
+        )
+
+
+def check_model_lora(model: DictConfig, name: str) -> None:
+    """The LoRA settings of a model, which the configuration calls `name`, can be trained with FSDP2 and merged.
+
+    Raises:
+        PreflightError: they cannot.
+    """
     if model.lora.rank:
         raise PreflightError(
             f"{name}.lora.rank={model.lora.rank} is read by Megatron, this recipe trains with FSDP2, which would "
@@ -31,25 +56,12 @@ def check_lora(config: DictConfig) -> None:
             "model, which from the second stage on has it already. Merge it into the start model (peft: "
             "merge_and_unload, save_pretrained) and set MODEL to that folder."
         )
-    critic = config.critic.model.get("lora_rank")
-    if critic:
-        raise PreflightError(
-            f"critic.model.lora_rank={critic}: the critic's value head starts at random, and verl's LoRA would keep it "
-            "there. Leave it 0: the critic then trains all its weights, whatever the policy does."
-        )
-    rank, alpha = model.lora_rank, model.lora_alpha
-    for key, value in (("lora_rank", rank), ("lora_alpha", alpha)):
-        least = 0 if key == "lora_rank" else 1
+    for key, least in (("lora_rank", 0), ("lora_alpha", 1)):
+        value = model[key]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PreflightError(f"{name}.{key}={value} is not a whole number of {least} or more.")
-    if not rank:
+    if not model.lora_rank:
         return
-    merged = model.lora.merge
-    if rank > LARGEST_RANK and not merged:
-        raise PreflightError(
-            f"{name}.lora_rank={rank} is more than the {LARGEST_RANK} that vLLM takes as an adapter. Lower it, or set "
-            f"{name}.lora.merge=true: vLLM then gets merged weights."
-        )
     if model.get("target_parameters"):
         raise PreflightError(
             f"{name}.target_parameters={model.target_parameters} cannot be merged at the end of the stage. Name "
@@ -61,9 +73,4 @@ def check_lora(config: DictConfig) -> None:
         raise PreflightError(
             f"{name}.target_modules={model.target_modules}: LoRA on {' and '.join(named)} is not merged right where "
             "the two are one tensor, which both would change. Leave them out; all-linear does."
-        )
-    if rollout.layered_summon and not merged and str(rollout.load_format).startswith("dummy"):
-        raise PreflightError(
-            "actor_rollout_ref.rollout.layered_summon=true sends vLLM the adapter only, and actor_rollout_ref.rollout."
-            f"load_format={rollout.load_format} gives it no weights to add it to. Set load_format=safetensors."
         )

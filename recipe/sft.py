@@ -21,6 +21,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
 from recipe.export import export
+from recipe.preflight_lora import check_model_lora
+from recipe.preflight_model import check_weights
 from recipe.remains import TOKEN
 from recipe.train import launch_overrides, set_environment
 
@@ -93,6 +95,12 @@ def _main(config: DictConfig) -> None:
     if made_with.exists() and made_with.read_text() == note and (stage / "hf" / "config.json").is_file():
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
+    try:
+        check_model_lora(config.model, "model")
+        if config.model.path is not None:
+            check_weights(str(config.model.path))
+    except preflight.PreflightError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
         tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")

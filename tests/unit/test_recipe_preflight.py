@@ -1,6 +1,7 @@
 """Every mistake a user can make before the start stops with what was given, what was expected and what to change."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -109,6 +110,27 @@ def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, mode
     shutil.copytree(model, other)
     with pytest.raises(PreflightError, match="RUN=another-name"):
         preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={other}"))
+
+
+def test_checkpoints_of_another_lora_are_not_resumed(data, tmp_path, model):
+    lora = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.model.lora_rank=8"]
+    config = composed(data, tmp_path, *lora)
+    preflight.check(config)
+    (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
+    preflight.check(composed(data, tmp_path, *lora))
+    for other in (
+        lora[:1],
+        [*lora[:1], "actor_rollout_ref.model.lora_rank=4"],
+        [*lora, "actor_rollout_ref.model.lora_alpha=32"],
+    ):
+        with pytest.raises(PreflightError, match="RUN=another-name"):
+            preflight.check(composed(data, tmp_path, *other))
+
+
+@pytest.mark.parametrize("override", ["actor_rollout_ref.model.lora.rank=8", "actor_rollout_ref.actor.grad_clip=0.5"])
+def test_settings_that_verl_would_take_and_not_use_stop_the_start(data, tmp_path, model, override):
+    with pytest.raises(PreflightError, match=re.escape(override)):
+        preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", override))
 
 
 def reward(tmp_path: Path, text: str) -> str:
