@@ -1,7 +1,13 @@
-"""Checks of `algorithm=` before anything starts: a critic that would silently be missing, numbers out of range,
-rewards."""
+"""Checks of `algorithm=` and of what it works on before anything starts: names, groups, batches, a critic that would
+silently be missing, numbers out of range, rewards.
 
-from collections.abc import Mapping
+verl looks at most of this after minutes, in the first step, or never. What it knows is written down here, because
+asking it takes the import of torch; tests compare.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from omegaconf import DictConfig
@@ -15,6 +21,27 @@ WITH_CRITIC = ("gae", "gae_bad", "gae_action")
 OURS = ("gae_bad", "gae_action", "turn_grpo")
 """Estimators of recipe/credit."""
 
+GROUPED = (
+    *("grpo", "grpo_vectorized", "grpo_passk", "turn_grpo", "rloo", "rloo_vectorized"),
+    *("opo", "gpg", "reinforce_plus_plus_baseline"),
+)
+"""Estimators that compare the rollouts of one prompt. A rollout alone in its group gets its raw score from most."""
+
+UNFED = {
+    "remax": "the score of a greedy rollout of each prompt",
+    "optimal_token_baseline": "sum_pi_squared of the actor",
+    "tir_optimal_token_baseline": "sum_pi_squared of the actor",
+    "gdpo": "the single scores of a reward",
+}
+"""Estimators of verl that need what its trainer does not hand over (`PPOTrainer._compute_advantage`)."""
+
+ESTIMATORS = (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus")
+
+LOSS_AGG_MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
+
+SHARDED_ATTENTION = "flash_attention_"
+"""How the attentions are called in which verl splits sequences: it patches transformers' call of flash-attn."""
+
 WHOLE_MESSAGES = ("grpo", "turn_grpo", "gae_action")
 """Estimators that give all tokens of a message one advantage, as the loss appo_turn expects."""
 
@@ -27,6 +54,9 @@ def check_algorithm(config: DictConfig) -> None:
     Raises:
         PreflightError: they do not.
     """
+    for problem in PROBLEMS:
+        if text := problem(config):
+            raise PreflightError(text)
     algorithm, name = config.algorithm, config.algorithm.adv_estimator
     if name in WITH_CRITIC and config.critic.enable is not True:
         raise PreflightError(
@@ -58,10 +88,6 @@ def check_algorithm(config: DictConfig) -> None:
             f"algorithm.rollout_correction.rollout_rs={rejection} takes tokens out of the mask, and with them rewards "
             f"and bounds of messages that algorithm.adv_estimator={name} needs. Set it to null, or use algorithm=grpo."
         )
-    if name == "turn_grpo" and config.actor_rollout_ref.rollout.n < 2:
-        raise PreflightError(
-            "algorithm=turn_grpo compares rollouts of one task. Set actor_rollout_ref.rollout.n to 2 or more."
-        )
     if loss.loss_mode == "appo_turn":
         if loss.ratio_norm not in RATIO_NORMS:
             raise PreflightError(
@@ -73,6 +99,93 @@ def check_algorithm(config: DictConfig) -> None:
                 f"the loss appo_turn has one ratio a message, algorithm.adv_estimator={name} an advantage for each "
                 f"token. Use algorithm=appo, or one of {', '.join(WHOLE_MESSAGES)}."
             )
+
+
+def _unknown_estimator(config: DictConfig) -> str | None:
+    name = str(config.algorithm.adv_estimator)
+    if name in ESTIMATORS or os.environ.get("VERL_USE_EXTERNAL_MODULES"):  # such a module may register others
+        return None
+    close = get_close_matches(name, ESTIMATORS, n=1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return f"algorithm.adv_estimator={name} is not known{meant}; it is one of {', '.join(ESTIMATORS)}."
+
+
+def _unfed_estimator(config: DictConfig) -> str | None:
+    name = config.algorithm.adv_estimator
+    if name not in UNFED:
+        return None
+    return (
+        f"algorithm.adv_estimator={name} needs {UNFED[name]}, which verl's trainer does not compute for it. Choose "
+        "another, such as grpo, rloo or reinforce_plus_plus."
+    )
+
+
+def _lone_rollouts(config: DictConfig) -> str | None:
+    name, n = config.algorithm.adv_estimator, config.actor_rollout_ref.rollout.n
+    if name not in GROUPED or n > 1:
+        return None
+    return (
+        f"algorithm.adv_estimator={name} compares the rollouts of one task, and actor_rollout_ref.rollout.n={n}: there "
+        "is nothing to compare. Set it to 2 or more, or take reinforce_plus_plus or an algorithm with a critic."
+    )
+
+
+def _unknown_aggregation(config: DictConfig) -> str | None:
+    parts = {"actor_rollout_ref.actor": config.actor_rollout_ref.actor}
+    if config.critic.enable is True:
+        parts["critic"] = config.critic
+    for key, part in parts.items():
+        if (mode := str(part.loss_agg_mode)) not in LOSS_AGG_MODES:
+            return f"{key}.loss_agg_mode={mode} is not known; it is one of {', '.join(LOSS_AGG_MODES)}."
+    return None
+
+
+def _uneven_mini_batches(config: DictConfig) -> str | None:
+    batch, parts = config.data.train_batch_size, {"actor_rollout_ref.actor": config.actor_rollout_ref.actor}
+    if config.critic.enable is True:
+        parts["critic"] = config.critic
+    for key, part in parts.items():
+        if not 1 <= part.ppo_mini_batch_size <= batch or batch % part.ppo_mini_batch_size:
+            return (
+                f"{key}.ppo_mini_batch_size={part.ppo_mini_batch_size} does not divide data.train_batch_size={batch}: "
+                "verl would fill up with empty episodes, which count in the mean of the loss. Set MINI_BATCH_SIZE to "
+                "TRAIN_BATCH_SIZE or to a divisor of it; both count prompts."
+            )
+    return None
+
+
+def _unsharded_sequences(config: DictConfig) -> str | None:
+    """Sequence parallelism that would raise, or with which each GPU would attend to its own part of a text alone."""
+    models = {
+        "actor_rollout_ref.actor": (config.actor_rollout_ref.actor, "fsdp_config", config.actor_rollout_ref.model),
+        "actor_rollout_ref.ref": (config.actor_rollout_ref.ref, "fsdp_config", config.actor_rollout_ref.model),
+        "critic": (config.critic, "fsdp", config.critic.model),
+    }
+    for key, (part, engine, model) in models.items():
+        for where, setting in ((key, part), (f"{key}.{engine}", part.get(engine) or {})):
+            size = setting.get("ulysses_sequence_parallel_size") or 1
+            attention = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")
+            shards = str(attention).startswith(SHARDED_ATTENTION)
+            if size > 1 and not (model.get("use_remove_padding") and shards):
+                name = "critic.model" if key == "critic" else "actor_rollout_ref.model"
+                return (
+                    f"{where}.ulysses_sequence_parallel_size={size} needs {name}.use_remove_padding=true (it is "
+                    f"{model.get('use_remove_padding')}) and flash-attn ({name}.override_config.attn_implementation="
+                    f"flash_attention_2, it is {attention}): with any other attention a GPU would see only its own "
+                    "part of a text. Set both, or the size to 1."
+                )
+    return None
+
+
+PROBLEMS: tuple[Callable[[DictConfig], str | None], ...] = (
+    _unknown_estimator,
+    _unfed_estimator,
+    _lone_rollouts,
+    _unknown_aggregation,
+    _uneven_mini_batches,
+    _unsharded_sequences,
+)
+"""Each says what is wrong with a configuration, or None."""
 
 
 def check_reward_turns(result: Any, record: Mapping[str, Any], where: str) -> None:

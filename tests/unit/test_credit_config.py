@@ -113,7 +113,7 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
             "appo_turn",
             "the loss appo_turn has one ratio a message",
         ),
-        ("turn_grpo", "actor_rollout_ref.rollout.n", 1, "turn_grpo compares rollouts of one task"),
+        ("turn_grpo", "actor_rollout_ref.rollout.n", 1, "turn_grpo compares the rollouts of one task"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(algorithm: str, key: str, value: Any, message: str):
