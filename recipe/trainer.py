@@ -9,15 +9,19 @@ Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`
 `stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
 reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples). Groups
 that dynamic sampling leaves out are none of these but `filtered_groups`, a share of `played_groups`.
+
+A rollout whose siblings were all lost has nothing to be compared with, and verl would take its raw score for its
+advantage: 1.8 where its siblings would have left it near 0. Such rollouts are left out of the step (`lone_samples`).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import transfer_queue as tq
 from omegaconf import DictConfig
+from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe import checkpoints, choosing, reward_file
@@ -26,6 +30,7 @@ from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.dynamic_sampling import DynamicSampling, GroupsLost
 from recipe.overlong_filter import leave_out_cut_episodes
+from recipe.preflight_algorithm import GROUPED
 from recipe.stage_end import StageEnd
 from recipe.worker_watch import WorkerWatch
 
@@ -38,7 +43,7 @@ class CurriculumTrainer(PPOTrainerSync):
     def __init__(self, config: DictConfig):
         super().__init__(config)
         self.replay_buffer.poll_interval = config.stage.poll_interval
-        self.failed_prompts = 0
+        self.failed_prompts = self.lone_samples = 0
         self.alarms = Alarms(config.stage.alarms)
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":
@@ -153,9 +158,23 @@ class CurriculumTrainer(PPOTrainerSync):
 
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """verl's first look at the samples of a step. Stops here, before the update, if too many are missing."""
-        if self._lost_share(len(batch.keys)) > self.config.stage.max_lost_share:
+        batch = self._with_siblings(batch)
+        if not batch.keys or self._lost_share(len(batch.keys)) > self.config.stage.max_lost_share:
             raise RuntimeError(self._lost_text(len(batch.keys), self.failed_prompts))
         return super()._balance_batch(batch, *args, **kwargs)
+
+    def _with_siblings(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """The samples without those that are alone in their group, where groups are compared."""
+        if self.config.algorithm.adv_estimator not in GROUPED:
+            return batch
+        rollouts = {key.rsplit("_", 1)[0] for key in batch.keys}  # keys are {uid}_{rollout}_{number of the output}
+        size = Counter(rollout.rsplit("_", 1)[0] for rollout in rollouts)
+        kept = [key for key in batch.keys if size[key.rsplit("_", 2)[0]] > 1]
+        self.lone_samples = len(batch.keys) - len(kept)
+        if not self.lone_samples:
+            return batch
+        tq.kv_clear(keys=sorted(set(batch.keys) - set(kept)), partition_id=batch.partition_id)
+        return batch.select_keys(kept)
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`.
@@ -197,6 +216,7 @@ class CurriculumTrainer(PPOTrainerSync):
         return {
             "train/lost_samples": self._lost_share(len(keys)),
             "train/failed_rewards": self.failed_prompts / self._prompts,
+            "train/lone_samples": self.lone_samples,
             **groups,
             **{name: fmean(numbers) for name, numbers in values.items()},
         }

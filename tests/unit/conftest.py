@@ -118,19 +118,20 @@ ROLLOUTS = 4
 def trainer_for() -> Callable[..., Any]:
     """Makes this recipe's trainer at step 7 with that replay buffer and nothing else; 4 rollouts a prompt."""
 
-    def make(buffer: Any, groups: int, max_lost_share: float = 0.25) -> Any:
+    def make(buffer: Any, groups: int, max_lost_share: float = 0.25, estimator: str = "grpo") -> Any:
         from omegaconf import OmegaConf
 
         from recipe.trainer import CurriculumTrainer
 
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
         trainer.replay_buffer, trainer.global_steps = buffer, 7
-        trainer.failed_prompts = len(buffer.failure_keys["train"])
+        trainer.failed_prompts, trainer.lone_samples = len(buffer.failure_keys["train"]), 0
         trainer.config = OmegaConf.create(
             {
                 "data": {"train_batch_size": groups},
                 "actor_rollout_ref": {"rollout": {"n": ROLLOUTS}},
                 "stage": {"max_lost_share": max_lost_share},
+                "algorithm": {"adv_estimator": estimator},
                 "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
             }
         )

@@ -46,6 +46,61 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
     )
 
 
+@pytest.fixture
+def step_of(monkeypatch, trainer_for):
+    """Gives a trainer the keys of a step's samples; returns those that go on, those deleted, and the trainer."""
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    from recipe import trainer as module
+
+    def take(keys, estimator="grpo", **settings):
+        cleared = []
+        monkeypatch.setattr(module.tq, "kv_clear", lambda keys, partition_id: cleared.extend(keys))
+        monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
+        trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), estimator=estimator, **settings)
+        batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": place} for place in range(len(keys))])
+        return trainer._balance_batch(batch, {}), cleared, trainer
+
+    return take
+
+
+GROUPS = ["a_0_0", "a_1_0", "a_2_0", "a_3_0", "b_c_2_0", "d_0_0", "d_1_0", "d_3_0", "e_1_0", "e_1_1"]
+"""Of four rollouts each: all of a, one of b_c, three of d, and one of e which has two outputs."""
+
+
+def test_a_rollout_whose_siblings_were_all_lost_is_left_out_and_counted(step_of):
+    batch, cleared, trainer = step_of(GROUPS, groups=4, max_lost_share=0.6)
+    assert batch.keys == [key for key in GROUPS if key[0] in "ad"]
+    assert [tag["seq_len"] for tag in batch.tags] == [0, 1, 2, 3, 5, 6, 7]
+    assert (sorted(cleared), trainer.lone_samples) == (["b_c_2_0", "e_1_0", "e_1_1"], 3)
+
+
+def test_no_advantage_is_a_raw_score_for_what_is_left(step_of):
+    import numpy
+    import torch
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    def advantages(keys):
+        scores = 1.75 * torch.ones(len(keys), 1)
+        groups = numpy.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
+        return compute_grpo_outcome_advantage(scores, torch.ones_like(scores), groups)[0].flatten().tolist()
+
+    keys = GROUPS[:8]
+    assert advantages(keys)[4] == pytest.approx(1.75, abs=1e-4)
+    assert advantages(step_of(keys, groups=3, max_lost_share=0.6)[0].keys) == pytest.approx([0.0] * 7, abs=1e-4)
+
+
+def test_with_a_critic_a_lone_rollout_stays(step_of):
+    batch, cleared, trainer = step_of(GROUPS, estimator="gae_bad", groups=4, max_lost_share=0.6)
+    assert (batch.keys, cleared, trainer.lone_samples) == (GROUPS, [], 0)
+
+
+@pytest.mark.parametrize("max_lost_share", [0.25, 1.0])
+def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
+    with pytest.raises(RuntimeError, match="8 of 8 samples of step 7 were lost"):
+        step_of(["a_0_0", "b_3_0"], groups=2, max_lost_share=max_lost_share)
+
+
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
     tasks = [f"multi_turn_base_{choose_indices()[0]}", f"multi_turn_miss_func_{report_indices()[0]}"]
