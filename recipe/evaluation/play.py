@@ -1,8 +1,9 @@
 """Play all episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
 What decides the outcome is in `Settings`, which is kept beside the episodes: a second start goes on where the first one
-stopped, and refuses to mix episodes of other settings. An episode that cannot be played, because the server or our
-environment failed, is played again and then reported as lost. It is never scored.
+stopped, and refuses to mix episodes of other settings. An episode that cannot be played because the server failed is
+played again and then reported as lost. It is never scored. One in which our environment failed is scored as it stands,
+as in training (`environment_error`): what the model wrote may have led there, and must not decide what counts.
 """
 
 from __future__ import annotations
@@ -250,9 +251,7 @@ async def _play_or_lose(
         except EndpointFault as error:
             fault = str(error)
             continue
-        if line["episode"]["stop_reason"] != StopReason.environment_error:
-            return {"attempts": attempt, **line}, ""
-        fault = f"environment fault: {line['episode']['fault']}"
+        return {"attempts": attempt, **line}, ""
     return None, fault
 
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from bfcl_env import load_scenarios
-from interaction import get_protocol
+from interaction import conversation, get_protocol
 from recipe import evaluate
 from recipe.evaluation.endpoint import Endpoint, EndpointFault
 
@@ -193,6 +193,25 @@ def test_an_episode_that_cannot_be_played_is_lost_and_not_scored_and_played_at_t
         server.play = gold
         status, found = run(server.url, tmp_path)
     assert (status, found["lost"], found["overall"]["episodes"]) == (0, [], 3)
+
+
+def test_an_episode_in_which_the_environment_failed_is_scored_as_in_training(tmp_path, monkeypatch, capsys):
+    """What the model wrote may have led there: it must not decide which episodes count."""
+    unlucky = load_scenarios("multi_turn_base", split="val")[0]
+
+    class Failing(conversation.Episode):
+        def execute(self, call):
+            if self.scenario.id == unlucky.id:
+                raise RuntimeError("our mistake")
+            return super().execute(call)
+
+    monkeypatch.setattr(conversation, "Episode", Failing)
+    with serving(gold_player("base")) as server:
+        status, found = run(server.url, tmp_path)
+    assert (status, found["lost"], found["overall"]["episodes"]) == (0, [], 3)
+    assert found["overall"]["stop"]["environment_error"] == pytest.approx(1 / 3)
+    assert found["overall"]["acc"]["mean"] == found["overall"]["acc_bfcl"]["mean"] == pytest.approx(2 / 3)
+    assert "environment_error" in capsys.readouterr().out
 
 
 def test_a_server_that_is_gone_ends_the_evaluation_soon_and_every_episode_counts_as_lost(tmp_path):
