@@ -43,11 +43,9 @@ def check_gpu(config: DictConfig) -> str | None:
     Raises:
         PreflightError: a setting does not go with the packed attention, or no form of it is right.
     """
-    attention = str(config.actor_rollout_ref.model.override_config.get("attn_implementation"))
-    check_packed(config, attention)
-    if config.trainer.device != "cuda" or not attention.startswith("varlen"):
-        return None
-    return choose_attention(config, config.trainer.device)
+    model = config.actor_rollout_ref.model
+    check_packed(config, str(model.override_config.get("attn_implementation")))
+    return choose_attention(config, config.trainer.device) if config.trainer.device == "cuda" else None
 
 
 def check_packed(config: DictConfig, attention: str) -> None:
@@ -62,10 +60,10 @@ def check_packed(config: DictConfig, attention: str) -> None:
             f"{KEY}={attention} is for packed rows, and actor_rollout_ref.model.use_remove_padding is false. "
             "Set it to true, or choose the attention sdpa."
         )
-    if attention.startswith("varlen") and model.external_lib != PLUGIN:
+    if attention.startswith("varlen") and PLUGIN not in str(model.external_lib):
         raise PreflightError(
-            f"{KEY}={attention} is unknown to transformers without actor_rollout_ref.model.external_lib={PLUGIN}, and "
-            f"that is {model.external_lib}."
+            f"{KEY}={attention} is unknown to transformers without actor_rollout_ref.model.external_lib={PLUGIN}; that "
+            f"is {model.external_lib}."
         )
     for key in PARALLEL:
         parts = OmegaConf.select(config, key) or 1
@@ -76,16 +74,23 @@ def check_packed(config: DictConfig, attention: str) -> None:
             )
 
 
-def choose_attention(config: DictConfig, device: str) -> str:
+def choose_attention(config: DictConfig, device: str) -> str | None:
     """Try `varlen` and `varlen_repeat_kv` on the device; where only the latter is right, the configuration gets it.
 
+    Args:
+        config: of a stage, or of the warm start, whose model stands at another place.
+
     Returns:
-        A line for the log.
+        A line for the log; None where another attention is chosen.
 
     Raises:
         PreflightError: neither is right, or torch cannot use the device.
     """
-    model = config.actor_rollout_ref.model
+    place = "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
+    model, key = OmegaConf.select(config, place), f"{place}.override_config.attn_implementation"
+    chosen, other = str(model.override_config.get("attn_implementation")), "varlen_repeat_kv"
+    if not chosen.startswith("varlen"):
+        return None
     shape = head_shape(str(model.path))
     found = run_selfcheck(device, shape)
     if found["device"] is None:
@@ -93,18 +98,17 @@ def choose_attention(config: DictConfig, device: str) -> str:
             f"the attention cannot be tried on a GPU: {found['cuda']}. {driver_note()}Set hardware=cpu for the CPU "
             "profile."
         )
-    chosen, other = str(model.override_config.attn_implementation), "varlen_repeat_kv"
     heads = f"on {found['device']} with {shape['heads']} heads, {shape['kv_heads']} KV heads of {shape['head_size']}"
     if found[chosen]["right"]:
         return f"attention: {chosen} is right {heads}: {found[chosen]['says']}"
     if found[other]["right"]:
         model.override_config.attn_implementation = other
         return (
-            f"attention: {chosen} is wrong {heads}: {found[chosen]['says']}; so {KEY}={other}: {found[other]['says']}"
+            f"attention: {chosen} is wrong {heads}: {found[chosen]['says']}; so {key}={other}: {found[other]['says']}"
         )
     raise PreflightError(
         f"PyTorch's packed attention is wrong {heads}: {chosen}: {found[chosen]['says']}; {other}: "
-        f"{found[other]['says']}. {driver_note()}Without it: {KEY}=sdpa, with memory that grows by the square of a "
+        f"{found[other]['says']}. {driver_note()}Without it: {key}=sdpa, with memory that grows by the square of a "
         "micro-batch's tokens."
     )
 
@@ -127,7 +131,7 @@ def head_shape(path: str) -> dict[str, int | None]:
     if not heads or not size:
         raise PreflightError(
             f"{file} does not name num_attention_heads and hidden_size, which attn_implementation=varlen is tried "
-            f"with. Choose {KEY}=sdpa for this model."
+            f"with. Choose the attention sdpa for this model."
         )
     window = text.get("sliding_window") if text.get("use_sliding_window", True) else None
     return {"heads": heads, "kv_heads": text.get("num_key_value_heads") or heads, "head_size": size, "window": window}

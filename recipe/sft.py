@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
 from recipe.export import export
+from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.remains import TOKEN
@@ -114,6 +115,13 @@ def _main(config: DictConfig) -> None:
             shutil.rmtree(stage / old, ignore_errors=True)
         parameters = make_tiny_policy(Path(config.model.path))
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
+    if config.trainer.device == "cuda":  # every process, so that all come to the same attention
+        try:
+            line = choose_attention(config, "cuda")
+        except preflight.PreflightError as error:
+            sys.exit(f"\n{config.stage.name} cannot start: {error}")
+        if line and main_process:
+            print(line, flush=True)
     single_process_group()
     from verl.trainer.sft_trainer import run_sft
 

@@ -47,8 +47,10 @@ def bounds_of(position_ids: torch.Tensor) -> Bounds:
         ValueError: the ids do not count from 0 in every sequence.
     """
     global _last
-    if _last is not None and _last[0]() is position_ids and _last[1] == position_ids._version:
-        return _last[2]
+    if _last is not None:
+        tensor, version, bounds = _last
+        if (alive := tensor()) is not None and alive is position_ids and version == alive._version:
+            return bounds
     flat = position_ids.reshape(-1)
     starts = torch.nonzero(flat == 0).flatten()
     cumulative = torch.cat([starts, starts.new_tensor([flat.numel()])])

@@ -43,6 +43,7 @@ def errors(
     generator = torch.Generator().manual_seed(0)
     tokens = sum(LENGTHS)
     inputs = [torch.randn(1, n, tokens, head_size, generator=generator) for n in (heads, kv_heads, kv_heads)]
+    inputs[0] *= torch.linspace(0.5, 4.0, heads)[:, None, None]  # from even attention to attention to single tokens
     weight = torch.randn(tokens, heads, head_size, generator=generator).to(device, dtype)
     positions = torch.cat([torch.arange(length) for length in LENGTHS])[None].to(device)
 
@@ -52,8 +53,8 @@ def errors(
     found = [out[0].detach(), *(x[0].transpose(0, 1) for x in torch.autograd.grad(out[0], (query, key, value), weight))]
 
     exact = [x.to(device, dtype).float().requires_grad_() for x in inputs]
-    rows = [x[0].transpose(0, 1) for x in exact]
-    expected = sequence_by_sequence(*rows, bounds_of(positions), window=window)
+    q, k, v = (x[0].transpose(0, 1) for x in exact)
+    expected = sequence_by_sequence(q, k, v, bounds_of(positions), window=window)
     wanted = [expected.detach(), *(x[0].transpose(0, 1) for x in torch.autograd.grad(expected, exact, weight.float()))]
 
     worst = {}

@@ -153,6 +153,13 @@ def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(
     assert ("figures one" in line) and (("figures two" in line) is not varlen_right)
 
 
+def test_the_warm_start_has_its_model_at_another_place(config, monkeypatch: pytest.MonkeyPatch):
+    both = {name: {"right": False, "says": "figures"} for name in ("varlen", "varlen_repeat_kv")}
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
+    with pytest.raises(PreflightError, match=r"Without it: model\.override_config\.attn_implementation=sdpa"):
+        choose_attention(OmegaConf.create({"model": config.actor_rollout_ref.model}), "cuda")
+
+
 def test_nothing_starts_where_both_forms_are_wrong(config, monkeypatch: pytest.MonkeyPatch):
     both = {name: {"right": False, "says": f"figures of {name}"} for name in ("varlen", "varlen_repeat_kv")}
     monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
