@@ -15,6 +15,15 @@ MODULE = SimpleNamespace(is_causal=True)
 LENGTHS = [5, 1, 40, 3]
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A second one gains nothing on tensors this small, and waits for the first on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def positions(lengths: list[int]) -> torch.Tensor:
     return torch.cat([torch.arange(length) for length in lengths])[None]
 

@@ -18,6 +18,15 @@ from recipe.preflight_gpu import check_gpu, check_packed, choose_attention, head
 SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A second one gains nothing on tensors this small, and waits for the first on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def wrong(compute):
     """An implementation from a function of (query, key, value, bounds) over tokens x heads x size."""
 
