@@ -107,7 +107,6 @@ def settings(model: Path, packed: bool, dtype: str, lora_rank: int) -> Any:
         chosen["override_config.attn_implementation"] = "sdpa"
     overrides = [f"actor_rollout_ref.model.{key}={value}" for key, value in chosen.items()]
     if dtype == "fp32":
-        overrides += ["actor_rollout_ref.actor.fsdp_config.dtype=float32"]
         overrides += [
             f"+actor_rollout_ref.actor.fsdp_config.mixed_precision.{name}_dtype=fp32"
             for name in ("param", "reduce", "buffer")

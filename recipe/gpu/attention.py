@@ -104,7 +104,7 @@ def flash(
     if query.dtype not in (torch.bfloat16, torch.float16):
         raise TypeError(
             f"attn_implementation=varlen computes in half precision on GPUs, and was given {query.dtype}. Set "
-            "fsdp_config.dtype=bfloat16 and fsdp_config.mixed_precision=null, or attn_implementation=sdpa."
+            "fsdp_config.mixed_precision=null, which is bfloat16, or attn_implementation=sdpa."
         )
     left = -1 if window is None else window - 1
     cumulative, longest = bounds
