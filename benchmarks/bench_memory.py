@@ -1,0 +1,218 @@
+"""Peak memory of a GPU's trainer process, measured without a GPU, beside what `recipe.memory` estimates.
+
+    python -m benchmarks.bench_memory                 # the points below: about 15 minutes
+    python -m benchmarks.bench_memory qwen2.5-1.5b,8192,fused,update,8,0 --parts
+
+FSDP2, gradient checkpointing, AdamW and verl's own log-prob functions run on fake tensors: shapes, dtypes and lifetimes
+are those of eager autograd, no number is computed, and the other ranks are a process group that answers at once. Every
+storage is followed from its making to its end; the peak is the largest sum. Not seen this way: what the allocator
+loses to fragments, workspaces of cuBLAS and NCCL, the CUDA context, and temporary memory inside a kernel.
+"""
+
+import argparse
+import gc
+import types
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.nn.attention.varlen
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+
+from benchmarks.live_bytes import CudaAutocast, Live
+from recipe.memory.architecture import load_architecture, shipped_models
+from recipe.memory.settings import Engine, Settings
+from recipe.memory.terms import training_bytes
+
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement: a micro-batch of `tokens` tokens in one row."""
+
+    model: str
+    tokens: int
+    path: str
+    """fused: packed, log-probs without logits | packed: packed, with logits | padded: as verl does without packing"""
+    phase: str
+    """update: two micro-batches forwards and backwards and a step of AdamW | forward: log-probs and entropy"""
+    shards: int = 8
+    lora_rank: int = 0
+
+
+POINTS = [
+    *(
+        Point(model, tokens, "fused", phase)
+        for model in ("qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "qwen3-8b", "llama-3.1-8b")
+        for tokens, phase in ((12000, "update"), (32768, "update"), (32768, "forward"))
+    ),
+    *(Point("qwen2.5-7b", 32768, "fused", "update", shards) for shards in (1, 2, 4)),
+    *(Point(model, 32768, "fused", "update", 8, 32) for model in ("qwen2.5-1.5b", "qwen2.5-7b", "qwen3-8b")),
+    Point("qwen3-8b", 32768, "fused", "forward", 8, 32),
+    *(Point(model, 4096, path, "update") for path in ("packed", "padded") for model in ("qwen2.5-1.5b", "qwen2.5-7b")),
+    *(Point("qwen2.5-7b", 4096, path, "forward") for path in ("packed", "padded")),
+]
+
+
+def _varlen(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **_: Any) -> Any:
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    bounds = torch.zeros(3, dtype=torch.int32, device=q.device)
+    attend = torch.nn.attention.varlen.varlen_attn
+    result = attend(
+        q, k, v, bounds, bounds, q.shape[0], q.shape[0], scale=scaling, window_size=(-1, 0), enable_gqa=True
+    )
+    return result.unflatten(0, (query.shape[0], query.shape[2])), None
+
+
+def _make_model(point: Point, mesh: Any) -> torch.nn.Module:
+    """The model as verl's engine builds it: float32, patched, with adapters, checkpointed, in FSDP2 units."""
+    import verl.utils.fsdp_utils as fsdp_utils
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+    from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from verl.models.transformers.dense_common import forward_with_torch_backend
+
+    AttentionInterface.register("varlen_measured", _varlen)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("varlen_measured", lambda *_, **__: None)
+    config = AutoConfig.for_model(**shipped_models()[point.model])
+    config._attn_implementation = "varlen_measured"
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    head = model.lm_head
+    if point.path == "fused":
+        model._verl_fused_kernels_backend = "torch"
+        model.forward = types.MethodType(forward_with_torch_backend, model)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if point.lora_rank:
+        from peft import LoraConfig, get_peft_model
+
+        model.enable_input_require_grads()
+        adapters = LoraConfig(task_type="CAUSAL_LM", r=point.lora_rank, target_modules="all-linear")
+        with mock.patch.object(torch.nn.Module, "to", lambda module, *_, **__: module):  # fake tensors cannot be moved
+            model = get_peft_model(model, adapters, autocast_adapter_dtype=False)
+    precision = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=True)
+    wrap = fsdp_utils._select_fsdp2_wrap_targets
+    fused = point.path == "fused"  # then the head stays in the root unit, as recipe's GPU plug-in leaves it
+    fsdp_utils._select_fsdp2_wrap_targets = lambda *a: [m for m in wrap(*a) if not (fused and m is head)]
+    try:
+        keywords = {"mesh": mesh, "mp_policy": precision, "offload_policy": None, "reshard_after_forward": True}
+        fsdp_utils.apply_fsdp2(model, keywords, {})
+    finally:
+        fsdp_utils._select_fsdp2_wrap_targets = wrap
+    return model
+
+
+def _micro_batch(model: torch.nn.Module, point: Point, train: bool) -> None:
+    """As `FSDPEngineWithLMHead.forward_step` and `prepare_model_outputs` do it, then a loss like verl's."""
+    from verl.utils import torch_functional as functional
+
+    tokens = torch.zeros(1, point.tokens, dtype=torch.long)
+    more = {"temperature": 1.0, "return_dict": True} if point.path == "fused" else {}
+    with CudaAutocast(), torch.set_grad_enabled(train):
+        output = model(input_ids=tokens, attention_mask=None, position_ids=tokens, use_cache=False, **more)
+        if point.path == "fused":
+            log_probs, entropy = output.log_probs[0], output.entropy[0]
+        else:
+            logits = output.logits[0]
+            entropy = functional.entropy_from_logits(logits)
+            if point.path == "padded":  # the rows are put one after the other, which copies them
+                logits = torch.cat([logits])
+            log_probs = functional.logprobs_from_logits_v2(logits, tokens[0])
+            del logits
+        if train:
+            loss = -torch.exp(log_probs - log_probs.detach()).mean() - 0.001 * entropy.mean()
+            del log_probs, entropy
+    if train:
+        loss.backward()
+
+
+def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
+    """(bytes of parameters and Adam's moments, bytes at the peak of the phase, what was there at `at` bytes).
+
+    Sets up a process group of `point.shards` ranks that answers at once, and takes it down.
+    """
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", rank=0, world_size=point.shards, store=FakeStore())
+    try:
+        mesh = init_device_mesh("cpu", (point.shards,), mesh_dim_names=("fsdp",))
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"), Live(at) as live:
+            model = _make_model(point, mesh)
+            trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            optimizer = torch.optim.AdamW(trained)
+            for parameter in trained:
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()
+            optimizer.zero_grad()
+            gc.collect()
+            live.peak = state = live.bytes
+            train = point.phase == "update"
+            model.train(train)
+            for _ in range(2):
+                _micro_batch(model, point, train)
+            if train:
+                optimizer.step()
+            return state, live.peak, live.parts
+    finally:
+        dist.destroy_process_group()
+
+
+def estimate(point: Point) -> float:
+    """Bytes that `recipe.memory` says this point takes at its peak."""
+    settings = Settings(
+        card=80e9,
+        gpus=point.shards,
+        nodes=1,
+        shards=point.shards,
+        update_tokens=point.tokens,
+        forward_tokens=point.tokens,
+        reference_tokens=point.tokens,
+        longest=point.tokens,
+        packed=True,  # one row: nothing is padded
+        fused=point.path == "fused",
+        checkpointing=True,
+        entropy=True,
+        lora_rank=point.lora_rank,
+        model_bytes=4,
+        reference=True,
+        reference_bytes=2,
+        critic=False,
+        param_offload=False,
+        optimizer_offload=False,
+        offload_policy=False,
+        deferred_gradients=False,
+        old_log_probs=True,
+        engine=Engine(0.7, 1, 16384, 64, point.tokens, True, True, 2 << 30),
+    )
+    return training_bytes(load_architecture(point.model), settings, point.phase)
+
+
+def main() -> None:
+    """Print the table, or with `--parts` the largest tensors at the peak of each point."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("points", nargs="*", help="MODEL,TOKENS,PATH,PHASE[,SHARDS[,LORA_RANK]]")
+    parser.add_argument("--parts", action="store_true", help="what was alive at the peak; takes twice the time")
+    arguments = parser.parse_args()
+    points = POINTS
+    if arguments.points:
+        split = [text.split(",") for text in arguments.points]
+        points = [Point(f[0], int(f[1]), f[2], f[3], *(int(number) for number in f[4:])) for f in split]
+    print(
+        f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}{'state':>8}{'peak':>8}{'estimate':>9}"
+    )
+    for point in points:
+        state, peak, _ = measure(point)
+        said = estimate(point)
+        setting = f"{point.model:14}{point.tokens:7} {point.path:7}{point.phase:9}{point.shards:6}{point.lora_rank:5}"
+        print(f"{setting}{state / GB:8.2f}{peak / GB:8.2f}{said / GB:9.2f} {said / peak - 1:+7.1%}", flush=True)
+        if arguments.parts:
+            for (shape, dtype), size in measure(point, peak)[2].most_common(24):
+                print(f"  {size / GB:8.3f} GB  {dtype:9} {shape}")
+
+
+if __name__ == "__main__":
+    main()
