@@ -29,8 +29,10 @@ class PreflightError(ValueError):
     """A setting that cannot work. The message says which and what to change."""
 
 
-def check(config: DictConfig) -> None:
+def check(config: DictConfig) -> list[str]:
     """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops.
+
+    Returns what this machine lacks (GPUs, memory, disk): with `preflight_only` that does not stop the other checks.
 
     Raises:
         PreflightError: at the first check that fails.
@@ -40,7 +42,7 @@ def check(config: DictConfig) -> None:
     from recipe.preflight_features import check_features
     from recipe.preflight_keys import check_keys
     from recipe.preflight_lora import check_lora
-    from recipe.preflight_machine import check_room
+    from recipe.preflight_machine import check_machine
 
     agent = config.actor_rollout_ref.rollout.agent
     if agent.agent_loop_config_path is None:
@@ -55,9 +57,9 @@ def check(config: DictConfig) -> None:
     check_features(config)
     resolve_model(config)
     check_reward(config)
-    check_devices(config)
-    check_room(config)
+    lacks = check_machine(config)
     check_same_start(config)
+    return lacks
 
 
 def check_versions() -> None:

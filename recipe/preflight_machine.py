@@ -1,33 +1,63 @@
-"""Checks of free memory and disk: a run that stops at its first checkpoint has cost more than a look beforehand."""
+"""GPUs, free memory and disk: a run that stops at its first checkpoint has cost more than a look beforehand."""
 
 import shutil
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from recipe.preflight import PreflightError
+from recipe.memory.check import check_memory, known_model
+from recipe.memory.host import checkpoint_parts, host_parts
+from recipe.memory.passes import Part
+from recipe.memory.settings import read_settings
+from recipe.preflight import PreflightError, check_devices
 
 GB = 10**9
 
 CHECKPOINT_PER_WEIGHTS = 8
-"""Size of a checkpoint in sizes of the model's own weight files, at most: weights in bfloat16 have 2 bytes a parameter,
-a checkpoint has them in float32 (4), Adam's two moments (8) and the exported model (4)."""
+"""Size of a checkpoint in sizes of the model's own weight files, at most, where its layers are not known: weights in
+bfloat16 have 2 bytes a parameter, a checkpoint has them in float32 (4), Adam's two moments (8) and the export (4)."""
 
 EXPORT_PER_WEIGHTS = 2
 """Size of an exported model, in float32, in sizes of the start model's weight files."""
 
 
-def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Memory for the profile, and disk for all checkpoints that are kept and the one being written.
+def check_machine(config: DictConfig) -> list[str]:
+    """GPUs, their memory, and room on this machine. Prints the estimate of GPU memory.
+
+    Returns what is missing here, which is empty unless `preflight_only` is set: a configuration can be checked on a
+    machine that will not run it.
 
     Raises:
-        PreflightError: there is less than `launcher.needs` or than the checkpoints take; the message has both figures.
+        PreflightError: the run does not fit its cards or, without `preflight_only`, something is missing.
+    """
+    lacks = []
+    for check in (check_devices, check_room):
+        try:
+            check(config)
+        except PreflightError as error:
+            if not config.preflight_only:
+                raise
+            lacks.append(str(error))
+    if estimate := check_memory(config):
+        print(estimate, flush=True)
+    return lacks
+
+
+def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
+    """Memory for processes and model, and disk for all checkpoints that are kept and the one being written.
+
+    Raises:
+        PreflightError: there is less than the run takes; the message has both figures.
     """
     needs, free = config.launcher.needs, _available_memory(meminfo)
-    if free is not None and free < needs.memory_gb * GB:
+    parts = _host_parts(config)
+    wanted_memory = needs.memory_gb * GB + sum(part.bytes for part in parts)
+    if free is not None and free < wanted_memory:
+        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in parts)
         raise PreflightError(
-            f"{free / GB:.1f} GB of memory are free, this profile needs {needs.memory_gb} (launcher.needs.memory_gb). "
-            "End what else runs on this machine, or lower that setting if you know better."
+            f"{free / GB:.1f} GB of memory are free, this run needs {wanted_memory / GB:.0f}: processes "
+            f"{needs.memory_gb} (launcher.needs.memory_gb){listed}. End what else runs on this machine, or lower that "
+            "setting if you know better."
         )
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
@@ -43,17 +73,32 @@ def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> Non
         )
 
 
-def checkpoint_bytes(config: DictConfig) -> int:
-    """What the stage's checkpoints take on the disk; 0 where none are saved or the weights are not on this machine."""
+def checkpoint_bytes(config: DictConfig) -> float:
+    """What the stage's checkpoints take on the disk; 0 where none are saved or nothing is known of the model.
+
+    From the model's config.json where its layers are known, else from the size of its weight files.
+    """
     if config.trainer.save_freq <= 0:
         return 0
+    exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
+    kept = (config.trainer.max_actor_ckpt_to_keep or 1) + 1
+    if (model := known_model(config)) is not None:
+        checkpoint, export = checkpoint_parts(model, read_settings(config, card=0))
+        return checkpoint * kept + export * exports
     folder = Path(str(config.actor_rollout_ref.model.path)).expanduser()
     files = [path for ending in ("safetensors", "bin") for path in folder.glob(f"*.{ending}")]
     weights = sum(path.stat().st_size for path in files)
     models = 2 if config.critic.enable else 1
-    exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
-    kept = (config.trainer.max_actor_ckpt_to_keep or 1) + 1
     return weights * (models * CHECKPOINT_PER_WEIGHTS * kept + EXPORT_PER_WEIGHTS * exports)
+
+
+def _host_parts(config: DictConfig) -> list[Part]:
+    """What the model takes of the host's memory; nothing where its layers are not known, or on the CPU profile, where
+    the model is tiny."""
+    model = known_model(config)
+    if model is None or config.trainer.device != "cuda":
+        return []
+    return host_parts(model, read_settings(config, card=0))
 
 
 def _available_memory(meminfo: Path) -> int | None:

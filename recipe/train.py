@@ -144,14 +144,18 @@ def _main(config: DictConfig) -> None:
         checkpoints.check(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
-        preflight.check(config)
+        lacks = preflight.check(config)
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
     except preflight.PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     if config.preflight_only:
-        print(f"{preflight.summary(config)}\nall checks passed; nothing was started")
+        print(preflight.summary(config), flush=True)
+        if lacks:
+            listed = "".join(f"\n- {text}" for text in lacks)
+            sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
+        print("all checks passed; nothing was started")
         return
     manifest.note(config)
     print(preflight.summary(config), flush=True)

@@ -5,8 +5,9 @@ from collections import namedtuple
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.memory.__main__ import compose_stage
 from recipe.preflight import PreflightError
-from recipe.preflight_machine import GB, check_room, checkpoint_bytes
+from recipe.preflight_machine import GB, check_machine, check_room, checkpoint_bytes
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -43,7 +44,9 @@ def test_a_machine_with_room_passes(config, machine):
 
 
 def test_too_little_memory_is_named(config, machine):
-    with pytest.raises(PreflightError, match=r"5\.0 GB of memory are free, this profile needs 6"):
+    with pytest.raises(
+        PreflightError, match=r"5\.0 GB of memory are free, this run needs 6: .*launcher\.needs\.memory_gb"
+    ):
         check_room(config, machine(5, 3))
 
 
@@ -86,3 +89,32 @@ def test_what_a_start_before_has_written_is_not_asked_for_again(config, machine,
     with (folder / "model.pt").open("wb") as file:
         file.truncate(2 * GB)  # sparse
     check_room(config, machine(7, 2))
+
+
+@pytest.fixture
+def on_gpus(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "")  # no nvidia-smi
+    return compose_stage("stage3", ["actor_rollout_ref.model.path=qwen3-4b", f"paths.run={tmp_path}"])
+
+
+def test_the_host_must_hold_the_model_as_often_as_it_is_loaded(on_gpus, machine):
+    with pytest.raises(PreflightError, match=r"this run needs 201: processes 64 .*reference 8, loading 129"):
+        check_room(on_gpus, machine(150, 1000))
+    check_room(on_gpus, machine(202, 1000))
+
+
+def test_the_disk_must_hold_what_the_models_configuration_says(on_gpus):
+    assert checkpoint_bytes(on_gpus) / GB == pytest.approx(4.02 * (16 * 3 + 4 * 2), rel=0.01)
+
+
+def test_a_look_from_a_machine_without_gpus_goes_on_and_says_what_is_missing(on_gpus, machine, capsys):
+    machine(1000, 1)
+    with pytest.raises(PreflightError, match="nvidia-smi shows none"):
+        check_machine(on_gpus)
+    on_gpus.preflight_only = True
+    lacks = check_machine(on_gpus)
+    assert "nvidia-smi shows none" in lacks[0] and "GB are free on the disk" in str(lacks)
+    assert "GPU memory, estimated: generation" in capsys.readouterr().out
+    on_gpus.actor_rollout_ref.model.use_fused_kernels = False
+    with pytest.raises(PreflightError, match="does not fit"):
+        check_machine(on_gpus)
