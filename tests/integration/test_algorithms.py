@@ -25,6 +25,7 @@ from recipe.metrics_log import read_steps
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "outputs" / "tiny_policy" / "hf"
 BATCH, MINI, N, STEPS, BUDGET = 4, 2, 4, 2, 400
 
 REWARD = '''
@@ -37,11 +38,20 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, constant=
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data, a reward, and a tiny policy that was shown gold conversations: an untrained one never ends a message."""
+    """Data, a reward, and a tiny policy that was shown gold conversations: an untrained one never ends a message.
+
+    That of the demo, where there is one; making it takes minutes, and a shorter warm start does.
+    """
     path = tmp_path_factory.mktemp("algorithms")
     assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
     (path / "my_reward.py").write_text(REWARD)
-    start("recipe.sft", f"paths.stage={path}/warm", f"paths.run={path}/warm", f"paths.data={path}/data")
+    if DEMO.is_dir():
+        (path / "model").symlink_to(DEMO)
+    else:
+        warm = path / "warm"
+        short = ("trainer.total_epochs=6", f"paths.stage={warm}", f"paths.run={warm}", f"paths.data={path}/data")
+        start("recipe.sft", *short)
+        (path / "model").symlink_to(warm / "hf")
     return path
 
 
@@ -59,7 +69,7 @@ def train(folder: Path, name: str, *overrides: str, steps: int = STEPS, fails: b
     said = start(
         "recipe.train",
         "--config-name=stage2",
-        *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/warm/hf"),
+        *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/model"),
         f"reward.custom_reward_function.path={folder}/my_reward.py",
         *(f"trainer.total_training_steps={steps}", "trainer.save_freq=1", "trainer.test_freq=-1"),
         *(f"data.train_batch_size={BATCH}", f"actor_rollout_ref.actor.ppo_mini_batch_size={MINI}"),
