@@ -1,6 +1,7 @@
 """The trainer gives our estimators what verl does not: values and ids. A store in memory stands in for
 TransferQueue."""
 
+import math
 from functools import cache
 from typing import Any
 
@@ -134,6 +135,46 @@ def test_grpo_gives_what_it_gave_before_wherever_the_rewards_stand(monkeypatch):
         rows.append(rewards)
     at_the_end.columns["rm_scores"] = nested(rows)
     torch.testing.assert_close(advantages(monkeypatch, at_the_end, "grpo"), spread_out)
+
+
+SCORES = torch.tensor([sum(given.values()) for given in REWARDS])
+
+
+@pytest.mark.parametrize(("algorithm", "factor"), [("dr_grpo", 1.0), ("rloo", 2.0)])
+def test_dr_grpo_and_rloo_divide_by_no_spread(monkeypatch, algorithm, factor):
+    """Two episodes a group: the mean of the others is the other one, twice as far away as the mean of both."""
+    columns = store(values=None)
+    found = advantages(monkeypatch, columns, algorithm)
+    means = SCORES.view(2, 2).mean(1).repeat_interleave(2)
+    expected = factor * (SCORES - means)[:, None] * padded(columns, "response_mask")
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, advantages(monkeypatch, store(values=None), "grpo"))
+
+
+def test_the_correction_of_the_rollouts_weighs_tokens_up_to_its_threshold(monkeypatch):
+    engine = [torch.zeros(len(row)) for row in IDS]
+    engine[0][0], engine[0][1] = -3.0, 0.5  # the trainer says 0 everywhere: ratios of 20 and .6
+    columns = store(values=None, rollout_log_probs=nested(engine))
+    advantages(monkeypatch, columns, "grpo", "algorithm.rollout_correction.rollout_is=token")
+    weights = columns.written["rollout_is_weights"]
+    assert weights[0, :2].tolist() == pytest.approx([2.0, math.exp(-0.5)])
+    torch.testing.assert_close(weights[1], padded(columns, "response_mask")[1].float())
+    off = store(values=None, rollout_log_probs=nested(engine))
+    advantages(monkeypatch, off, "grpo")
+    assert "rollout_is_weights" not in off.written
+
+
+def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
+    cut = NonTensorStack(*({"truncated": row == 1} for row in range(len(IDS))))
+    plain, filtered = store(values=None, extra_fields=cut), store(values=None, extra_fields=cut)
+    with_all = advantages(monkeypatch, plain, "grpo")
+    assert "loss_mask" not in plain.written
+    found = advantages(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
+    torch.testing.assert_close(found, with_all, msg="the score of a cut episode stays in the mean of its group")
+    expected = padded(plain, "response_mask")
+    expected[1] = 0
+    for name in ("response_mask", "loss_mask"):
+        torch.testing.assert_close(filtered.written[name], expected)
 
 
 def test_verls_kl_in_the_reward_stays_in_force(monkeypatch):
