@@ -21,6 +21,8 @@ CURVES: dict[str, Sequence[str]] = {
     "KL of one update": ["actor/ppo_kl"],
     "entropy": ["actor/entropy"],
     "response tokens": ["response_length/mean"],
+    "groups left out, all alike": ["train/filtered_groups"],
+    "long episodes: price, left out": ["train/overlong_penalty", "train/overlong_left_out"],
     "gradient norm": ["actor/grad_norm"],
     "learning rate": ["actor/lr"],
     "value loss": ["critic/vf_loss"],
