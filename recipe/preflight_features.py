@@ -12,6 +12,9 @@ from recipe.preflight import PreflightError
 REWARD = "reward"
 """verl's name, as a metric of `algorithm.filter_groups`, for the score that is trained on."""
 
+OF_THE_RATIO = ("gspo", "cispo", "appo_turn")
+"""Losses that are plain policy gradient where the probability ratio is 1."""
+
 WIDE_FOR_GSPO = 0.05
 """A mean over all tokens of an episode that moves by this much in one step is not seen; the paper clips at 0.0004."""
 
@@ -66,7 +69,7 @@ def notes(config: DictConfig) -> list[str]:
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
     loss, found = actor.policy_loss.loss_mode, []
     one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
-    if loss != "vanilla" and one_update and not algorithm.rollout_correction.bypass_mode:
+    if loss in OF_THE_RATIO and one_update and not algorithm.rollout_correction.bypass_mode:
         found.append(
             f"the loss {loss} differs from others by its probability ratio, which is 1 with one update a step: set "
             f"MINI_BATCH_SIZE below {config.data.train_batch_size}"
@@ -80,7 +83,7 @@ def notes(config: DictConfig) -> list[str]:
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):
         found.append(
             f"stage.gate reads {metric}, which with dynamic sampling leaves out the tasks that are always solved: set "
-            "its metric to one of val/"
+            "its metric to one of val_choose/"
         )
     return found
 
@@ -125,7 +128,8 @@ def _check_correction(config: DictConfig) -> None:
             "algorithm.rollout_correction needs the engine's probabilities. Set "
             "actor_rollout_ref.rollout.calculate_log_probs=true."
         )
-    if kind and not all(_positive(bound) for bound in _bounds(threshold)):
+    bounds = _bounds(threshold)
+    if kind and not (all(map(_positive, bounds)) and bounds == sorted(bounds)):
         raise PreflightError(
             f"algorithm.rollout_correction.rollout_is_threshold={threshold}; expected the largest weight, such as 2.0, "
             "or the smallest and the largest, such as 0.5_5.0."
@@ -136,8 +140,9 @@ def _bounds(threshold: Any) -> list[Any]:
     """The numbers of verl's threshold: one, or two joined by `_`; None for what is no number."""
     if not isinstance(threshold, str):
         return [threshold]
+    parts = threshold.split("_")
     try:
-        return [float(part) for part in threshold.split("_", 1)]
+        return [float(part) for part in parts] if len(parts) <= 2 else [None]
     except ValueError:
         return [None]
 

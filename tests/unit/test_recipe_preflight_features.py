@@ -118,6 +118,10 @@ REFUSED = [
         "rollout_is_threshold=0.5-5; expected",
     ),
     (
+        ["algorithm.rollout_correction.rollout_is=token", "algorithm.rollout_correction.rollout_is_threshold=5.0_0.5"],
+        "rollout_is_threshold=5.0_0.5; expected",
+    ),
+    (
         ["algorithm.rollout_correction.rollout_is=token", "algorithm.rollout_correction.bypass_mode=true"],
         "bypass_mode=true takes the engine's probabilities",
     ),
@@ -184,4 +188,4 @@ def test_other_settings_that_do_nothing_are_said_and_the_recipe_as_it_is_has_non
     assert any("never clips" in note for note in notes(wide))
     filtering = "algorithm.filter_groups.enable=true"
     assert any("stage.gate reads critic/score/mean" in note for note in notes(configured(filtering, stage="stage1")))
-    assert notes(configured(filtering, "stage.gate.metric=val/score", stage="stage1")) == []
+    assert notes(configured(filtering, "stage.gate.metric=val_choose/score", stage="stage1")) == []
