@@ -293,7 +293,7 @@ def test_a_dead_key_is_refused_with_the_live_one(dead):
     if dead.live and not dead.live.startswith("interaction."):
         assert not is_dead(dead.live, OBJECTS), "the key that is to be set instead is dead too"
     other = {bool: not dead.default, str: "another", list: ["q_proj"]}.get(type(dead.default), 7)
-    config = composed(**{dead.key: other})
+    config = composed(**({dead.live: dead.default} if dead.live else {}), **{dead.key: other})
     message = f"{dead.key}={other} would have no effect. " + (
         f"Set {dead.live} instead" if dead.live else "Leave it out"
     )
