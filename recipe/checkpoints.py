@@ -174,6 +174,7 @@ def asked_steps(config: DictConfig) -> dict[str, Any]:
         "total_training_steps": trainer.total_training_steps,
         "train_batch_size": config.data.train_batch_size,
         "train_files": str(config.data.train_files),
+        **({"over_budget": "leave_out"} if config.stage.get("over_budget") == "leave_out" else {}),
     }
 
 

@@ -22,6 +22,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,15 @@ from recipe import choosing
 from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
-from recipe.evaluation.server import PROFILES, SERVED_NAME, ServerError, check_model_folder, fingerprint, serve
+from recipe.evaluation.server import (
+    PROFILES,
+    SERVED_NAME,
+    ServerError,
+    check_model_folder,
+    context_length,
+    fingerprint,
+    serve,
+)
 from recipe.evaluation.summary import Judged, results, text
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
@@ -134,9 +143,37 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
     if sum(1 for _ in store.lines()) == len(settings.tasks()):
         return []  # a server is not started for nothing
     log = store.folder / "server.log"
+    if line := _over_budget(given.model, vllm_flags, settings):
+        print(line, flush=True)
     print(f"starting vLLM, log in {log}", flush=True)
     with serve(given.model, log, given.hardware, vllm_flags) as url:
         return asyncio.run(through(url, SERVED_NAME, "EMPTY"))
+
+
+def _over_budget(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
+    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
+    from recipe.budget import Budget, Lengths, over_budget
+    from recipe.preflight import PreflightError
+    from recipe.preflight_model import load_tokenizer
+
+    if (context := context_length(model, vllm_flags)) is None:
+        return None
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in settings.tasks()))
+    budget = Budget(context=context, reply=settings.max_tokens)
+    try:
+        lengths = Lengths(load_tokenizer(str(model)))
+    except PreflightError as error:
+        raise ServerError(str(error)) from error
+    over = over_budget(scenarios, settings.conversation, lengths, budget)
+    if not over:
+        return None
+    where = Counter(name.rsplit("_", 1)[0].removeprefix("multi_turn_") for name in over)
+    return (
+        f"over budget: gold of {len(over)} of {len(scenarios)} tasks "
+        f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of {context} "
+        f"tokens: accuracy can reach {1 - len(over) / len(scenarios):.3f} at most. A longer one, where the model has "
+        "it: -- --max-model-len N"
+    )
 
 
 async def _only_model(given: argparse.Namespace) -> str:

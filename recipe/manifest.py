@@ -49,6 +49,7 @@ def note(config: DictConfig) -> Path:
             "versions": _versions(),
             "model": str(config.actor_rollout_ref.model.path),
             "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
+            "left_out": list(config.data.get("leave_out") or []),
             "seed": config.actor_rollout_ref.rollout.seed,
             "reward": config.reward.custom_reward_function.path,
             "arguments": sys.argv[1:],

@@ -71,7 +71,8 @@ def check_versions() -> None:
         )
 
 
-def _as_list(files: Any) -> list[str]:
+def as_list(files: Any) -> list[str]:
+    """Names of data files, which may be one or several."""
     return list(files) if OmegaConf.is_list(files) else [str(files)]
 
 
@@ -113,6 +114,7 @@ def check_model(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     from recipe import preflight_model
+    from recipe.preflight_budget import check_budget
     from recipe.preflight_gpu import check_gpu
     from recipe.preflight_template import check_template
 
@@ -122,8 +124,10 @@ def check_model(config: DictConfig) -> None:
     preflight_model.check_protocol(tokenizer, protocol, path)
     template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
     print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
-    files = {key: _as_list(config.data[key]) for key in ("train_files", "val_files")}
-    print(preflight_model.check_lengths(config, tokenizer, files), flush=True)
+    files = {key: as_list(config.data[key]) for key in ("train_files", "val_files")}
+    print(preflight_model.check_lengths(config, tokenizer, files))
+    for line in check_budget(config, tokenizer, protocol):
+        print(line, flush=True)
     if line := check_gpu(config):
         print(line, flush=True)
 
@@ -141,7 +145,7 @@ def check_data(config: DictConfig) -> None:
     loops = [entry.name for entry in entries]
     scenarios = {scenario.id: scenario for scenario in load_scenarios()}
     for key in ("train_files", "val_files"):
-        for name in _as_list(config.data[key]):
+        for name in as_list(config.data[key]):
             path = Path(name).expanduser()
             if not path.is_file():
                 raise PreflightError(f"data.{key}={name} does not exist. Make it with `{command}`, or set data.{key}.")
@@ -315,11 +319,14 @@ def summary(config: DictConfig) -> str:
     from recipe.preflight_features import notes
 
     rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
+    rows = f"{config.data.train_batch_size} rows x {rollout.n} rollouts a step"
+    if left_out := config.data.get("leave_out"):
+        rows += f", {len(left_out)} tasks left out"
     return "\n".join(
         [
             f"stage      {config.stage.name}",
             f"model      {config.actor_rollout_ref.model.path}",
-            f"data       {config.data.train_files}, {config.data.train_batch_size} rows x {rollout.n} rollouts a step",
+            f"data       {config.data.train_files}, {rows}",
             f"reward     {config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
             f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",

@@ -8,6 +8,7 @@ runs; that command looks up a distribution named vllm first and fails with `vllm
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import socket
@@ -134,6 +135,16 @@ def check_model_folder(model: Path) -> None:
             f"{model} is not a model folder: it has no config.json. Expected a Hugging Face folder, such as the one "
             "a stage exports to outputs/<RUN>/<stage>/hf."
         )
+
+
+def context_length(model: Path, flags: Sequence[str]) -> int | None:
+    """Tokens of the context that vLLM will serve: its flag, else the model's own; None where neither says a number."""
+    given = [flag.partition("=")[2] for flag in flags if flag.startswith("--max-model-len=")]
+    given += [value for flag, value in zip(flags, flags[1:], strict=False) if flag == "--max-model-len"]
+    if given:
+        return int(given[-1]) if given[-1].isdecimal() else None
+    own = json.loads((model / "config.json").read_text("utf-8"))
+    return own.get("max_position_embeddings") or own.get("text_config", {}).get("max_position_embeddings")
 
 
 def fingerprint(model: Path) -> str:

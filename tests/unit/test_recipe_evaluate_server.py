@@ -13,7 +13,7 @@ import pytest
 
 from recipe import evaluate
 from recipe.evaluation.endpoint import SAMPLING
-from recipe.evaluation.server import fingerprint, profile_environment, profile_flags
+from recipe.evaluation.server import context_length, fingerprint, profile_environment, profile_flags
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +114,28 @@ def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):
     assert fingerprint(tmp_path) == first
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 99 + b"\1")
     assert fingerprint(tmp_path) != first
+
+
+def test_the_context_is_that_of_the_flag_or_else_of_the_model(tiny, tmp_path):
+    assert context_length(tiny, []) == 2048
+    assert context_length(tiny, ["--max-model-len", "9", "--max-model-len=512"]) == 512
+    assert context_length(tiny, ["--max-model-len", "auto"]) is None
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 7}}))
+    assert context_length(tmp_path, ["--dtype", "float32"]) == 7
+
+
+def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_starts(
+    tiny, tmp_path, monkeypatch, capsys
+):
+    class Started(Exception):
+        pass
+
+    def start(*_):
+        raise Started
+
+    monkeypatch.setattr(evaluate, "serve", start)
+    given = ["--model", str(tiny), "--docs", "signature", "--limit", "2", "--out"]
+    for context, said in (("1000000", False), ("300", True)):
+        with pytest.raises(Started):
+            evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
+        assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in capsys.readouterr().out) == said
