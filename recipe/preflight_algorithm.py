@@ -159,8 +159,9 @@ def _unsharded_sequences(config: DictConfig) -> str | None:
     models = {
         "actor_rollout_ref.actor": (config.actor_rollout_ref.actor, "fsdp_config", config.actor_rollout_ref.model),
         "actor_rollout_ref.ref": (config.actor_rollout_ref.ref, "fsdp_config", config.actor_rollout_ref.model),
-        "critic": (config.critic, "fsdp", config.critic.model),
     }
+    if config.critic.enable is True:
+        models["critic"] = (config.critic, "fsdp", config.critic.model)
     for key, (part, engine, model) in models.items():
         for where, setting in ((key, part), (f"{key}.{engine}", part.get(engine) or {})):
             size = setting.get("ulysses_sequence_parallel_size") or 1

@@ -49,7 +49,7 @@ REFUSED = [
         "attn_implementation=flash_attention_2, it is sdpa",
     ),
     (["actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"], "actor_rollout_ref.ref.ulysses"),
-    (["critic.fsdp.ulysses_sequence_parallel_size=2"], r"critic\.model\.use_remove_padding"),
+    (["algorithm=tppo", "critic.fsdp.ulysses_sequence_parallel_size=2"], r"critic\.model\.use_remove_padding"),
     *(
         ([f"algorithm.adv_estimator={name}", "actor_rollout_ref.rollout.n=1"], f"{name} compares.*rollout.n=1")
         for name in algorithm.GROUPED
@@ -58,6 +58,7 @@ REFUSED = [
 ACCEPTED = [
     [f"{ACTOR}.ppo_mini_batch_size=8"],
     [f"{ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=true", FLASH],
+    ["critic.fsdp.ulysses_sequence_parallel_size=2"],  # and no critic
     ["algorithm.adv_estimator=reinforce_plus_plus", "actor_rollout_ref.rollout.n=1"],
     ["algorithm=tppo", "actor_rollout_ref.rollout.n=1"],
     *([f"algorithm.adv_estimator={name}"] for name in algorithm.GROUPED),
