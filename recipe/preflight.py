@@ -128,8 +128,8 @@ def check_model(config: DictConfig) -> None:
     print(preflight_model.check_lengths(config, tokenizer, files))
     for line in check_budget(config, tokenizer, protocol):
         print(line, flush=True)
-    if line := check_gpu(config):
-        print(line, flush=True)
+    if attention := check_gpu(config):
+        print(attention, flush=True)
 
 
 def check_data(config: DictConfig) -> None:

@@ -139,8 +139,8 @@ def check_model_folder(model: Path) -> None:
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
     """Tokens of the context that vLLM will serve: its flag, else the model's own; None where neither says a number."""
-    given = [flag.partition("=")[2] for flag in flags if flag.startswith("--max-model-len=")]
-    given += [value for flag, value in zip(flags, flags[1:], strict=False) if flag == "--max-model-len"]
+    words = [word for flag in flags for word in flag.split("=", 1)]
+    given = [value for flag, value in zip(words, words[1:], strict=False) if flag == "--max-model-len"]
     if given:
         return int(given[-1]) if given[-1].isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
