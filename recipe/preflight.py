@@ -271,17 +271,22 @@ def check_reward(config: DictConfig) -> None:
     check_filter_metric(config, result)
 
 
-def check_devices(config: DictConfig) -> None:
-    """As many GPUs as the profile asks for on this machine."""
-    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
-        return
+def count_gpus() -> int:
+    """GPUs that nvidia-smi lists on this machine."""
     import subprocess
 
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired):
         listing = ""
-    found = len(listing.strip().splitlines())
+    return len(listing.strip().splitlines())
+
+
+def check_devices(config: DictConfig) -> None:
+    """As many GPUs as the profile asks for on this machine."""
+    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
+        return
+    found = count_gpus()
     if found < config.trainer.n_gpus_per_node:
         raise PreflightError(
             f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "

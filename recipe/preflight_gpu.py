@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError
+from recipe.preflight import PreflightError, count_gpus
 
 DRIVER = 580
 """First branch of NVIDIA's driver that runs CUDA 13, which the pinned torch and vLLM are built with."""
@@ -37,6 +37,8 @@ PARALLEL = [
 def check_gpu(config: DictConfig) -> str | None:
     """All checks of this module. On GPUs this takes as long as importing torch.
 
+    With `preflight_only` on a machine without GPUs nothing is tried; `recipe.preflight.check` has said so.
+
     Returns:
         A line for the log; None where nothing was tried.
 
@@ -45,7 +47,9 @@ def check_gpu(config: DictConfig) -> str | None:
     """
     model = config.actor_rollout_ref.model
     check_packed(config, str(model.override_config.get("attn_implementation")))
-    return choose_attention(config, config.trainer.device) if config.trainer.device == "cuda" else None
+    if config.trainer.device != "cuda" or (config.get("preflight_only") and not count_gpus()):
+        return None
+    return choose_attention(config, config.trainer.device)
 
 
 def check_packed(config: DictConfig, attention: str) -> None:

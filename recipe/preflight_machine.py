@@ -31,7 +31,7 @@ def check_machine(config: DictConfig) -> list[str]:
         PreflightError: the run does not fit its cards or, without `preflight_only`, something is missing.
     """
     lacks = []
-    for check in (check_devices, check_room):
+    for check in (check_devices, check_host_memory, check_disk):
         try:
             check(config)
         except PreflightError as error:
@@ -43,11 +43,11 @@ def check_machine(config: DictConfig) -> list[str]:
     return lacks
 
 
-def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Memory for processes and model, and disk for all checkpoints that are kept and the one being written.
+def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
+    """Memory for the processes, and for what the model takes outside the GPUs.
 
     Raises:
-        PreflightError: there is less than the run takes; the message has both figures.
+        PreflightError: there is less; the message has both figures.
     """
     needs, free = config.launcher.needs, _available_memory(meminfo)
     parts = _host_parts(config)
@@ -59,10 +59,18 @@ def check_room(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> Non
             f"{needs.memory_gb} (launcher.needs.memory_gb){listed}. End what else runs on this machine, or lower that "
             "setting if you know better."
         )
+
+
+def check_disk(config: DictConfig) -> None:
+    """Disk for all checkpoints that are kept and the one being written.
+
+    Raises:
+        PreflightError: there is less; the message has both figures.
+    """
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     there = sum(path.stat().st_size for path in folder.glob("checkpoints/**/*") if path.is_file())  # of a start before
-    wanted = max(needs.disk_gb * GB, checkpoint_bytes(config) - there)
+    wanted = max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
     room = shutil.disk_usage(existing).free
     if room < wanted:
         raise PreflightError(

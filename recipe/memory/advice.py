@@ -12,6 +12,9 @@ from recipe.memory.terms import cache_tokens, phases
 STEP = 1024
 """Token budgets are tried in multiples of this."""
 
+SHORTEST = 12288
+"""Tokens of prompt and response below which no advice goes: up to 8192 of them are the prompt's."""
+
 LORA_RANK = 32
 
 MARGIN = 0.95
@@ -106,15 +109,11 @@ def _fitting(model: Architecture, settings: Settings) -> Settings | None:
     return next((tried for tried in _engines(lowered) if not shortfalls(model, tried, MARGIN)), None)
 
 
-def advise(model: Architecture, settings: Settings, response_floor: int = 4096) -> Settings | None:
-    """The first of these that fits: the measures in their order, then the same with shorter conversations.
-
-    Args:
-        response_floor: shortest response worth trying, in tokens. The prompt's limit stays.
-    """
+def advise(model: Architecture, settings: Settings) -> Settings | None:
+    """The first of these that fits: the measures in their order, then the same with shorter conversations."""
     for cut in range(0, settings.longest, 4 * STEP):
-        longest = settings.longest - cut
-        if longest < 8192 + response_floor and cut:
+        longest = settings.longest - cut  # of the response: the prompt's limit stays
+        if cut and longest < SHORTEST:
             return None
         context = min(settings.engine.context, longest) if cut else settings.engine.context
         shorter = replace(settings, longest=longest, engine=replace(settings.engine, context=context))

@@ -1,6 +1,7 @@
 """The numbers of a dense decoder that memory depends on, from its config.json."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,18 +116,22 @@ def load_architecture(model: str) -> Architecture:
         FileNotFoundError: there is nothing of that name.
         UnknownArchitecture: the layers are not those counted here.
     """
-    if model in shipped_models():
-        return read_architecture(shipped_models()[model], model)
     path = Path(model).expanduser()
     path = path / "config.json" if path.is_dir() else path
+    if not path.is_file() and model in shipped_models():
+        return read_architecture(shipped_models()[model], model)
     if not path.is_file():
         from huggingface_hub import try_to_load_from_cache
 
-        cached = try_to_load_from_cache(model, "config.json") if model.count("/") == 1 else None
+        cached = try_to_load_from_cache(model, "config.json") if re.fullmatch(r"[\w.-]+/[\w.-]+", model) else None
         if not isinstance(cached, str):
             raise FileNotFoundError(
                 f"{model} is no model folder, no config.json, no hub id that was used here before, and none of "
                 f"{', '.join(shipped_models())}."
             )
         path = Path(cached)
-    return read_architecture(json.loads(path.read_text()), model)
+    try:
+        values = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise UnknownArchitecture(f"{path} is not JSON: {error}") from error
+    return read_architecture(values, model)

@@ -45,7 +45,7 @@ def _log_probs(model: Architecture, settings: Settings, tokens: float, train: bo
     """From hidden states to log-probs and entropies."""
     frozen = bool(settings.lora_rank)
     if not settings.fused:
-        copies = 30 if train else 10
+        copies = 30 if train and settings.entropy else 10
         parts = [Part("logits", copies * tokens * model.vocabulary, f"{copies} V T: copies in bfloat16 and float32")]
     else:
         copies = 33 if train else 24

@@ -202,3 +202,11 @@ def test_the_command_prints_a_table_and_its_status_says_whether_it_fits(capsys, 
 def test_the_estimate_imports_no_torch():
     code = "import sys, recipe.memory.check, recipe.preflight_machine; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(("profile", "card"), [("gpu1", 80), ("gpu8_24gb", 24)])
+def test_the_other_profiles_fit_what_they_are_for(profile, card):
+    settings = settings_for(card, given=(f"hardware={profile}",))
+    assert {model: shortfalls(load_architecture(model), settings) for model in PUBLISHED} == dict.fromkeys(
+        PUBLISHED, []
+    )

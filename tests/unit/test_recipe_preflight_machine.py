@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from recipe.memory.__main__ import compose_stage
 from recipe.preflight import PreflightError
-from recipe.preflight_machine import GB, check_machine, check_room, checkpoint_bytes
+from recipe.preflight_machine import GB, check_disk, check_host_memory, check_machine, checkpoint_bytes
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -37,6 +37,11 @@ def machine(tmp_path, monkeypatch):
         return path
 
     return make
+
+
+def check_room(config, meminfo):
+    check_host_memory(config, meminfo)
+    check_disk(config)
 
 
 def test_a_machine_with_room_passes(config, machine):
@@ -108,7 +113,7 @@ def test_the_disk_must_hold_what_the_models_configuration_says(on_gpus):
 
 
 def test_a_look_from_a_machine_without_gpus_goes_on_and_says_what_is_missing(on_gpus, machine, capsys):
-    machine(1000, 1)
+    machine(1000, 1)  # the memory is this machine's
     with pytest.raises(PreflightError, match="nvidia-smi shows none"):
         check_machine(on_gpus)
     on_gpus.preflight_only = True
