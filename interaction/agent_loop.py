@@ -17,6 +17,7 @@ measures what is left.
 import asyncio
 import gc
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -183,6 +184,7 @@ class BFCLAgentLoop(AgentLoopBase):
         header = {
             "step": step,
             "split": split,
+            "launch": os.environ.get("BFCL_LAUNCH"),  # a resumed step is played again; readers take the later launch
             "uid": str(row.get("uid")),
             "session_id": int(row.get("session_id", 0)),
             "scenario_id": row["extra_info"]["scenario_id"],

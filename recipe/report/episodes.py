@@ -33,7 +33,7 @@ class Place:
 
 def headers(path: Path) -> list[Place]:
     """The episodes of one step's file without their conversations; where one was repeated after a resume, the later."""
-    found = {}
+    found: dict[Hashable, _Played] = {}
     split, stage = path.parent.name, path.parents[2].name
     with path.open("rb") as file:
         offset = 0
@@ -41,24 +41,44 @@ def headers(path: Path) -> list[Place]:
             if line.endswith(b"\n"):  # or a crash has cut it off
                 try:
                     header = json.loads(line[: line.index(b', "episode": ')] + b"}")
-                    found[header["scenario_id"], header["session_id"]] = Place(stage, split, path, offset, header)
+                    _keep(found, header, Place(stage, split, path, offset, header))
                 except (ValueError, KeyError, TypeError):
                     pass  # damaged
             offset += len(line)
-    return list(found.values())
+    return _all(found)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The episodes of one step's JSONL file; where one was repeated after a resume, the later one."""
-    records = {}
+    found: dict[Hashable, _Played] = {}
     with path.open("rb") as file:  # bytes: a crash may cut a letter in two
         for line in file:
             try:
                 record = json.loads(line)
-                records[record["scenario_id"], record["session_id"]] = record
+                _keep(found, record, record)
             except (ValueError, KeyError, TypeError):
                 continue  # cut off by a crash
-    return list(records.values())
+    return _all(found)
+
+
+_Played = tuple[str | None, dict[str, Any]]
+"""A launch, and what it played of one task and rollout: uid of the group -> episode."""
+
+
+def _keep(found: dict[Hashable, _Played], header: dict[str, Any], episode: Any) -> None:
+    """Put an episode beside others of its launch and in place of those of an earlier one.
+
+    Dynamic sampling may play a task twice in a step, and both groups count. Lines that name no launch are of a time
+    when it could not.
+    """
+    key, launch = (header["scenario_id"], header["session_id"]), header.get("launch")
+    before = found.get(key)
+    others = before[1] if before and launch is not None and before[0] == launch else {}
+    found[key] = launch, {**others, str(header.get("uid")): episode}
+
+
+def _all(found: dict[Hashable, _Played]) -> list[Any]:
+    return [episode for _, played in found.values() for episode in played.values()]
 
 
 def validation_files(stage: Path) -> list[Path]:

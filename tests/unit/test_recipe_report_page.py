@@ -244,6 +244,29 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
     assert [record["score"] for record in episodes.load(places)] == [line["score"], 0.75]
 
 
+def test_a_task_that_one_launch_played_twice_in_a_step_counts_twice_and_one_of_an_earlier_launch_not(tmp_path):
+    """The former is dynamic sampling, the latter a step that was played again after a resume."""
+    stage = tmp_path / "stage2_base" / "rollouts" / "train"
+    stage.mkdir(parents=True)
+    head = {"step": 1, "session_id": 0, "scenario_id": "multi_turn_base_0"}
+    played = [("first", "a", 0.1), ("first", "b", 0.2), ("second", "c", 0.3), ("second", "d", 0.4), (None, "e", 0.5)]
+
+    def scores(lines: list) -> tuple[list[float], list[float]]:
+        path = stage / "000001.jsonl"
+        path.write_text(
+            "".join(
+                json.dumps({**head, "launch": launch, "uid": uid, "score": score, "episode": {"turns": []}}) + "\n"
+                for launch, uid, score in lines
+            )
+        )
+        found = [place.header["score"] for place in episodes.headers(path)]
+        return found, [record["score"] for record in episodes.read_records(path)]
+
+    assert scores(played[:2]) == ([0.1, 0.2],) * 2
+    assert scores(played[:4]) == ([0.3, 0.4],) * 2
+    assert scores(played) == ([0.5],) * 2
+
+
 def test_a_line_that_a_resumed_launch_appended_to_a_cut_one_is_left_out_and_the_page_is_made(page, tmp_path):
     line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
     log_steps(tmp_path, "stage2_base", 1)
