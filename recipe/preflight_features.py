@@ -25,16 +25,6 @@ def check_features(config: DictConfig) -> None:
     _check_correction(config)
     _check_overlong(config)
     actor = config.actor_rollout_ref.actor
-    if config.algorithm.adv_estimator == "gdpo":
-        raise PreflightError(
-            "algorithm.adv_estimator=gdpo needs the parts of a reward as columns, which verl's trainer does not give "
-            "it: it would fail in the first step. Choose another; docs/algorithms.md lists them."
-        )
-    if config.algorithm.adv_estimator == "rloo" and config.actor_rollout_ref.rollout.n < 2:
-        raise PreflightError(
-            "algorithm=rloo compares an episode with the others of its task. Set actor_rollout_ref.rollout.n to 2 or "
-            "more."
-        )
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not _positive(actor.loss_scale_factor):
         raise PreflightError(
             f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode} with loss_scale_factor="

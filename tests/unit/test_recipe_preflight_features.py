@@ -130,8 +130,6 @@ REFUSED = [
     (["interaction.overlong.penalty=.inf"], "overlong.penalty=inf; expected"),
     (["interaction.overlong.window=0"], "overlong.window=0; expected the share"),
     (["interaction.overlong.window=2000"], "overlong.window=2000; expected the share"),
-    (["algorithm.adv_estimator=rloo", "actor_rollout_ref.rollout.n=1"], "rloo compares an episode with the others"),
-    (["algorithm.adv_estimator=gdpo"], "gdpo needs the parts of a reward as columns"),
     (
         [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"],
         "loss_scale_factor=None: verl would divide by the width of each micro-batch",
