@@ -10,6 +10,8 @@ MEASURED = [
     (Point("qwen2.5-7b", 32768, "fused", "forward"), 18.13),
     (Point("qwen2.5-7b", 12000, "fused", "update"), 25.44),
     (Point("qwen3-4b", 32768, "fused", "update"), 23.37),
+    (Point("qwen3-8b", 20480, "fused", "update", 4), 48.36),
+    (Point("qwen2.5-1.5b", 12000, "fused", "update"), 7.98),
     (Point("qwen2.5-1.5b", 16384, "fused", "update", 8, 32), 5.67),
 ]
 """Points and GB, as `python -m benchmarks.bench_memory` printed them."""
