@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from recipe.memory.architecture import Architecture
 from recipe.memory.settings import Settings
@@ -20,8 +21,8 @@ LORA_RANK = 32
 MARGIN = 0.95
 """Share of a card that advice fills at most. The estimate is a few percent off, and some of it is assumed."""
 
-PACKED = {"packed": True, "fused": True}
-MEASURES: tuple[dict[str, bool], ...] = (
+PACKED: dict[str, Any] = {"packed": True, "fused": True}
+MEASURES: tuple[dict[str, Any], ...] = (
     {},
     PACKED,
     PACKED | {"optimizer_offload": True},
@@ -80,7 +81,8 @@ def _budgets(model: Architecture, settings: Settings) -> Settings | None:
 
 def _too_large(model: Architecture, settings: Settings, field: str, name: str, tokens: int) -> bool:
     """Whether a phase does not fit with that budget; one that this run does not have always fits."""
-    tried = phases(model, replace(settings, **{field: tokens}))
+    changed: dict[str, Any] = {field: tokens}
+    tried = phases(model, replace(settings, **changed))
     return any(phase.bytes > MARGIN * settings.card for phase in tried if phase.name == name)
 
 
