@@ -47,8 +47,10 @@ def check_gpu(config: DictConfig) -> str | None:
     """
     model = config.actor_rollout_ref.model
     check_packed(config, str(model.override_config.get("attn_implementation")))
-    if config.trainer.device != "cuda" or (config.get("preflight_only") and not count_gpus()):
+    if config.trainer.device != "cuda":
         return None
+    if config.get("preflight_only") and not count_gpus():  # a look from a machine without GPUs
+        return "attention: not tried, nvidia-smi shows no GPU here"
     return choose_attention(config, config.trainer.device)
 
 
@@ -156,14 +158,20 @@ def run_selfcheck(device: str, shape: dict[str, int | None], timeout: float = 60
         return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}
 
 
+def driver_version() -> str | None:
+    """Of NVIDIA's driver, such as 580.65.06; None where nvidia-smi shows no GPU."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found[0] if found and found[0].split(".")[0].isdigit() else None
+
+
 def driver_note() -> str:
     """A sentence on the driver where it is older than CUDA 13 wants, else nothing."""
-    try:
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        version = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.split()[0]
-        if int(version.split(".")[0]) >= DRIVER:
-            return ""
-    except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
+    version = driver_version()
+    if version is None or int(version.split(".")[0]) >= DRIVER:
         return ""
     return (
         f"The NVIDIA driver is {version}; the pinned packages are built with CUDA 13, which needs {DRIVER} or newer. "

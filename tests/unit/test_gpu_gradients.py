@@ -14,7 +14,7 @@ Comparison = dict[str, dict[str, dict[str, float]]]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    """By model and type, by tensor: `difference` and `cosine`. Two processes, 20 s of computing."""
+    """By model and type, by tensor: `difference` and `cosine`. Two processes, half a minute each."""
     file = tmp_path_factory.mktemp("gradients") / "found.json"
     command = [sys.executable, "benchmarks/gpu_path_gradients.py", "--json", str(file)]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -208,6 +208,15 @@ def test_sequence_parallel_is_refused_for_sdpa_too_and_left_to_flash_attention(c
     check_packed(config, "flash_attention_2")
 
 
+def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "")
+    config.preflight_only = True
+    assert "not tried, nvidia-smi shows no GPU" in (check_gpu(config) or "")
+    config.actor_rollout_ref.model.use_remove_padding = False  # what needs no GPU is checked
+    with pytest.raises(PreflightError, match="use_remove_padding is false"):
+        check_gpu(config)
+
+
 def test_other_attentions_and_cpus_are_not_tried(config, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda *_: pytest.fail("tried"))
     config.trainer.device = "cpu"
