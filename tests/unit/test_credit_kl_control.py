@@ -32,6 +32,7 @@ def config_of(folder: Path, **settings: Any) -> Any:
                 "lam": 1.0,
             },
             "actor_rollout_ref": {"rollout": {"n": 2}},
+            "interaction": {"overlong": {"train": True}},
             "trainer": {"default_local_dir": str(folder), "resume_mode": "auto", "resume_from_path": None},
             "stage": {"poll_interval": 0.1, "alarms": {}},
         }
