@@ -28,6 +28,8 @@ def composed(*overrides: str) -> Any:
 
 ACTOR = "actor_rollout_ref.actor"
 FLASH = "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"
+SDPA = "actor_rollout_ref.model.override_config.attn_implementation=sdpa"
+PADDED = "actor_rollout_ref.model.use_remove_padding=false"
 REFUSED = [
     ([f"{ACTOR}.loss_agg_mode=seqmean"], "loss_agg_mode=seqmean is not known; it is one of .*seq-mean-token-mean"),
     (["algorithm=tppo", "critic.loss_agg_mode=mean"], r"critic\.loss_agg_mode=mean is not known"),
@@ -41,11 +43,11 @@ REFUSED = [
     (["algorithm=tppo", "critic.ppo_mini_batch_size=64"], r"critic\.ppo_mini_batch_size=64 does not divide"),
     ([f"{ACTOR}.ulysses_sequence_parallel_size=2"], "ulysses_sequence_parallel_size=2 needs .*use_remove_padding"),
     (
-        [f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2", FLASH],
+        [f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2", FLASH, PADDED],
         r"fsdp_config.*use_remove_padding=true \(it is F",
     ),
     (
-        [f"{ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=true"],
+        [f"{ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=true", SDPA],
         "attn_implementation=flash_attention_2, it is sdpa",
     ),
     (["actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"], "actor_rollout_ref.ref.ulysses"),
