@@ -86,7 +86,9 @@ def test_every_token_knows_its_message_and_its_user_turn(gold_episode):
 def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record_file(gold_episode, tmp_path):
     scores = [0.25] * messages_of(gold_episode.extra_fields["episode"])
     fields = scored(gold_episode, scores).as_dict()
-    assert all(isinstance(value, int | float) for value in fields["extra_fields"]["reward_extra_info"].values())
+    info = fields["extra_fields"]["reward_extra_info"]
+    assert info.pop("scenario_id") == SCENARIO.id
+    assert all(isinstance(value, int | float) for value in info.values()), info
     assert {"spans", "record_file", "record_header", "turn_scores"}.isdisjoint(fields)
     (line,) = (tmp_path / "train" / "000001.jsonl").read_text().splitlines()
     assert json.loads(line)["turn_scores"] == scores

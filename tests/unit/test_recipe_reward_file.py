@@ -36,7 +36,8 @@ def config_of(tmp_path, text, name="compute_score", **arguments):
     path = tmp_path / "my_reward.py"
     path.write_text(text)
     setting = {"path": str(path), "name": name} | ({"reward_kwargs": arguments} if arguments else {})
-    return OmegaConf.create({"reward": {"custom_reward_function": setting}})
+    compared = {"filter_groups": {"enable": False}}
+    return OmegaConf.create({"algorithm": compared, "reward": {"custom_reward_function": setting}})
 
 
 def loaded_by_verl(config):
