@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
-from recipe.preflight import PreflightError
+from recipe.preflight import PreflightError, as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")
@@ -94,8 +94,8 @@ def check_rows(config: DictConfig) -> None:
     files = config.data.val_files
     rows = [
         row
-        for name in (files if OmegaConf.is_list(files) else [files])
-        for row in parquet.read_table(Path(str(name)).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
+        for name in as_list(files)
+        for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
     ]
     if not any(part_of_task(row.get("scenario_id")) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
@@ -145,8 +145,9 @@ def of_stage(stage: Path) -> Decisions | None:
 
 
 def of_run(run: Path) -> Decisions:
-    """What validation has decided in any stage of a run."""
-    return _unique(item for stage in sorted(run.iterdir()) if stage.is_dir() for item in of_stage(stage) or [])
+    """What validation has decided in any stage of a run; `run` may be the folder of a single stage."""
+    stages = [run, *sorted(path for path in run.iterdir() if path.is_dir())]
+    return _unique(item for stage in stages for item in of_stage(stage) or [])
 
 
 def all_by_choosing_part(found: Decisions) -> bool:
@@ -158,7 +159,7 @@ def sentence(found: Decisions) -> str:
     """What decided, and what that means for a reported number. Empty if nothing did."""
     if not found:
         return ""
-    by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in found)
+    by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in _unique(found))
     if all_by_choosing_part(found):
         return f"The choosing tasks decided here, by {by}. The figure to report is that of the reporting tasks."
     return (

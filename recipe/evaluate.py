@@ -152,6 +152,8 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
 
 def _over_budget(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
     """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
+    from jinja2 import TemplateError
+
     from recipe.budget import Budget, Lengths, over_budget
     from recipe.preflight import PreflightError
     from recipe.preflight_model import load_tokenizer
@@ -162,9 +164,9 @@ def _over_budget(model: Path, vllm_flags: Sequence[str], settings: Settings) -> 
     budget = Budget(context=context, reply=settings.max_tokens)
     try:
         lengths = Lengths(load_tokenizer(str(model)))
-    except PreflightError as error:
-        raise ServerError(str(error)) from error
-    over = over_budget(scenarios, settings.conversation, lengths, budget)
+        over = over_budget(scenarios, settings.conversation, lengths, budget)
+    except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
+        return f"over budget: not counted, {error}"
     if not over:
         return None
     where = Counter(name.rsplit("_", 1)[0].removeprefix("multi_turn_") for name in over)

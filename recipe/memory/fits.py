@@ -41,7 +41,7 @@ def fits_table(stage: str) -> str:
     lines = []
     for gpus in (8, 1):
         config = compose_stage(stage, ["hardware=gpu8", f"trainer.n_gpus_per_node={gpus}"])
-        processes = config.launcher.needs.memory_gb * gpus / 8
+        processes = compose_stage(stage, [f"hardware=gpu{gpus}"]).launcher.needs.memory_gb
         heads = "".join(f" {card} GB |" for card in CARDS)
         lines += ["", f"| {gpus} GPU{'s' * (gpus > 1)} | |{heads}", "|---|---|" + "---|" * len(CARDS)]
         for name in MODELS:

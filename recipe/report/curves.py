@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recipe import choosing
 from recipe.metrics_log import read_steps
 from recipe.report.tables import CORRELATION, REWARD, trained_stages
 from rewards.metrics import STOP_REASONS
@@ -28,7 +29,8 @@ CURVES: dict[str, Sequence[str]] = {
     "value loss": ["critic/vf_loss"],
     "engine-actor correlation": [CORRELATION],
 }
-"""Title and the metrics drawn under it; a title of which a run has nothing is left out."""
+"""Title and the metrics drawn under it; a title of which a run has nothing is left out. In a run in which the tasks for
+choosing have decided something, validation is that of the tasks for reporting."""
 
 STOPS = [f"train/stop/{reason}" for reason in STOP_REASONS]
 
@@ -40,9 +42,10 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    curves = _curves_of(runs)
     stages = [stage.name for stage in trained_stages(runs[0])]
     lines = [_timeline(run, stages) for run in runs]
-    titles = [title for title, names in CURVES.items() if any(name in line for line in lines for name in names)]
+    titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
     columns = 3
     rows = -(-(len(titles) + 1) // columns)
     options = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8, "axes.spines.top": False}
@@ -51,13 +54,13 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         ends = _ends(runs[0], stages)
         for axis, title in zip(axes.flat, titles, strict=False):
             for number, line in enumerate(lines):
-                for style, name in zip("-:", CURVES[title], strict=False):
+                for style, name in zip("-:", curves[title], strict=False):
                     if points := line.get(name):
                         dot = "." if len(points) < 3 or title.startswith("validation") else None
                         look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": runs[number].name}
                         axis.plot(*zip(*points, strict=True), style, **look)
             axis.set_title(title, fontsize=9, loc="left")
-            if CORRELATION in CURVES[title]:
+            if CORRELATION in curves[title]:
                 axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
         if len(runs) > 1:
             axes.flat[0].legend(fontsize=7)
@@ -75,6 +78,19 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         figure.savefig(svg, format="svg", metadata={"Date": None})
         pyplot.close(figure)
     return png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :]
+
+
+def _curves_of(runs: list[Path]) -> dict[str, Sequence[str]]:
+    """`CURVES`, with the validation that these runs may report."""
+    decided = [item for run in runs for item in choosing.of_run(run)]
+    if not decided or not choosing.all_by_choosing_part(decided):
+        return CURVES
+    return {
+        title.replace("validation:", "validation, reporting tasks:"): [
+            name.replace("val/", choosing.REPORT) for name in names
+        ]
+        for title, names in CURVES.items()
+    }
 
 
 def _ends(run: Path, stages: list[str]) -> list[int]:

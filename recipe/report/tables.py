@@ -100,11 +100,14 @@ def difference_text(value: Rise | None) -> str:
     if value is None:
         return f"fewer than {2 * WINDOW} steps"
     if value.interval is None:
-        run = value.runs[0]
-        errors = f" ({run.value / run.standard_error:+.1f} SE)" if run.standard_error else ""
-        return f"{run_text(run)}{errors}, one run"
-    low, high = value.interval
-    return f"{value.difference:+.3f} [{low:+.3f}, {high:+.3f}]"
+        (run,) = value.runs
+        return f"{run_text(run)}{interval_text(run.interval)}, one run"
+    return f"{value.difference:+.3f}{interval_text(value.interval)}"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """A 95 % interval in brackets; nothing where there is none."""
+    return "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
 
 
 def run_text(run: Difference) -> str:
@@ -127,8 +130,8 @@ def explanation(rows: list[dict[str, Any]]) -> str:
     parts = []
     if any(run.standard_error is not None for run in each):
         parts.append(
-            "+- is one standard error over the run's own episodes, task by task: it says how well this run's "
-            "difference is known, and nothing about another run."
+            "+- is one standard error over the run's own episodes, task by task, and of one run the brackets are 95 % "
+            "from it: they say how well this run's difference is known, and nothing about another run."
         )
     if any(run.tasks and not run.all_tasks for run in each):
         parts.append(
@@ -136,7 +139,7 @@ def explanation(rows: list[dict[str, Any]]) -> str:
             "error covers which those are."
         )
     if any(len(rise.runs) > 1 for rise in moved):
-        parts.append("In brackets: 95 % for the mean of such runs, by Student's t on the runs' differences.")
+        parts.append("Of several runs the brackets are 95 % for their mean, by Student's t on the runs' differences.")
     return " ".join(parts)
 
 

@@ -219,7 +219,22 @@ def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tm
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
     (row,) = report.validations(tmp_path)
     assert (row.tasks, row.acc.value) == (1, 0.0)
-    assert "The figure to report is that of the reporting tasks" in report.write(tmp_path).read_text()
+    page = report.write(tmp_path).read_text()
+    assert "The figure to report is that of the reporting tasks" in page
+    assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
+    assert choosing.sentence([BY_SCORE, BY_SCORE]) == choosing.sentence([BY_SCORE])
+
+
+def test_the_curves_of_a_run_that_chose_are_those_of_the_reporting_tasks(tmp_path):
+    stage = a_validated_run(tmp_path)
+    (stage / "metrics" / "later.jsonl").write_text(
+        json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_report/progress": 0.25}}) + "\n"
+    )
+    title = "validation, reporting tasks: progress"
+    assert title not in report.write(tmp_path).read_text()
+    (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
+    page = report.write(tmp_path).read_text()
+    assert title in page and ">validation: progress<" not in page
 
 
 def test_a_stage_that_is_not_done_has_noted_how_it_chooses(config, tmp_path):

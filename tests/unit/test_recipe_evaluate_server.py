@@ -139,3 +139,23 @@ def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_st
         with pytest.raises(Started):
             evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
         assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in capsys.readouterr().out) == said
+
+
+@pytest.mark.parametrize("template", [None, "{{ raise_exception('no such role') }}"], ids=["none", "refuses"])
+def test_a_model_whose_template_comes_with_the_servers_flags_is_evaluated_without_that_count(
+    template, tiny, tmp_path, monkeypatch, capsys
+):
+    class Started(Exception):
+        pass
+
+    def start(*_):
+        raise Started
+
+    model = shutil.copytree(tiny, tmp_path / "model")
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": template}))
+    monkeypatch.setattr(evaluate, "serve", start)
+    with pytest.raises(Started):
+        evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / "out")])
+    assert "over budget: not counted" in capsys.readouterr().out

@@ -66,7 +66,7 @@ def test_the_error_of_a_run_comes_from_its_episodes(tmp_path):
     progress = report.rise([run / "stage1_format"], "train/progress")
     assert progress is not None and progress.difference == pytest.approx(0.1)
     text = report.table([run])
-    assert "+0.200 +- 0.024 (+8.5 SE), one run" in text and "nothing about another run" in text
+    assert "+0.200 +- 0.024 [+0.153, +0.247], one run" in text and "nothing about another run" in text
     assert "each run" not in text
 
 
@@ -95,7 +95,7 @@ def test_a_window_that_lacks_the_episodes_of_one_step_shows_no_error(tmp_path):
 
 def test_windows_with_other_tasks_are_compared_on_those_that_both_have(tmp_path):
     text = report.table([a_run_with_episodes(tmp_path / "some", 0.2, shift=2)])
-    assert "on 2 tasks (" in text and "the tasks that both have are compared" in text
+    assert "on 2 tasks [" in text and "the tasks that both have are compared" in text
     assert "no task in both windows" in report.table([a_run_with_episodes(tmp_path / "none", 0.2, shift=4)])
     assert "one task in both windows" in report.table([a_run_with_episodes(tmp_path / "one", 0.2, shift=3)])
 
