@@ -2,11 +2,13 @@
 
 With `algorithm.filter_groups.enable=true` verl trains only on groups whose episodes differ in
 `algorithm.filter_groups.metric`, and plays other prompts in place of the rest (DAPO, arXiv 2503.14476, section 3.2). It
-goes on for ever where all groups are alike, as they are when a model solves nothing or everything, and takes a group
-that the engine lost for one whose reward lacks the metric. This buffer counts instead:
+goes on for ever where all groups are alike, as they are when a model solves nothing or everything, takes a group that
+the engine lost for one whose reward lacks the metric, and does not look at a group in which the reward raised for an
+episode. This buffer looks at all of them, and counts:
 
 - a group whose episodes are all alike is *filtered*: its samples were good and are not lost;
-- a group of which no episode came back is *lost*: another one is played for it and `stage.max_lost_share` applies;
+- a group of which no episode came back, or a single one, which differs from nothing, is *lost*: another one is played
+  for it and `stage.max_lost_share` applies;
 - after `stage.max_gen_batches` batches of prompts a step that is still not full ends the training with a message.
 """
 
@@ -23,7 +25,7 @@ class GroupsAlike(RuntimeError):
 
 
 class GroupsLost(RuntimeError):
-    """Of more groups than allowed not one episode came back."""
+    """Of more groups than allowed at most one episode came back."""
 
 
 class DynamicSampling(ReplayBuffer):
@@ -57,9 +59,11 @@ class DynamicSampling(ReplayBuffer):
         self.played = self.train_batch_size
         """Groups of this step, those still running included."""
         self.lost = 0
-        """Groups without any episode."""
+        """Groups with fewer than two episodes."""
         self.failed = 0
         """Those of them in which the reward raised."""
+        self.lone = 0
+        """Samples of lost groups, which are left out: those of single episodes."""
         self.alike: Counter[float] = Counter()
         """Value of the metric -> filtered groups."""
 
@@ -90,10 +94,12 @@ class DynamicSampling(ReplayBuffer):
         """verl's, which tells apart what is evicted why; groups that were lost as a whole are with the failed ones."""
         if partition_id == "val":
             return super()._terminal_eviction_reasons(global_steps, partition_id)
-        with_episodes = {key.split("_")[0] for key in self.partitions[partition_id]}
+        keys = [key.split("_") for key in self.partitions[partition_id]]  # {uid}_{rollout}_{number of the output}
+        episodes = Counter(uid for uid, _ in {(key[0], key[1]) for key in keys})
         finished, failed = self.finished_keys[partition_id], self.failure_keys[partition_id]
-        lost = (finished | failed) - with_episodes
+        lost = {uid for uid in finished | failed if episodes[uid] < 2}
         self.lost += len(lost)
+        self.lone += sum(key[0] in lost for key in keys)
         self.failed += len(failed & lost)
         finished -= lost  # or verl would look for the metric in episodes that are not there
         failed -= lost
@@ -102,6 +108,15 @@ class DynamicSampling(ReplayBuffer):
         if self.lost > self.max_lost_share * (self.train_batch_size + self.lost):
             raise GroupsLost(f"{self.lost} of {self.played} groups")
         return stale, alike, others | lost, values
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set, Counter]:
+        """verl's, which looks at finished groups only; those that lost an episode to the reward are among them here."""
+        finished = self.finished_keys[partition_id]
+        self.finished_keys[partition_id] = finished | self.failure_keys[partition_id]
+        try:
+            return super()._dapo_filtered_keys(partition_id)
+        finally:
+            self.finished_keys[partition_id] = finished
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
         """verl's; it is asked for when the batch is not full, so nothing must be left to wait for here."""

@@ -12,6 +12,7 @@ that dynamic sampling leaves out are none of these but `filtered_groups`, a shar
 
 A rollout whose siblings were all lost has nothing to be compared with, and verl would take its raw score for its
 advantage: 1.8 where its siblings would have left it near 0. Such rollouts are left out of the step (`lone_samples`).
+They are not among the `lost_samples`, but count with these against `stage.max_lost_share`: neither is trained on.
 """
 
 from collections import Counter, defaultdict
@@ -116,12 +117,12 @@ class CurriculumTrainer(PPOTrainerSync):
         try:
             return super().step(metrics, timing_raw)
         except GroupsLost as error:
-            arrived = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-            raise RuntimeError(self._lost_text(arrived, self.replay_buffer.failed)) from error
+            kept = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+            raise RuntimeError(self._lost_text(kept, self.replay_buffer.lone, self.replay_buffer.failed)) from error
         except RuntimeError as error:
             if "no materializable trajectories" not in str(error):
                 raise
-            raise RuntimeError(self._lost_text(0, len(self.replay_buffer.failure_keys["train"]))) from error
+            raise RuntimeError(self._lost_text(0, 0, len(self.replay_buffer.failure_keys["train"]))) from error
 
     def on_sample_end(self) -> None:
         """Notes how many prompts failed, before the replay buffer looks again.
@@ -139,7 +140,7 @@ class CurriculumTrainer(PPOTrainerSync):
         lost = self.replay_buffer.lost if isinstance(self.replay_buffer, DynamicSampling) else 0
         return self.config.data.train_batch_size + lost
 
-    def _lost_text(self, arrived: int, failed_prompts: int) -> str:
+    def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward_file.named(self.config.reward.custom_reward_function)
         cause = (
@@ -147,31 +148,39 @@ class CurriculumTrainer(PPOTrainerSync):
             if failed_prompts
             else "the inference engine failed"
         )
+        alone = (
+            f", and {lone} more left out because all {'its' if lone == 1 else 'their'} siblings were among them; "
+            f"{expected - kept} in all,"
+            if lone
+            else ";"
+        )
         return (
-            f"{expected - arrived} of {expected} samples of step {self.global_steps} were lost because {cause}; more "
-            f"than stage.max_lost_share={self.config.stage.max_lost_share} allows. The log above has each failure. "
-            "Nothing was trained on the others and the last checkpoint is intact; start again to resume from it."
+            f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}"
+            f"{alone} more than stage.max_lost_share={self.config.stage.max_lost_share} allows. The log above has each "
+            "failure. Nothing was trained on the others and the last checkpoint is intact; start again to resume from "
+            "it."
         )
 
-    def _lost_share(self, arrived: int) -> float:
-        return 1.0 - arrived / (self._prompts * self.config.actor_rollout_ref.rollout.n)
+    def _missing_share(self, samples: int) -> float:
+        return 1.0 - samples / (self._prompts * self.config.actor_rollout_ref.rollout.n)
 
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """verl's first look at the samples of a step. Stops here, before the update, if too many are missing."""
         batch = self._with_siblings(batch)
-        if not batch.keys or self._lost_share(len(batch.keys)) > self.config.stage.max_lost_share:
-            raise RuntimeError(self._lost_text(len(batch.keys), self.failed_prompts))
+        if not batch.keys or self._missing_share(len(batch.keys)) > self.config.stage.max_lost_share:
+            raise RuntimeError(self._lost_text(len(batch.keys), self.lone_samples, self.failed_prompts))
         return super()._balance_batch(batch, *args, **kwargs)
 
     def _with_siblings(self, batch: KVBatchMeta) -> KVBatchMeta:
         """The samples without those that are alone in their group, where groups are compared."""
+        self.lone_samples = self.replay_buffer.lone if isinstance(self.replay_buffer, DynamicSampling) else 0
         if self.config.algorithm.adv_estimator not in GROUPED:
             return batch
         rollouts = {key.rsplit("_", 1)[0] for key in batch.keys}  # keys are {uid}_{rollout}_{number of the output}
         size = Counter(rollout.rsplit("_", 1)[0] for rollout in rollouts)
         kept = [key for key in batch.keys if size[key.rsplit("_", 2)[0]] > 1]
-        self.lone_samples = len(batch.keys) - len(kept)
-        if not self.lone_samples:
+        self.lone_samples += len(batch.keys) - len(kept)
+        if len(kept) == len(batch.keys):
             return batch
         tq.kv_clear(keys=sorted(set(batch.keys) - set(kept)), partition_id=batch.partition_id)
         return batch.select_keys(kept)
@@ -214,7 +223,7 @@ class CurriculumTrainer(PPOTrainerSync):
                 "train/filtered_groups": buffer.filtered / buffer.played,
             }
         return {
-            "train/lost_samples": self._lost_share(len(keys)),
+            "train/lost_samples": self._missing_share(len(keys) + self.lone_samples),
             "train/failed_rewards": self.failed_prompts / self._prompts,
             "train/lone_samples": self.lone_samples,
             **groups,

@@ -25,6 +25,12 @@ N, BATCH = 4, 2
 SOLVED, FAILED, MIXED = [1.0] * N, [0.0] * N, [1.0, 0.0, 0.0, 1.0]
 LOST: list[float] = []
 """No episode came back."""
+LONE = [1.0]
+"""One came back."""
+
+
+class PartlyFailed(list):
+    """Values of the episodes that came back of a group in which the reward raised for another one."""
 
 
 class Queue:
@@ -47,8 +53,8 @@ class Queue:
         if running:
             uid = running[0]
             outcome = self.outcomes[int(uid[1:]) % len(self.outcomes)]
-            raised = isinstance(outcome, Exception)
-            for session, value in enumerate([] if raised else outcome):
+            raised = isinstance(outcome, Exception | PartlyFailed)
+            for session, value in enumerate([] if isinstance(outcome, Exception) else outcome):
                 self.tags["train"][f"{uid}_{session}_0"] = {"status": "success"}
                 self.values[f"{uid}_{session}_0"] = value
             self.tags["train"][uid]["status"] = "failure" if raised else "finished"
@@ -128,7 +134,11 @@ def test_each_step_counts_anew(sampling):
 
 
 @given(
-    outcomes=st.lists(st.sampled_from([SOLVED, FAILED, MIXED, MIXED[:1], LOST]), min_size=1, max_size=30),
+    outcomes=st.lists(
+        st.sampled_from([SOLVED, FAILED, MIXED, LONE, LOST, PartlyFailed(SOLVED[1:]), PartlyFailed(MIXED[1:])]),
+        min_size=1,
+        max_size=30,
+    ),
     limit=st.integers(2, 6),
 )
 @settings(deadline=None, max_examples=50)
@@ -142,9 +152,7 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
         else:
             assert len(uids(batch)) == BATCH
             assert all(
-                len({queue.values[key] for key in batch.keys if key.startswith(f"{uid}_")}) > 1
-                or sum(key.startswith(f"{uid}_") for key in batch.keys) == 1
-                for uid in uids(batch)
+                len({queue.values[key] for key in batch.keys if key.startswith(f"{uid}_")}) > 1 for uid in uids(batch)
             )
         assert buffer.played == queue.asked <= limit * BATCH
         assert buffer.filtered + buffer.lost <= buffer.played
@@ -178,6 +186,33 @@ def test_a_group_that_the_engine_lost_is_played_again_and_counted_as_lost(sampli
     assert metrics_of(trainer, monkeypatch, batch.keys)["train/lost_samples"] == pytest.approx(1 / (BATCH + 1))
 
 
+def test_a_rollout_that_is_left_alone_is_played_again_with_its_group(sampling, trainer_for, monkeypatch):
+    buffer, queue = sampling([LONE, MIXED, MIXED, MIXED], lost=0.5)
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert uids(batch) == {"u1", "u2"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, 1, 0)
+    assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
+    trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
+    monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
+    metrics = metrics_of(trainer, monkeypatch, trainer._balance_batch(batch, {}).keys)
+    assert metrics["train/lost_samples"] == pytest.approx((N - 1) / (N * (BATCH + 1)))
+    assert metrics["train/lone_samples"] == 1
+
+
+def test_a_group_in_which_the_reward_failed_is_filtered_like_any_other(sampling, trainer_for, monkeypatch):
+    alike, mixed = PartlyFailed(FAILED[1:]), PartlyFailed(MIXED[1:])
+    buffer, queue = sampling([alike, mixed])
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert all(int(uid[1:]) % 2 for uid in uids(batch)) and len(batch.keys) == BATCH * (N - 1)
+    assert (buffer.lost, buffer.filtered) == (0, (queue.asked + 1) // 2)
+    trainer = trainer_for(buffer, groups=BATCH)
+    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
+    trainer.on_sample_end()
+    assert metrics_of(trainer, monkeypatch, batch.keys)["train/failed_rewards"] == 1.0
+    buffer, _ = sampling([alike])
+    with pytest.raises(GroupsAlike, match="only 0 of the 2 groups"):
+        buffer.sample(1, "train", BATCH)
+
+
 @pytest.mark.parametrize(
     ("outcome", "cause"),
     [
@@ -194,6 +229,14 @@ def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(
     with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
         trainer_for(buffer, groups=BATCH).step({}, {})
     assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
+
+
+def test_too_many_rollouts_left_alone_are_named_apart_from_the_lost_ones(sampling, trainer_for, monkeypatch):
+    buffer, _ = sampling([LONE])
+    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
+    lost = "3 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out"
+    with pytest.raises(RuntimeError, match=lost):
+        trainer_for(buffer, groups=BATCH).step({}, {})
 
 
 def test_a_validation_is_neither_filtered_nor_counted(sampling):

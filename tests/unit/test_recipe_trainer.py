@@ -95,9 +95,33 @@ def test_with_a_critic_a_lone_rollout_stays(step_of):
     assert (batch.keys, cleared, trainer.lone_samples) == (GROUPS, [], 0)
 
 
+def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of, monkeypatch):
+    from recipe import trainer as module
+
+    keys = ["a_0_0", "a_1_0", "a_2_0", "b_0_0", "b_1_0", "b_2_0", "c_3_0"]
+    with pytest.raises(RuntimeError) as caught:
+        step_of(keys, groups=3, max_lost_share=0.45)
+    for part in (
+        "5 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out because all its "
+        "siblings were among them",
+        "6 in all, more than stage.max_lost_share=0.45 allows",
+    ):
+        assert part in str(caught.value)
+    batch, _, trainer = step_of(keys, groups=3, max_lost_share=0.5)
+    columns = {
+        name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(batch.keys))
+        for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
+    }
+    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(columns))
+    metrics = trainer._reward_metrics(batch)
+    assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
+    assert metrics["train/lone_samples"] == 1
+
+
 @pytest.mark.parametrize("max_lost_share", [0.25, 1.0])
 def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
-    with pytest.raises(RuntimeError, match="8 of 8 samples of step 7 were lost"):
+    lost = "6 of 8 samples of step 7 were lost because the inference engine failed, and 2 more left out"
+    with pytest.raises(RuntimeError, match=lost):
         step_of(["a_0_0", "b_3_0"], groups=2, max_lost_share=max_lost_share)
 
 
