@@ -7,7 +7,8 @@ too many messages or malformed ones trains as before: that was the model's choic
 
 The mask is taken away after the advantages: the score of a cut episode still counts in the mean of its group, as in
 DAPO, but neither policy loss nor KL, entropy or values see it. verl's token-mean divides by the tokens of `loss_mask`,
-the losses use `response_mask`; both are changed.
+the losses use `response_mask`; both are changed. Its means over episodes divide by the mini-batch as it is set,
+whatever the masks: there the left-out episodes make the losses of the others smaller, by their share.
 """
 
 from typing import Any

@@ -69,6 +69,12 @@ def notes(config: DictConfig) -> list[str]:
             f"the loss gspo with clip_ratio_low={actor.clip_ratio_low}, clip_ratio_high={actor.clip_ratio_high} never "
             "clips: its ratio is a mean over all tokens. algorithm=gspo sets those of the paper"
         )
+    if not config.interaction.overlong.train and actor.loss_agg_mode.startswith("seq-mean"):
+        found.append(
+            f"interaction.overlong.train=false with actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: verl "
+            "divides by all episodes, those left out included, so policy loss, KL and entropy get smaller by "
+            "train/overlong_left_out. loss_agg_mode=token-mean divides by the tokens that train"
+        )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):
         found.append(

@@ -159,14 +159,21 @@ def test_a_step_of_cut_episodes_alone_stops_with_what_to_change():
         leave_out_cut_episodes(Store(MASKS, [True, True, True, False]), batch_of(False, False, False, True))
 
 
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"])
-def test_no_gradient_of_a_left_out_episode_reaches_the_model_and_the_others_are_not_diluted(mode):
-    """verl's aggregation over a mini-batch, whose tokens it counts by `loss_mask`."""
+@pytest.mark.parametrize(
+    ("mode", "diluted"),
+    [("token-mean", 1.0), ("token-sum", 1.0), ("seq-mean-token-mean", 0.5), ("seq-mean-token-sum-norm", 0.5)],
+)
+def test_no_gradient_of_a_left_out_episode_reaches_the_model_and_a_mean_over_episodes_counts_it(mode, diluted):
+    """verl's aggregation over a mini-batch: it counts tokens by `loss_mask`, and episodes by the settings."""
     masks = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0]])
-    loss = torch.rand(2, 4, requires_grad=True)
-    counted = {"batch_num_tokens": int(masks.sum()), "global_batch_size": None, "loss_scale_factor": 4}
-    agg_loss(loss, masks, mode, **counted).backward()
-    assert loss.grad is not None and not loss.grad[1].any()
-    alone = torch.rand(1, 4, requires_grad=True)
-    agg_loss(alone, masks[:1], mode, **counted).backward()
-    torch.testing.assert_close(loss.grad[:1], alone.grad)
+
+    def gradient(rows: int) -> torch.Tensor:
+        loss = torch.ones(rows, 4, requires_grad=True)
+        tokens = int(masks[:rows].sum())
+        counted = {"batch_num_tokens": tokens, "global_batch_size": rows, "loss_scale_factor": 4}
+        agg_loss(loss, masks[:rows], mode, **counted).backward()
+        assert loss.grad is not None
+        return loss.grad
+
+    assert not gradient(2)[1].any()
+    torch.testing.assert_close(gradient(2)[:1], diluted * gradient(1))

@@ -190,3 +190,12 @@ def test_other_settings_that_do_nothing_are_said_and_the_recipe_as_it_is_has_non
         for note in notes(configured(filtering, stage="stage1", hardware="gpu8"))
     )
     assert notes(configured(filtering, "stage.gate.metric=val_choose/score", stage="stage1", hardware="gpu8")) == []
+
+
+def test_a_mean_over_episodes_that_counts_those_left_out_is_said():
+    without = "interaction.overlong.train=false"
+    for mode in ("seq-mean-token-mean", "seq-mean-token-sum"):
+        (note,) = notes(configured(without, f"{ACTOR}.loss_agg_mode={mode}"))
+        assert f"loss_agg_mode={mode}" in note and "train/overlong_left_out" in note and "token-mean" in note
+    for overrides in ([without, f"{ACTOR}.loss_agg_mode=token-mean"], [f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"]):
+        assert notes(configured(*overrides)) == []
