@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from bfcl_env import choose_indices, report_indices, train_indices
 from recipe import checkpoints, choosing, evaluate, report
 from recipe.curriculum import compose_stage
+from recipe.gates import check_logged
 from recipe.preflight import PreflightError
 
 CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))
@@ -98,6 +99,15 @@ def test_a_validation_is_logged_over_all_tasks_and_over_each_part():
         "val_report/acc": 0.0,
         "val_report/bfcl/base/acc": 0.0,
     }
+
+
+@pytest.mark.parametrize("returned", [{"acc": [0.5]}, {"score": [0.5], "acc": [1.0]}], ids=["number", "dict"])
+def test_the_metric_of_the_hand_over_is_logged_whatever_a_reward_returns(returned):
+    """verl calls a bare number `acc`, and logs what it trains on as `reward`."""
+    metric = compose_stage("stage2", ["stage.handover=best"]).stage.handover_metric
+    logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "scenario_id": [CHOOSE]})
+    check_logged("stage.handover_metric", metric, logged)
+    assert logged[metric] == 0.5
 
 
 def test_what_has_decided_goes_on_to_the_models_that_start_from_it(config, tmp_path):
