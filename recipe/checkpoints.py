@@ -260,6 +260,9 @@ def finish(config: DictConfig) -> dict[str, Any]:
         hf = export(source, stage / "hf", str(config.actor_rollout_ref.model.path))
     except ExportError as error:
         sys.exit(f"{config.stage.name} has made all its steps, but {error}")
+    decided: Any = config  # the best, by the metric of the start that chose it, which may have been another one
+    if best:
+        decided = OmegaConf.merge(config, {"stage": {"handover_metric": best["metric"]}})
     note = {
         "global_step": step,
         "target": target["planned"],
@@ -268,7 +271,7 @@ def finish(config: DictConfig) -> dict[str, Any]:
         "model_step": best["step"] if best else step,
         "best": best,
         "gate": judge(config, step),
-        "chose": choosing.decisions(config),
+        "chose": choosing.decisions(decided),
     }
     write_atomic(done, json.dumps(note) + "\n")
     return note

@@ -32,8 +32,8 @@ class StageEnd:
         best = checkpoints.read_best(stage)
         if best and best["step"] > done:  # of a training that this one does not continue
             (stage / "best.json").unlink()
-        elif best and best["metric"] != config.stage.handover_metric:  # their values do not compare
-            (stage / "best.json").unlink()
+        elif best and config.stage.handover == "best" and best["metric"] != config.stage.handover_metric:
+            (stage / "best.json").unlink()  # their values do not compare
             print(
                 f"RESUME step {best['step']} was the best by {best['metric']}; stage.handover_metric is now "
                 f"{config.stage.handover_metric}, so the best is chosen from the steps to come",

@@ -274,6 +274,46 @@ def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, caps
     assert "RESUME step 1 was the best by val_choose/score" in capsys.readouterr().out
 
 
+def test_the_best_stays_while_the_last_is_to_be_handed_on(tmp_path, capsys):
+    config = config_of(tmp_path, handover="best", handover_metric="val_choose/acc")
+    Path(config.paths.stage).mkdir()
+    save(config, 1)
+    StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 0.9})
+    config.stage.update({"handover": "last", "handover_metric": "val_choose/score"})
+    StageEnd(config, planned=4, done=1)
+    best = checkpoints.read_best(tmp_path / "stage")
+    assert best is not None and best["metric"] == "val_choose/acc"
+    assert "RESUME" not in capsys.readouterr().out
+
+
+def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_was_chosen(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=2, done=0)
+    for step, value in ((1, 0.9), (2, 0.1)):
+        save(config, step)
+        end(step, {"val_choose/score": value})
+    config.stage.handover_metric = "val_choose/acc"
+    assert checkpoints.at_target(config), "nothing is trained again"
+    done = checkpoints.finish(config)
+    assert done["model_step"] == 1
+    assert [item["metric"] for item in done["chose"]] == ["val_choose/score"]
+
+
+def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
+    config = config_of(tmp_path, gate={**LEAVE, "metric": "val_choose/acc", "window": 1})
+    Path(config.paths.stage).mkdir()
+    assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
+    save(config, 2)
+    assert [item["metric"] for item in checkpoints.finish(config)["chose"]] == ["val_choose/acc"]
+    config.stage.gate = None
+    assert not checkpoints.at_target(config), "all steps are trained now"
+    assert StageEnd(config, planned=4, done=2).last == 4
+    save(config, 4)
+    done = checkpoints.finish(config)
+    assert (done["global_step"], done["chose"]) == (4, [])
+
+
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
     config = config_of(tmp_path, handover="best", handover_metric="val_choose/scor")
     Path(config.paths.stage).mkdir()
