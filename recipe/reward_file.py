@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from omegaconf import DictConfig, open_dict
@@ -21,7 +21,7 @@ PACKAGE, FILE = "pkg://", "file://"
 FILE_KEY, FUNCTION_KEY = "reward_file", "reward_function"
 """Arguments under which the functions below get what to call."""
 
-_lock = Lock()  # verl calls a reward from several threads: a file is to be run once
+_lock = RLock()  # verl calls a reward from several threads: a file is to be run once. It may load another one
 
 
 class RewardFileError(ValueError):

@@ -92,6 +92,19 @@ def test_a_file_is_run_once_however_often_it_is_loaded_and_called(tmp_path):
     assert [call(function), call(function), call(loaded_by_verl(config))] == [1.0, 2.0, 3.0]
 
 
+def test_a_reward_file_may_load_another(tmp_path):
+    config_of(tmp_path, COUNTS)
+    outer = tmp_path / "outer.py"
+    outer.write_text(
+        "from recipe import reward_file\n"
+        f"inner = reward_file.load({str(tmp_path / 'my_reward.py')!r}, 'compute_score')\n"
+        "def compute_score(**kwargs):\n    return 10 * inner()\n"
+    )
+    code = f"from recipe.reward_file import load; print(load({str(outer)!r}, 'compute_score')())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "10.0\n", done.stderr
+
+
 def test_a_module_is_left_to_verl_and_messages_name_what_the_user_gave(tmp_path):
     package = OmegaConf.create({"reward": {"custom_reward_function": {"path": "pkg://rewards.format", "name": "x"}}})
     assert reward_file.for_verl(package) == package
