@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from interaction.token_rewards import check_turn_scores, messages_of
+from recipe.memory.settings import sequence_parts
 from recipe.preflight import PreflightError
 
 WITH_CRITIC = ("gae", "gae_bad", "gae_action")
@@ -154,6 +155,50 @@ def _uneven_mini_batches(config: DictConfig) -> str | None:
     return None
 
 
+def _unshared_mini_batches(config: DictConfig) -> str | None:
+    """verl divides the episodes of a mini-batch evenly among the GPUs, and looks whether it can after the rollouts."""
+    n, world = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    parts = {"actor_rollout_ref.actor": (config.actor_rollout_ref.actor, "fsdp_config")}
+    if config.critic.enable is True:
+        parts["critic"] = (config.critic, "fsdp")
+    for key, (part, engine) in parts.items():
+        cut = sequence_parts(part, engine)
+        if (episodes := part.ppo_mini_batch_size * n) % max(1, world // cut):
+            among = f"{world} GPUs" if cut == 1 else f"{world // cut} groups of {cut} GPUs"
+            return (
+                f"{key}.ppo_mini_batch_size={part.ppo_mini_batch_size} times actor_rollout_ref.rollout.n={n} is "
+                f"{episodes} episodes, which cannot be divided evenly among {among}. Set MINI_BATCH_SIZE, "
+                "actor_rollout_ref.rollout.n or trainer.n_gpus_per_node so that they can."
+            )
+    return None
+
+
+def _short_token_budgets(config: DictConfig) -> str | None:
+    """Micro-batches that are filled by tokens hold whole episodes: verl ends the run at the first that is longer."""
+    policy, data, algorithm = config.actor_rollout_ref, config.data, config.algorithm
+    longest = data.max_prompt_length + data.max_response_length
+    reference, lora = policy.actor.use_kl_loss or algorithm.use_kl_in_reward, bool(policy.model.get("lora_rank"))
+    old = not (algorithm.get("rollout_correction") or {}).get("bypass_mode", False)
+    forward = policy.rollout.log_prob_use_dynamic_bsz and (old or (reference and lora))  # by the actor, both
+    own_reference = policy.ref.log_prob_use_dynamic_bsz and reference and not lora
+    actor, ref = (sequence_parts(part, "fsdp_config") for part in (policy.actor, policy.ref))
+    budgets = (
+        (policy.actor.use_dynamic_bsz, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor),
+        (forward, "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu", actor),
+        (own_reference, "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref),
+        (config.critic.enable is True, "critic.ppo_infer_max_token_len_per_gpu", sequence_parts(config.critic, "fsdp")),
+    )
+    for used, key, cut in budgets:
+        if used and (budget := OmegaConf.select(config, key)) * cut < longest:
+            each = f" on each of {cut} GPUs" if cut > 1 else ""
+            return (
+                f"{key}={budget}{each} is less than an episode can have: data.max_prompt_length="
+                f"{data.max_prompt_length} and data.max_response_length={data.max_response_length}. verl ends the run "
+                f"at the first that is longer. Set it to {-(-longest // cut)} or more, or lower the lengths."
+            )
+    return None
+
+
 def _unsharded_sequences(config: DictConfig) -> str | None:
     """Sequence parallelism that would raise, or with which each GPU would attend to its own part of a text alone."""
     models = {
@@ -184,6 +229,8 @@ PROBLEMS: tuple[Callable[[DictConfig], str | None], ...] = (
     _lone_rollouts,
     _unknown_aggregation,
     _uneven_mini_batches,
+    _unshared_mini_batches,
+    _short_token_budgets,
     _unsharded_sequences,
 )
 """Each says what is wrong with a configuration, or None."""

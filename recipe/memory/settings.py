@@ -46,7 +46,7 @@ class Settings:
     forward_tokens: int
     reference_tokens: int
     longest: int
-    """Tokens of the longest prompt and response; no micro-batch is smaller."""
+    """Tokens of the longest prompt and response, which a micro-batch must hold whatever its budget."""
     packed: bool
     fused: bool
     checkpointing: bool
@@ -74,6 +74,12 @@ class Settings:
         return 1.0 if self.packed else PADDING
 
 
+def sequence_parts(part: DictConfig, engine: str) -> int:
+    """Over how many GPUs verl cuts the sequences of a model: its own setting comes before that of its engine."""
+    own, of_engine = (each.get("ulysses_sequence_parallel_size") or 1 for each in (part, part.get(engine) or {}))
+    return own if own > 1 else of_engine
+
+
 def read_settings(config: DictConfig, card: float) -> Settings:
     """From a stage's composed configuration, for cards of `card` bytes."""
     policy, rollout = config.actor_rollout_ref, config.actor_rollout_ref.rollout
@@ -83,8 +89,12 @@ def read_settings(config: DictConfig, card: float) -> Settings:
     replicas = max(1, world // rollout.tensor_model_parallel_size)
     lora = int(model.get("lora_rank") or 0)
 
-    def tokens(dynamic: bool, budget: int, rows: Any) -> int:
-        return int(budget) if dynamic else int(rows or 1) * longest
+    def tokens(dynamic: bool, budget: int, rows: Any, part: DictConfig) -> int:
+        return (
+            max(int(budget), -(-longest // sequence_parts(part, "fsdp_config")))
+            if dynamic
+            else int(rows or 1) * longest
+        )
 
     return Settings(
         card=card,
@@ -92,17 +102,19 @@ def read_settings(config: DictConfig, card: float) -> Settings:
         nodes=config.trainer.nnodes,
         shards=fsdp.fsdp_size if 0 < fsdp.fsdp_size < world else world,
         update_tokens=tokens(
-            actor.use_dynamic_bsz, actor.ppo_max_token_len_per_gpu, actor.ppo_micro_batch_size_per_gpu
+            actor.use_dynamic_bsz, actor.ppo_max_token_len_per_gpu, actor.ppo_micro_batch_size_per_gpu, actor
         ),
         forward_tokens=tokens(
             rollout.log_prob_use_dynamic_bsz,
             rollout.log_prob_max_token_len_per_gpu,
             rollout.log_prob_micro_batch_size_per_gpu,
+            actor,
         ),
         reference_tokens=tokens(
             policy.ref.log_prob_use_dynamic_bsz,
             policy.ref.log_prob_max_token_len_per_gpu,
             policy.ref.log_prob_micro_batch_size_per_gpu,
+            policy.ref,
         ),
         longest=longest,
         packed=bool(model.use_remove_padding),

@@ -44,6 +44,13 @@ def settings_for(card=80, stage="stage3", given=()):
     return read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
 
 
+def test_a_micro_batch_holds_the_longest_conversation_whatever_its_budget():
+    found = settings_for(given=("data.max_response_length=57344",))
+    assert (found.update_tokens, found.forward_tokens, found.longest) == (65536, 65536, 65536)
+    cut = ("data.max_response_length=57344", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4")
+    assert settings_for(given=cut).update_tokens == 32768
+
+
 def test_the_parameters_of_each_model_are_as_many_as_published():
     assert {name: load_architecture(name).parameters for name in shipped_models()} == PUBLISHED
 

@@ -30,6 +30,11 @@ ACTOR = "actor_rollout_ref.actor"
 FLASH = "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"
 SDPA = "actor_rollout_ref.model.override_config.attn_implementation=sdpa"
 PADDED = "actor_rollout_ref.model.use_remove_padding=false"
+LONG = "data.max_response_length=57344"
+UPDATE = f"{ACTOR}.ppo_max_token_len_per_gpu"
+FORWARD = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
+REFERENCE = "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu"
+CRITIC = "critic.ppo_infer_max_token_len_per_gpu"
 REFUSED = [
     ([f"{ACTOR}.loss_agg_mode=seqmean"], "loss_agg_mode=seqmean is not known; it is one of .*seq-mean-token-mean"),
     (["algorithm=tppo", "critic.loss_agg_mode=mean"], r"critic\.loss_agg_mode=mean is not known"),
@@ -41,6 +46,23 @@ REFUSED = [
     ([f"{ACTOR}.ppo_mini_batch_size=12"], "ppo_mini_batch_size=12 does not divide.*MINI_BATCH_SIZE"),
     ([f"{ACTOR}.ppo_mini_batch_size=0"], "ppo_mini_batch_size=0 does not divide"),
     (["algorithm=tppo", "critic.ppo_mini_batch_size=64"], r"critic\.ppo_mini_batch_size=64 does not divide"),
+    (
+        [f"{ACTOR}.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"],
+        r"actor\.ppo_mini_batch_size=2 times actor_rollout_ref.rollout.n=2 is 4 .* among 8 GPUs.*MINI_BATCH_SIZE",
+    ),
+    (
+        ["algorithm=tppo", "critic.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"],
+        r"critic\.ppo_mini_batch_size=2 times .* among 8",
+    ),
+    ([f"{ACTOR}.ppo_mini_batch_size=1", "actor_rollout_ref.rollout.n=8", "trainer.nnodes=2"], "is 8 .* among 16 GPUs"),
+    ([LONG], "actor.ppo_max_token_len_per_gpu=32768 is less .*=8192 and .*57344.*Set it to 65536 or more"),
+    ([LONG, f"{UPDATE}=65536", f"{FORWARD}=65535"], "rollout.log_prob_max_token_len_per_gpu=65535.* 65536 or more"),
+    ([LONG, f"{UPDATE}=65536", f"{REFERENCE}=40960"], "ref.log_prob_max_token_len_per_gpu=40960.* 65536 or more"),
+    (["algorithm=tppo", f"{CRITIC}=16384"], "critic.ppo_infer_max_token_len_per_gpu=16384.* 18192 or more"),
+    (
+        [f"{ACTOR}.ulysses_sequence_parallel_size=2", FLASH, f"{UPDATE}=9095"],
+        "ppo_max_token_len_per_gpu=9095 on each of 2 GPUs.* 9096 or more",
+    ),
     ([f"{ACTOR}.ulysses_sequence_parallel_size=2"], "ulysses_sequence_parallel_size=2 needs .*use_remove_padding"),
     (
         [f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2", FLASH, PADDED],
@@ -61,6 +83,19 @@ ACCEPTED = [
     [f"{ACTOR}.ppo_mini_batch_size=8"],
     [f"{ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=true", FLASH],
     ["critic.fsdp.ulysses_sequence_parallel_size=2"],  # and no critic
+    [f"{ACTOR}.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"],
+    [
+        f"{ACTOR}.ulysses_sequence_parallel_size=2",
+        FLASH,
+        f"{ACTOR}.ppo_mini_batch_size=2",
+        "actor_rollout_ref.rollout.n=2",
+    ],
+    [LONG, f"{UPDATE}=65536"],
+    [f"{ACTOR}.ulysses_sequence_parallel_size=2", FLASH, f"{UPDATE}=9096", f"{FORWARD}=9096", f"{REFERENCE}=9096"],
+    [f"{REFERENCE}=4096", f"{ACTOR}.use_kl_loss=false"],  # no reference model
+    [f"{REFERENCE}=4096", "actor_rollout_ref.model.lora_rank=32"],  # the actor's model without the adapter
+    [f"{FORWARD}=4096", "algorithm.rollout_correction.bypass_mode=true"],  # nothing to compute
+    [f"{CRITIC}=4096"],  # no critic
     ["algorithm.adv_estimator=reinforce_plus_plus", "actor_rollout_ref.rollout.n=1"],
     ["algorithm=tppo", "actor_rollout_ref.rollout.n=1"],
     *([f"algorithm.adv_estimator={name}"] for name in algorithm.GROUPED),
