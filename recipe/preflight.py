@@ -271,31 +271,6 @@ def check_reward(config: DictConfig) -> None:
     check_filter_metric(config, result)
 
 
-def count_gpus() -> int:
-    """GPUs that nvidia-smi lists on this machine."""
-    import subprocess
-
-    try:
-        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        listing = ""
-    return len(listing.strip().splitlines())
-
-
-def check_devices(config: DictConfig) -> None:
-    """As many GPUs as the profile asks for on this machine."""
-    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
-        return
-    found = count_gpus()
-    if found < config.trainer.n_gpus_per_node:
-        raise PreflightError(
-            f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
-            f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
-            if found
-            else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
-        )
-
-
 def check_same_start(config: DictConfig) -> None:
     """A checkpoint is resumed only by the stage, start model and LoRA settings that wrote it.
 

@@ -1,4 +1,4 @@
-"""Checks of a start on GPUs: driver, attention kernel, and settings that the packed attention does not go with.
+"""Checks of a start on GPUs: driver, attention kernel, and settings that the packed attention needs.
 
 This process does not import torch: the kernel is tried by `recipe.gpu.selfcheck`, in a process that has ended before
 Ray starts.
@@ -12,7 +12,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError, count_gpus
+from recipe.preflight import PreflightError
+from recipe.preflight_machine import count_gpus
 
 DRIVER = 580
 """First branch of NVIDIA's driver that runs CUDA 13, which the pinned torch and vLLM are built with."""
@@ -20,24 +21,12 @@ DRIVER = 580
 KEY = "actor_rollout_ref.model.override_config.attn_implementation"
 PLUGIN = "recipe.gpu.plugin"
 
-PARALLEL = [
-    f"{part}.ulysses_sequence_parallel_size"
-    for part in (
-        "actor_rollout_ref.actor",
-        "actor_rollout_ref.actor.fsdp_config",
-        "actor_rollout_ref.ref",
-        "actor_rollout_ref.ref.fsdp_config",
-        "critic",
-        "critic.fsdp",
-    )
-]
-"""Where verl reads over how many GPUs a sequence is cut."""
-
 
 def check_gpu(config: DictConfig) -> str | None:
     """All checks of this module. On GPUs this takes as long as importing torch.
 
-    With `preflight_only` on a machine without GPUs nothing is tried; `recipe.preflight.check` has said so.
+    Where this machine has no GPUs nothing is tried: with `preflight_only`, for which `recipe.preflight.check` has said
+    so, and where the GPUs are those of other nodes.
 
     Returns:
         A line for the log; None where nothing was tried.
@@ -49,13 +38,21 @@ def check_gpu(config: DictConfig) -> str | None:
     check_packed(config, str(model.override_config.get("attn_implementation")))
     if config.trainer.device != "cuda":
         return None
-    if config.get("preflight_only") and not count_gpus():  # a look from a machine without GPUs
-        return "attention: not tried, nvidia-smi shows no GPU here"
+    if (config.get("preflight_only") or config.trainer.nnodes > 1) and not count_gpus():
+        return not_tried(model)
     return choose_attention(config, config.trainer.device)
 
 
+def not_tried(model: DictConfig) -> str | None:
+    """A line that says so, with the command that tries it elsewhere; None where there is nothing to try."""
+    if not str(model.override_config.get("attn_implementation")).startswith("varlen"):
+        return None
+    command = " ".join(["python -m", *selfcheck("cuda", head_shape(str(model.path)))])
+    return f"attention: not tried, nvidia-smi shows no GPU here; on a node that has one, `.venv/bin/{command}` does"
+
+
 def check_packed(config: DictConfig, attention: str) -> None:
-    """Packed rows and the attention for them go together, and nothing cuts sequences into parts.
+    """Packed rows and the attention for them go together.
 
     Raises:
         PreflightError: they do not.
@@ -71,13 +68,6 @@ def check_packed(config: DictConfig, attention: str) -> None:
             f"{KEY}={attention} is unknown to transformers without actor_rollout_ref.model.external_lib={PLUGIN}; that "
             f"is {model.external_lib}."
         )
-    for key in PARALLEL:
-        parts = OmegaConf.select(config, key) or 1
-        if parts > 1 and not attention.startswith("flash_attention"):
-            raise PreflightError(
-                f"{key}={parts} cuts sequences over GPUs, for which verl changes transformers' flash attention only: "
-                f"with {KEY}={attention} each part would attend to itself alone. Set it to 1."
-            )
 
 
 def choose_attention(config: DictConfig, device: str) -> str | None:
@@ -143,10 +133,15 @@ def head_shape(path: str) -> dict[str, int | None]:
     return {"heads": heads, "kv_heads": text.get("num_key_value_heads") or heads, "head_size": size, "window": window}
 
 
+def selfcheck(device: str, shape: dict[str, int | None]) -> list[str]:
+    """The module that tries the attention, with its arguments."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
+    return ["recipe.gpu.selfcheck", f"--device={device}", *flags]
+
+
 def run_selfcheck(device: str, shape: dict[str, int | None], timeout: float = 600.0) -> dict[str, Any]:
     """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
-    command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
+    command = [sys.executable, "-m", *selfcheck(device, shape)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """GPUs, free memory and disk: a run that stops at its first checkpoint has cost more than a look beforehand."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -9,7 +10,7 @@ from recipe.memory.check import check_memory, known_model
 from recipe.memory.host import checkpoint_parts, host_parts
 from recipe.memory.passes import Part
 from recipe.memory.settings import read_settings
-from recipe.preflight import PreflightError, check_devices
+from recipe.preflight import PreflightError
 
 GB = 10**9
 
@@ -41,6 +42,29 @@ def check_machine(config: DictConfig) -> list[str]:
     if estimate := check_memory(config):
         print(estimate, flush=True)
     return lacks
+
+
+def count_gpus() -> int:
+    """GPUs that nvidia-smi lists on this machine."""
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    return len(listing.strip().splitlines())
+
+
+def check_devices(config: DictConfig) -> None:
+    """As many GPUs as the profile asks for on this machine."""
+    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
+        return
+    found = count_gpus()
+    if found < config.trainer.n_gpus_per_node:
+        raise PreflightError(
+            f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
+            f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
+            if found
+            else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
+        )
 
 
 def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:

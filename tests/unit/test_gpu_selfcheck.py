@@ -13,7 +13,7 @@ from recipe import preflight_gpu
 from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen, varlen_repeat_kv
 from recipe.gpu.selfcheck import LENGTHS, LIMITS, errors, judge
 from recipe.preflight import PreflightError
-from recipe.preflight_gpu import check_gpu, check_packed, choose_attention, head_shape
+from recipe.preflight_gpu import check_gpu, choose_attention, head_shape
 
 SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}
 
@@ -127,7 +127,7 @@ def config(tmp_path: Path) -> DictConfig:
     }
     part = {"ulysses_sequence_parallel_size": 1, "fsdp_config": {"ulysses_sequence_parallel_size": 1}}
     parts = {"model": model, "actor": part, "ref": part}
-    return OmegaConf.create({"trainer": {"device": "cuda"}, "actor_rollout_ref": parts})
+    return OmegaConf.create({"trainer": {"device": "cuda", "nnodes": 1}, "actor_rollout_ref": parts})
 
 
 def test_the_models_heads_are_tried_in_a_process_of_its_own(config):
@@ -190,9 +190,6 @@ def test_an_old_driver_is_named_where_the_check_fails(config, version, said, mon
     [
         ("model.use_remove_padding", False, "use_remove_padding is false"),
         ("model.external_lib", None, "external_lib=recipe.gpu.plugin"),
-        ("actor.ulysses_sequence_parallel_size", 2, "actor.ulysses_sequence_parallel_size=2 cuts sequences"),
-        ("actor.fsdp_config.ulysses_sequence_parallel_size", 4, "=4 cuts sequences"),
-        ("ref.fsdp_config.ulysses_sequence_parallel_size", 2, "actor_rollout_ref.ref.fsdp_config"),
     ],
 )
 def test_settings_that_do_not_go_with_packed_rows_are_refused(config, key, value, words):
@@ -201,11 +198,10 @@ def test_settings_that_do_not_go_with_packed_rows_are_refused(config, key, value
         check_gpu(config)
 
 
-def test_sequence_parallel_is_refused_for_sdpa_too_and_left_to_flash_attention(config):
+def test_sequence_parallelism_with_verls_own_attention_is_left_to_the_checks_of_algorithms(config):
     config.actor_rollout_ref.actor.ulysses_sequence_parallel_size = 2
-    with pytest.raises(PreflightError, match="attn_implementation=sdpa"):
-        check_packed(config, "sdpa")
-    check_packed(config, "flash_attention_2")
+    del config.actor_rollout_ref.model.override_config.attn_implementation  # verl's default is flash_attention_2
+    assert check_gpu(config) is None
 
 
 def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.MonkeyPatch):
@@ -215,6 +211,13 @@ def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.
     config.actor_rollout_ref.model.use_remove_padding = False  # what needs no GPU is checked
     with pytest.raises(PreflightError, match="use_remove_padding is false"):
         check_gpu(config)
+
+
+def test_a_head_node_without_gpus_goes_on_and_says_how_to_try_the_attention_elsewhere(config, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    config.trainer.nnodes = 2
+    assert "not tried, nvidia-smi shows no GPU here" in (line := check_gpu(config) or "")
+    assert "python -m recipe.gpu.selfcheck --device=cuda --heads=6 --kv-heads=2 --head-size=16" in line
 
 
 def test_other_attentions_and_cpus_are_not_tried(config, monkeypatch: pytest.MonkeyPatch):

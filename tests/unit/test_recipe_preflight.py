@@ -15,6 +15,7 @@ from data_prep.__main__ import main as prepare_data
 from recipe import manifest, preflight
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.preflight import PreflightError
+from recipe.preflight_machine import check_devices
 from recipe.train import CONFIG_DIR, launch_overrides
 
 
@@ -176,7 +177,7 @@ def test_the_gpu_profile_without_gpus_says_which_profile_to_take(monkeypatch):
     monkeypatch.setenv("PATH", "")
     config = DictConfig({"trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8}})
     with pytest.raises(PreflightError, match="hardware=cpu"):
-        preflight.check_devices(config)
+        check_devices(config)
 
 
 def test_the_manifest_says_what_each_start_was_made_with(data, tmp_path, model):
