@@ -290,6 +290,8 @@ def check_same_start(config: DictConfig) -> None:
                 f"{checkpoints} holds checkpoints of {before}, this start is {start}. "
                 "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over."
             )
+    if config.preflight_only:
+        return
     checkpoints.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(start, indent=1) + "\n")
 

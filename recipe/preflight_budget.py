@@ -127,6 +127,6 @@ def _require_same_rows(config: DictConfig, ids: list[str]) -> None:
             f"out {len(ids)} (stage.over_budget={config.stage.over_budget}). Set stage.over_budget, lengths and turn "
             "policy as they were, or RUN=another-name for a new run."
         )
-    if ids or note.exists():
+    if (ids or note.exists()) and not config.preflight_only:
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(json.dumps(ids) + "\n")

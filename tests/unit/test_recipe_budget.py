@@ -94,6 +94,7 @@ def config_of(tmp_path, train, val, over_budget="keep", **data):
     data = {**files, "train_batch_size": 2, "max_response_length": LIMIT, "custom_cls": {"path": None}, **data}
     return OmegaConf.create(
         {
+            "preflight_only": False,
             "stage": {"over_budget": over_budget},
             "data": data,
             "interaction": {"train": {}, "val": {}, "max_tokens_per_reply": None},
@@ -160,6 +161,19 @@ def test_a_stage_goes_on_with_the_same_rows_or_not_at_all(tmp_path, tokenizer, t
     (tmp_path / "checkpoints" / NOTE).unlink()
     with pytest.raises(PreflightError, match="trained with 0 tasks left out"):
         check_budget(config_of(tmp_path, *tasks, "leave_out"), tokenizer, think_xml)
+
+
+def test_a_look_leaves_the_note_of_the_rows_as_it_is(tmp_path, tokenizer, too_long):
+    tasks = ([*SHORT, *LONG], SHORT)
+    look = config_of(tmp_path, *tasks, "leave_out")
+    look.preflight_only = True
+    check_budget(look, tokenizer, think_xml)
+    assert look.data.leave_out == sorted(too_long) and not (tmp_path / "checkpoints").exists()
+    check_budget(config_of(tmp_path, *tasks, "leave_out"), tokenizer, think_xml)
+    keep = config_of(tmp_path, *tasks)
+    keep.preflight_only = True
+    check_budget(keep, tokenizer, think_xml)
+    assert json.loads((tmp_path / "checkpoints" / NOTE).read_text()) == sorted(too_long)
 
 
 def test_what_is_left_out_counts_in_what_decides_the_number_of_steps(tmp_path):

@@ -113,6 +113,12 @@ def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, mode
         preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={other}"))
 
 
+def test_a_look_leaves_no_note_of_what_the_checkpoints_started_from(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "preflight_only=true")
+    preflight.check(config)
+    assert not Path(config.trainer.default_local_dir).exists()
+
+
 def test_checkpoints_of_another_lora_are_not_resumed(data, tmp_path, model):
     lora = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.model.lora_rank=8"]
     config = composed(data, tmp_path, *lora)
