@@ -240,15 +240,17 @@ def sample_record() -> dict[str, Any]:
 def check_reward(config: DictConfig) -> None:
     """Call the reward once, on a sample record, in the form in which verl calls it."""
     from recipe.preflight_algorithm import check_reward_turns
-    from recipe.preflight_features import check_filter_metric
+    from recipe.preflight_features import check_filter_metric, untried_metric
 
     setting = config.reward.custom_reward_function
     try:
         function = reward_file.load(str(setting.path), setting.name)
     except reward_file.RewardFileError as error:
         raise PreflightError(str(error)) from error
-    if inspect.iscoroutinefunction(function):
-        return  # may talk to a server that is not up yet
+    if inspect.iscoroutinefunction(function):  # may talk to a server that is not up yet
+        if line := untried_metric(config):
+            print(line, flush=True)
+        return
     record = sample_record()
     where = f"the reward {setting.name} of {setting.path}"
     try:

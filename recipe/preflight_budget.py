@@ -22,7 +22,6 @@ from interaction.protocol import Protocol
 from recipe.budget import Budget, Lengths, over_budget
 from recipe.preflight import PreflightError, as_list
 
-CHOICES = ("keep", "leave_out")
 NOTE = "left_out.json"
 
 
@@ -30,12 +29,8 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
     """A line for each file with tasks that cannot be finished. Sets `data.leave_out` if that is asked for.
 
     Raises:
-        PreflightError: the setting is none of `CHOICES`, too few rows are left, or the checkpoints to go on from were
-            trained on other rows.
+        PreflightError: too few rows are left, or the checkpoints to go on from were trained on other rows.
     """
-    choice = config.stage.over_budget
-    if choice not in CHOICES:
-        raise PreflightError(f"stage.over_budget={choice}; expected {' or '.join(CHOICES)}.")
     lengths, scenarios = Lengths(tokenizer), {scenario.id: scenario for scenario in load_scenarios()}
     rollout = config.actor_rollout_ref.rollout
     budget = Budget(rollout.max_model_len, config.data.max_response_length, config.interaction.max_tokens_per_reply)
@@ -52,7 +47,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
             if key == "train_files":
                 left_out |= {scenario_id for scenario_id, _ in over}
                 rows_left += len(rows) - len(over)
-    ids = sorted(left_out) if choice == "leave_out" else []
+    ids = sorted(left_out) if config.stage.over_budget == "leave_out" else []
     if ids and rows_left < config.data.train_batch_size:
         raise PreflightError(
             f"stage.over_budget=leave_out leaves {rows_left} rows, fewer than data.train_batch_size="

@@ -9,6 +9,9 @@ from omegaconf import DictConfig
 
 from recipe.preflight import PreflightError
 
+OVER_BUDGET = ("keep", "leave_out")
+"""What `stage.over_budget` may be."""
+
 REWARD = "reward"
 """verl's name, as a metric of `algorithm.filter_groups`, for the score that is trained on."""
 
@@ -21,6 +24,8 @@ WIDE_FOR_GSPO = 0.05
 
 def check_features(config: DictConfig) -> None:
     """Raises PreflightError for settings that cannot do what their names say."""
+    if (choice := config.stage.over_budget) not in OVER_BUDGET:
+        raise PreflightError(f"stage.over_budget={choice}; expected {' or '.join(OVER_BUDGET)}.")
     _check_dynamic_sampling(config)
     _check_correction(config)
     _check_overlong(config)
@@ -51,6 +56,17 @@ def check_filter_metric(config: DictConfig, result: Any) -> None:
     raise PreflightError(
         f"algorithm.filter_groups.metric={filtering.metric} is no number that the reward returns; it returns "
         f"{', '.join(numbers)}. Set the metric to one of these, or to {REWARD}, the score itself."
+    )
+
+
+def untried_metric(config: DictConfig) -> str | None:
+    """A line on the metric of dynamic sampling where the reward is not called before the start."""
+    filtering = config.algorithm.filter_groups
+    if not filtering.enable or filtering.metric == REWARD:
+        return None
+    return (
+        f"NOTE the reward is async and is not tried: if it does not return algorithm.filter_groups.metric="
+        f"{filtering.metric}, training stops in its first step. {REWARD}, the score itself, is always there"
     )
 
 
@@ -92,6 +108,13 @@ def _check_dynamic_sampling(config: DictConfig) -> None:
         raise PreflightError(
             f"algorithm.filter_groups.enable=true compares the rollouts of a task, and actor_rollout_ref.rollout.n="
             f"{rollout.n}. Set it to 2 or more."
+        )
+    sampler = config.trainer.v1.sampler.custom_sampler
+    if sampler.path and sampler.name:
+        raise PreflightError(
+            f"algorithm.filter_groups.enable=true with trainer.v1.sampler.custom_sampler.path={sampler.path}: verl "
+            "hands it no metric to filter by, and the recipe's filter and its limit step aside. Set "
+            "algorithm.filter_groups.enable=false and filter there, or leave that sampler out."
         )
     if filtering.max_num_gen_batches > 0:
         raise PreflightError(

@@ -186,7 +186,6 @@ def test_what_is_left_out_counts_in_what_decides_the_number_of_steps(tmp_path):
 @pytest.mark.parametrize(
     ("over_budget", "data", "message"),
     [
-        ("drop", {}, "over_budget=drop; expected keep or leave_out"),
         ("leave_out", {"train_batch_size": 12}, "leaves [0-9]+ rows, fewer than data.train_batch_size=12"),
         ("leave_out", {"custom_cls": {"path": "mine.py", "name": "Mine"}}, "custom_cls.path=mine.py names another"),
     ],

@@ -1,5 +1,6 @@
 """What docs/algorithms.md offers composes in every stage and for both machines; what cannot work is refused."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,15 @@ REFUSED = [
         ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.max_inflight_gen_batches=0"],
         "max_inflight_gen_batches=0; expected",
     ),
+    (
+        [
+            "algorithm.filter_groups.enable=true",
+            "trainer.v1.sampler.custom_sampler.path=mine.py",
+            "trainer.v1.sampler.custom_sampler.name=Mine",
+        ],
+        "custom_sampler.path=mine.py.*verl hands it no metric.*algorithm.filter_groups.enable=false",
+    ),
+    (["stage.over_budget=leaveout"], "stage.over_budget=leaveout; expected keep or leave_out"),
     (["algorithm.rollout_correction.rollout_is=tokens"], "rollout_is=tokens; it is null, token or sequence"),
     (
         [
@@ -167,6 +177,17 @@ def test_the_reward_of_the_stage_is_asked_for_the_metric():
     chosen[-1] = "algorithm.filter_groups.metric=luck"
     with pytest.raises(PreflightError, match="metric=luck is no number that the reward returns"):
         preflight.check_reward(configured(*chosen))
+
+
+def test_of_a_reward_that_is_not_tried_it_is_said_that_the_metric_is_not_known(tmp_path: Path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text("async def compute_score(**kwargs):\n    return 1.0\n")
+    chosen = [f"reward.custom_reward_function.path={path}", "algorithm.filter_groups.enable=true"]
+    preflight.check_reward(configured(*chosen, "algorithm.filter_groups.metric=luck"))
+    assert re.search(r"NOTE .*async.*algorithm.filter_groups.metric=luck", capsys.readouterr().out)
+    for override in ("algorithm.filter_groups.metric=reward", "algorithm.filter_groups.enable=false"):
+        preflight.check_reward(configured(*chosen, override))
+        assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", ["gspo", "cispo", "appo_turn"])
