@@ -38,28 +38,35 @@ def check(config: DictConfig) -> list[str]:
         PreflightError: at the first check that fails.
     """
     from recipe.choosing import check_rows
-    from recipe.preflight_algorithm import check_algorithm
-    from recipe.preflight_features import check_features
-    from recipe.preflight_keys import check_keys
-    from recipe.preflight_lora import check_lora
     from recipe.preflight_machine import check_machine
 
     agent = config.actor_rollout_ref.rollout.agent
     if agent.agent_loop_config_path is None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
     check_versions()
-    check_keys(config)
     check_data(config)
     check_rows(config)
-    check_turn_policy(config)
-    check_algorithm(config)
-    check_lora(config)
-    check_features(config)
+    check_settings(config)
     resolve_model(config)
     check_reward(config)
     lacks = check_machine(config)
     check_same_start(config)
     return lacks
+
+
+def check_settings(config: DictConfig) -> None:
+    """What needs neither data nor model nor machine: keys that nothing reads, values that cannot work.
+
+    Raises:
+        PreflightError: at the first check that fails.
+    """
+    from recipe.preflight_algorithm import check_algorithm
+    from recipe.preflight_features import check_features
+    from recipe.preflight_keys import check_keys
+    from recipe.preflight_lora import check_lora
+
+    for check_part in (check_keys, check_turn_policy, check_algorithm, check_lora, check_features):
+        check_part(config)
 
 
 def check_versions() -> None:

@@ -27,7 +27,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from recipe import checkpoints
-from recipe.preflight import PreflightError
+from recipe.preflight import PreflightError, check_settings
 from recipe.train import CONFIG_DIR, launch_overrides
 
 START_MODEL = "actor_rollout_ref.model.path="
@@ -94,7 +94,8 @@ def read_stages(
         chosen: names of the stages to return; empty for all.
 
     Raises:
-        SystemExit: the content is no curriculum, or an override names a stage that is not in it or cannot be applied.
+        SystemExit: the content is no curriculum, an override names a stage that is not in it or cannot be applied, or a
+            stage has settings that cannot work.
     """
     entries = [_entry(entry, where) for entry in content.get("stages") or []]
     names = [entry["name"] for entry in entries]
@@ -126,6 +127,7 @@ def read_stages(
         try:
             composed = compose_stage(entry["config"], overrides)
             checkpoints.check(composed)
+            check_settings(composed)
         except (HydraException, OmegaConfBaseException) as error:
             cause = error.__cause__ or error.__context__
             sys.exit(f"{where}, stage {entry['name']}: {error}\n{cause or ''}".rstrip())

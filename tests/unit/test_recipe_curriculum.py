@@ -197,6 +197,24 @@ def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments,
 
 
 @pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("actor_rollout_ref.actor.grad_clip=0.5", "optim.clip_grad instead"),
+        ("trainer.v1.trainer_mode=colocate_async", "trainer_mode=sync"),
+        ("algorithm.adv_estimator=grpoo", "did you mean grpo"),
+        ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha=half"),
+        ("interaction.overlong.window=0", "overlong.window=0"),
+        ("stage.over_budget=leaveout", "over_budget=leaveout; expected keep or leave_out"),
+        ("interaction.train.at_step_limit=stop", "interaction.train: "),
+    ],
+)
+def test_a_setting_of_a_later_stage_that_cannot_work_stops_before_the_first(tmp_path, launched, override, message):
+    with pytest.raises(SystemExit, match=f"(?s)stage stage3: .*{message}"):
+        command.main([f"paths.run={tmp_path}", f"stage3:{override}"])
+    assert launched == []
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("stages: []", "a list `stages`"),
