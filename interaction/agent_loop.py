@@ -36,6 +36,7 @@ from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
 from interaction.episode_output import EpisodeOutput
 from interaction.overlong import overlong_penalty
+from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
 from interaction.token_rewards import Span
@@ -64,6 +65,8 @@ class _Vocabulary:
     last_id: int
     closing: list[int]
     """What the chat template writes after an assistant message."""
+    plain: PlainText
+    """Through which everything that the environment says goes before it becomes tokens."""
 
 
 @cache
@@ -71,7 +74,7 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
     def render(messages: list[Message]) -> list[int]:
         return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 
-    return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render))
+    return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
 
 
 class EngineFault(RuntimeError):
@@ -132,7 +135,7 @@ class BFCLAgentLoop(AgentLoopBase):
     ) -> EpisodeOutput:
         settings = self.config.interaction
         request_id = uuid4().hex  # one for the whole episode: sticky routing, so the prefix cache works
-        messages = await _aside(conversation.start)
+        messages = vocabulary.plain.messages(await _aside(conversation.start))
         ids = await self.ct_build_initial_tokens(messages)
         prompt_length = len(ids)
         mask: list[int] = []
@@ -164,8 +167,12 @@ class BFCLAgentLoop(AgentLoopBase):
             seconds["environment"] += perf_counter() - generated
             if reply.done:
                 break
+            said = await _aside(vocabulary.plain.messages, reply.messages)
+            if not await _aside(fits, self.tokenizer, said, self._room(prompt_length, len(mask))):
+                conversation.stop(StopReason.max_tokens)
+                break
             before = [*messages, {"role": "assistant", "content": text}]
-            messages = [*before, *reply.messages]
+            messages = [*before, *said]
             closing = missing_ids(out.token_ids, vocabulary.closing)
             zeros = [0] * len(closing)
             merged, new_mask, new_log_probs = await self.ct_merge_context_msg(

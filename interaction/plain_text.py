@@ -1,0 +1,97 @@
+"""What the environment says, made plain text before it is tokenised: no control tokens, no more than the budget holds.
+
+A tokenizer turns the text `<|im_end|>` into the token that ends a message, whoever wrote it. Results quote what the
+model has written into an argument, error texts and hints do too, so a model could close the environment's message and
+forge the next user's. Texts that stand for a special token of the tokenizer are therefore broken up by a space; all
+other text is left as it is, so that what the model reads stays what BFCL returns.
+
+Nothing here knows a protocol or a model family: what counts is what the tokenizer itself calls special.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from interaction.protocol import Message
+
+LONG = 100_000
+"""Characters of a reply of the environment from which on it is measured before it is tokenised as a whole."""
+
+PIECE = 20_000
+"""Characters that are tokenised at a time to measure a long text."""
+
+PIECE_ERROR = 256
+"""Tokens that a cut through the middle of a word may add; more than any tokenizer was seen to."""
+
+
+class PlainText:
+    """Breaks up the texts of special tokens. One for each tokenizer; `of` makes it."""
+
+    def __init__(self, specials: Iterable[str], normalising_tokenizer: Any = None) -> None:
+        """
+        Args:
+            specials: texts that must not reach a tokenizer whole.
+            normalising_tokenizer: one that rewrites text before it looks for special tokens, so that other spellings
+                lead to them too; what it makes of a text is then looked at.
+        """
+        texts = sorted({text for text in specials if len(text) > 1}, key=lambda text: (-len(text), text))
+        self._pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
+        self._tokenizer = normalising_tokenizer
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "PlainText":
+        """For a tokenizer of transformers."""
+        return _of(tokenizer)
+
+    def messages(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages with plain contents."""
+        return [{**message, "content": self(message["content"])} for message in messages]
+
+    def __call__(self, text: str) -> str:
+        """The text without special tokens, and without lone surrogates, which no tokenizer takes."""
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        while self._pattern is not None and self._pattern.search(text):  # a space may join what it does not part
+            text = self._pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+        return text if self._tokenizer is None else self._without_other_spellings(text)
+
+    def _without_other_spellings(self, text: str) -> str:
+        tokenizer, specials = self._tokenizer, _special_ids(self._tokenizer)
+        for gap in (" ", ""):  # broken up; where that does not help, left out
+            encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+            for begin, end in reversed([span for token, span in pairs if token in specials]):
+                text = text[:begin] + (gap.join(text[begin:end]) if gap else "") + text[end:]
+        return text
+
+
+def fits(tokenizer: Any, messages: Sequence[Message], room: int) -> bool:
+    """Whether the contents can have at most `room` tokens. Costs no more than tokenising what `room` can hold.
+
+    Never says no to what fits; a text under `LONG` is not looked at.
+    """
+    if sum(len(message["content"]) for message in messages) < LONG:
+        return True
+    count = 0
+    for message in messages:
+        for begin in range(0, len(message["content"]), PIECE):
+            piece = message["content"][begin : begin + PIECE]
+            count += max(len(tokenizer.encode(piece, add_special_tokens=False)) - PIECE_ERROR, 0)
+            if count > room:
+                return False
+    return True
+
+
+@cache
+def _of(tokenizer: Any) -> PlainText:
+    added = [token for token in tokenizer.added_tokens_decoder.values() if token.special]
+    texts = {str(token) for token in added} | set(tokenizer.all_special_tokens)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
+    return PlainText(texts, tokenizer if normalises else None)
+
+
+@cache
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    marked = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return frozenset((marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id})
