@@ -44,9 +44,9 @@ def check(config: DictConfig) -> list[str]:
     if agent.agent_loop_config_path is None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
     check_versions()
+    check_settings(config)
     check_data(config)
     check_rows(config)
-    check_settings(config)
     resolve_model(config)
     check_reward(config)
     lacks = check_machine(config)

@@ -71,7 +71,7 @@ def test_data_made_for_another_prompt_is_refused(data, tmp_path, model):
 
 
 def test_a_batch_larger_than_the_data_is_refused(data, tmp_path, model):
-    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "data.train_batch_size=5")
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "data.train_batch_size=8")
     with pytest.raises(PreflightError, match="more than the 4 rows.*TRAIN_BATCH_SIZE"):
         preflight.check(config)
 
