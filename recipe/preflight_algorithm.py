@@ -36,7 +36,7 @@ UNFED = {
 }
 """Estimators of verl that need what its trainer does not hand over (`PPOTrainer._compute_advantage`)."""
 
-ESTIMATORS = (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus")
+ESTIMATORS = (*WITH_CRITIC, *GROUPED, "reinforce_plus_plus")
 
 LOSS_AGG_MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
 
@@ -104,7 +104,9 @@ def check_algorithm(config: DictConfig) -> None:
 
 def _unknown_estimator(config: DictConfig) -> str | None:
     name = str(config.algorithm.adv_estimator)
-    if name in ESTIMATORS or os.environ.get("VERL_USE_EXTERNAL_MODULES"):  # such a module may register others
+    if name in (*ESTIMATORS, *UNFED) or os.environ.get(
+        "VERL_USE_EXTERNAL_MODULES"
+    ):  # such a module may register others
         return None
     close = get_close_matches(name, ESTIMATORS, n=1)
     meant = f" (did you mean {close[0]}?)" if close else ""

@@ -160,7 +160,7 @@ def test_the_known_estimators_are_verls_and_ours():
 
     from recipe.credit import registry  # noqa: F401  registers ours
 
-    assert sorted(algorithm.ESTIMATORS) == sorted({*verls_estimators(), *algorithm.OURS})
+    assert sorted((*algorithm.ESTIMATORS, *algorithm.UNFED)) == sorted({*verls_estimators(), *algorithm.OURS})
     assert set(algorithm.OURS) <= {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY}
 
 
