@@ -180,7 +180,7 @@ def estimate(point: Point) -> float:
         model_bytes=4,
         reference=True,
         reference_bytes=2,
-        critic=False,
+        critic=None,
         param_offload=False,
         optimizer_offload=False,
         offload_policy=False,

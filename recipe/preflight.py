@@ -30,7 +30,7 @@ class PreflightError(ValueError):
 
 
 def check(config: DictConfig) -> list[str]:
-    """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops.
+    """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops, logger.
 
     Returns what this machine lacks (GPUs, memory, disk): with `preflight_only` that does not stop the other checks.
 
@@ -38,11 +38,14 @@ def check(config: DictConfig) -> list[str]:
         PreflightError: at the first check that fails.
     """
     from recipe.choosing import check_rows
+    from recipe.preflight_features import loggers_of
     from recipe.preflight_machine import check_machine
 
     agent = config.actor_rollout_ref.rollout.agent
     if agent.agent_loop_config_path is None:
         agent.agent_loop_config_path = str(Path(__file__).parent / "config" / "agent_loops.yaml")
+    if "file" not in (loggers := loggers_of(config)):  # console, gates, tables and curves read what this one writes
+        config.trainer.logger = [*loggers, "file"]
     check_versions()
     check_settings(config)
     check_data(config)

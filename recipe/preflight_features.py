@@ -2,15 +2,29 @@
 overlong settings and the losses. What cannot work is refused; what works but does nothing is said in `notes`.
 """
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.preflight import PreflightError
 
 OVER_BUDGET = ("keep", "leave_out")
 """What `stage.over_budget` may be."""
+
+LOGGERS = {
+    **{
+        "console": None,
+        "file": None,
+        "rl_insight": None,
+        "tensorboard": "tensorboard",
+        "wandb": "wandb",
+        "mlflow": "mlflow",
+    },
+    **{"swanlab": "swanlab", "clearml": "clearml", "trackio": "trackio", "vemlp_wandb": "volcengine_ml_platform"},
+}
+"""verl's loggers, and the package that each needs."""
 
 REWARD = "reward"
 """verl's name, as a metric of `algorithm.filter_groups`, for the score that is trained on."""
@@ -26,6 +40,7 @@ def check_features(config: DictConfig) -> None:
     """Raises PreflightError for settings that cannot do what their names say."""
     if (choice := config.stage.over_budget) not in OVER_BUDGET:
         raise PreflightError(f"stage.over_budget={choice}; expected {' or '.join(OVER_BUDGET)}.")
+    _check_loggers(config)
     _check_dynamic_sampling(config)
     _check_correction(config)
     _check_overlong(config)
@@ -37,6 +52,23 @@ def check_features(config: DictConfig) -> None:
             "else is in it. Set actor_rollout_ref.actor.loss_scale_factor to a number of tokens, or choose by "
             "algorithm=dr_grpo."
         )
+
+
+def loggers_of(config: DictConfig) -> list[str]:
+    """`trainer.logger` as a list."""
+    given = config.trainer.logger
+    return [str(name) for name in given] if OmegaConf.is_list(given) else [str(given)]
+
+
+def _check_loggers(config: DictConfig) -> None:
+    for name in loggers_of(config):
+        if name not in LOGGERS:
+            raise PreflightError(f"trainer.logger has {name}, which verl does not know; it takes {', '.join(LOGGERS)}.")
+        if (package := LOGGERS[name]) and importlib.util.find_spec(package) is None:
+            raise PreflightError(
+                f"trainer.logger has {name}, and the package {package} is not installed. Install it with "
+                f"`.venv/bin/pip install {package}`, or leave {name} out of trainer.logger."
+            )
 
 
 def check_filter_metric(config: DictConfig, result: Any) -> None:

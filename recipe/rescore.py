@@ -112,7 +112,9 @@ def _argument(text: str) -> tuple[str, Any]:
 
 def main() -> None:
     """Entry point of `python -m recipe.rescore`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.rescore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder of a run, such as outputs/default")
     parser.add_argument("--reward", required=True, help="Python file, or pkg://rewards.progress")
     parser.add_argument("--name", default="compute_score", help="function in that file")

@@ -91,7 +91,9 @@ def check(device: str, **shape: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.gpu.selfcheck", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("--heads", "--kv-heads", "--head-size"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--window", type=int, help="tokens that a token sees, for models with a sliding window")

@@ -35,7 +35,9 @@ def compose_stage(name: str, overrides: list[str]) -> DictConfig:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Estimate the memory of a training run on GPUs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.memory", description="Estimate the memory of a training run on GPUs."
+    )
     parser.add_argument("model", nargs="?", help=f"folder, config.json, or one of {', '.join(shipped_models())}")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides, as recipe.train takes them")
     parser.add_argument("--config-name", default="stage3", help="the stage; default: stage3, the longest")

@@ -23,6 +23,11 @@ def host_parts(model: Architecture, settings: Settings) -> list[Part]:
         parts.append(Part("offloaded parameters", settings.model_bytes * model.parameters * here, "param_offload"))
     if settings.optimizer_offload and not settings.offload_policy:
         parts.append(Part("offloaded Adam", 2 * settings.model_bytes * trained * here, "optimizer_offload"))
+    if critic := settings.critic:
+        size = critic.model_bytes * model.parameters * here
+        moved = 4 if critic.offload_policy else critic.param_offload + 2 * critic.optimizer_offload
+        if moved:
+            parts.append(Part("offloaded critic", moved * size, "what critic.fsdp keeps on the host"))
     whole = settings.model_bytes * model.parameters
     if model.tied:
         parts.append(Part("loading", settings.gpus * whole, "each worker reads the whole model: its embedding is tied"))
@@ -33,6 +38,7 @@ def host_parts(model: Architecture, settings: Settings) -> list[Part]:
 
 def checkpoint_parts(model: Architecture, settings: Settings) -> tuple[float, float]:
     """(bytes of a checkpoint on the disk, bytes of an exported model)."""
-    models, whole = 2 if settings.critic else 1, 4 * model.parameters
+    whole = 4 * model.parameters
     state = settings.model_bytes * model.parameters + 2 * settings.model_bytes * trained_parameters(model, settings)
-    return models * state + whole, whole
+    critic = 3 * settings.critic.model_bytes * model.parameters if settings.critic else 0
+    return state + critic + whole, whole

@@ -33,6 +33,16 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Critic:
+    """A second model as large as the first, all of it trained, whatever LoRA the first has; `critic.fsdp`."""
+
+    model_bytes: int
+    param_offload: bool
+    optimizer_offload: bool
+    offload_policy: bool
+
+
+@dataclass(frozen=True)
 class Settings:
     """One run on cards of `card` bytes. Tokens are those of a micro-batch on one GPU."""
 
@@ -58,7 +68,7 @@ class Settings:
     reference: bool
     """A model of its own for the KL term, in host memory."""
     reference_bytes: int
-    critic: bool
+    critic: Critic | None
     param_offload: bool
     optimizer_offload: bool
     offload_policy: bool
@@ -125,7 +135,7 @@ def read_settings(config: DictConfig, card: float) -> Settings:
         model_bytes=BYTES[fsdp.model_dtype or "fp32"],
         reference=not lora and bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward),
         reference_bytes=BYTES[policy.ref.fsdp_config.model_dtype or "bf16"],
-        critic=bool(config.critic.enable),
+        critic=_critic(config.critic),
         param_offload=bool(fsdp.param_offload),
         optimizer_offload=bool(fsdp.optimizer_offload),
         offload_policy=bool(fsdp.offload_policy),
@@ -141,4 +151,15 @@ def read_settings(config: DictConfig, card: float) -> Settings:
             sleeps=bool(rollout.free_cache_engine),
             bucket=rollout.checkpoint_engine.update_weights_bucket_megabytes << 20,
         ),
+    )
+
+
+def _critic(critic: DictConfig) -> Critic | None:
+    if not critic.enable:
+        return None
+    return Critic(
+        model_bytes=BYTES[critic.fsdp.get("model_dtype") or "fp32"],
+        param_offload=bool(critic.fsdp.get("param_offload")),
+        optimizer_offload=bool(critic.fsdp.get("optimizer_offload")),
+        offload_policy=bool(critic.fsdp.get("offload_policy")),
     )

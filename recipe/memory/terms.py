@@ -73,17 +73,34 @@ def training_bytes(model: Architecture, settings: Settings, name: str) -> float:
 
 def _state(model: Architecture, settings: Settings, phase: str) -> list[Part]:
     """What of the trainer stays on the card: parameters and Adam's moments, and gradients during the update."""
+    return [*_policy_state(model, settings, phase), *_critic_state(model, settings)]
+
+
+def _policy_state(model: Architecture, settings: Settings, phase: str) -> list[Part]:
     if settings.offload_policy:
         return []
-    trained, models = trained_parameters(model, settings), 2 if settings.critic else 1
+    trained = trained_parameters(model, settings)
     whole = model.parameters + (trained if settings.lora_rank else 0)
-    size, parts = models * settings.model_bytes / settings.shards, []
+    size, parts = settings.model_bytes / settings.shards, []
     if not settings.param_offload or phase in ("log-probs", "update"):
         parts.append(Part("parameters", size * whole, f"{settings.model_bytes} bytes each, over the shards"))
     if not settings.optimizer_offload or phase == "update":
         parts.append(Part("Adam", 2 * size * trained, "two moments, from the first step on"))
     if phase == "update":
-        parts.append(Part("gradients", size * trained / models, "sharded; freed after the step"))
+        parts.append(Part("gradients", size * trained, "sharded; freed after the step"))
+    return parts
+
+
+def _critic_state(model: Architecture, settings: Settings) -> list[Part]:
+    """The critic between its own passes, which are not estimated: they come one after another with the policy's."""
+    critic = settings.critic
+    if critic is None or critic.offload_policy:
+        return []
+    size, parts = critic.model_bytes * model.parameters / settings.shards, []
+    if not critic.param_offload:
+        parts.append(Part("critic", size, "a second model with all its parameters"))
+    if not critic.optimizer_offload:
+        parts.append(Part("critic's Adam", 2 * size, "two moments for all of them"))
     return parts
 
 

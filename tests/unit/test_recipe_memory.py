@@ -13,7 +13,7 @@ from recipe.memory.advice import advise, overrides, shortfalls
 from recipe.memory.architecture import UnknownArchitecture, load_architecture, read_architecture, shipped_models
 from recipe.memory.check import card_bytes, check_memory, nominal_bytes, problem
 from recipe.memory.host import checkpoint_parts, host_parts
-from recipe.memory.settings import read_settings
+from recipe.memory.settings import Critic, read_settings
 from recipe.memory.terms import cache_tokens, phases
 from recipe.preflight import PreflightError
 
@@ -109,7 +109,7 @@ def largest(model, settings):
         {"fused": False},
         {"packed": False},
         {"checkpointing": False},
-        {"critic": True},
+        {"critic": Critic(4, param_offload=False, optimizer_offload=False, offload_policy=False)},
         {"deferred_gradients": True},
     ],
 )
@@ -217,3 +217,18 @@ def test_the_other_profiles_fit_what_they_are_for(profile, card):
     assert {model: shortfalls(load_architecture(model), settings) for model in PUBLISHED} == dict.fromkeys(
         PUBLISHED, []
     )
+
+
+@pytest.mark.parametrize(("hardware", "model", "card"), [("gpu8_24gb", "qwen2.5-7b", 24), ("gpu1", "qwen3-4b", 80)])
+def test_a_critic_is_counted_with_its_own_settings(hardware, model, card):
+    model, resident = load_architecture(model), "critic.fsdp.offload_policy=false"
+    both = [
+        read_settings(compose_stage("stage3", [f"hardware={hardware}", "algorithm=appo", setting]), nominal_bytes(card))
+        for setting in (resident, resident.replace("false", "true"))
+    ]
+    here, on_host = ({phase.name: phase.bytes for phase in phases(model, settings)} for settings in both)
+    whole = 12 * model.parameters / both[0].shards  # parameters and two moments, whatever LoRA the policy has
+    assert all(here[name] - on_host[name] == pytest.approx(whole) for name in here)
+    assert here["generation"] > nominal_bytes(card) > on_host["generation"]
+    first, second = (sum(part.bytes for part in host_parts(model, settings)) for settings in both)
+    assert second - first == pytest.approx(16 * model.parameters)

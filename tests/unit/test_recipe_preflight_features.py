@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from recipe import preflight
 from recipe.preflight import PreflightError
 from recipe.preflight_algorithm import check_algorithm
-from recipe.preflight_features import check_features, check_filter_metric, notes
+from recipe.preflight_features import check_features, check_filter_metric, loggers_of, notes
 from recipe.train import CONFIG_DIR, launch_overrides
 
 ACTOR = "actor_rollout_ref.actor"
@@ -220,3 +220,20 @@ def test_a_mean_over_episodes_that_counts_those_left_out_is_said():
         assert f"loss_agg_mode={mode}" in note and "train/overlong_left_out" in note and "token-mean" in note
     for overrides in ([without, f"{ACTOR}.loss_agg_mode=token-mean"], [f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"]):
         assert notes(configured(*overrides)) == []
+
+
+@pytest.mark.parametrize(
+    ("logger", "message"),
+    [
+        ("[console,wandbb]", "has wandbb, which verl does not know"),
+        ("[file,clearml]", "the package clearml is not installed"),
+    ],
+)
+def test_a_logger_that_verl_or_this_environment_does_not_have_is_refused(logger, message):
+    with pytest.raises(PreflightError, match=message):
+        check_features(configured(f"trainer.logger={logger}"))
+
+
+def test_a_logger_is_one_or_several():
+    assert loggers_of(configured("trainer.logger=console")) == ["console"]
+    check_features(configured("trainer.logger=[console,tensorboard]"))
