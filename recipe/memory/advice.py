@@ -119,10 +119,18 @@ def advise(model: Architecture, settings: Settings) -> Settings | None:
             return None
         context = min(settings.engine.context, longest) if cut else settings.engine.context
         shorter = replace(settings, longest=longest, engine=replace(settings.engine, context=context))
-        for measure in MEASURES:
-            if (found := _fitting(model, replace(shorter, **measure))) is not None:
-                return found
+        for start in _with_critic_moved(shorter):
+            for measure in MEASURES:
+                if (found := _fitting(model, replace(start, **measure))) is not None:
+                    return found
     return None
+
+
+def _with_critic_moved(settings: Settings) -> Iterator[Settings]:
+    """The run as it is and, where it has a critic on the cards, with that on the host."""
+    yield settings
+    if settings.critic and not settings.critic.offload_policy:
+        yield replace(settings, critic=replace(settings.critic, offload_policy=True))
 
 
 def overrides(before: Settings, after: Settings, prompt: int) -> list[str]:
@@ -139,6 +147,8 @@ def overrides(before: Settings, after: Settings, prompt: int) -> list[str]:
         (key, getattr(before.engine, field), getattr(after.engine, field)) for field, key in ENGINE_KEYS.items()
     ]
     lines = [f"{key}={text(new)}" for key, old, new in changes if old != new]
+    if before.critic != after.critic:
+        lines.append("critic.fsdp.offload_policy=true")
     if before.longest != after.longest:
         lines.append(f"data.max_response_length={after.longest - prompt}")
     return lines

@@ -232,3 +232,7 @@ def test_a_critic_is_counted_with_its_own_settings(hardware, model, card):
     assert here["generation"] > nominal_bytes(card) > on_host["generation"]
     first, second = (sum(part.bytes for part in host_parts(model, settings)) for settings in both)
     assert second - first == pytest.approx(16 * model.parameters)
+    better = advise(model, both[0])
+    assert better is not None and not shortfalls(model, better)
+    if hardware == "gpu8_24gb":  # where the policy is on the host already
+        assert "critic.fsdp.offload_policy=true" in overrides(both[0], better, 8192)
