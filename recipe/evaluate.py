@@ -22,7 +22,6 @@ import math
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ from bfcl_env.scenarios import SPLITS
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
 from recipe import choosing
+from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
@@ -41,7 +41,6 @@ from recipe.evaluation.server import (
     SERVED_NAME,
     ServerError,
     check_model_folder,
-    context_length,
     fingerprint,
     serve,
 )
@@ -143,39 +142,11 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
     if sum(1 for _ in store.lines()) == len(settings.tasks()):
         return []  # a server is not started for nothing
     log = store.folder / "server.log"
-    if line := _over_budget(given.model, vllm_flags, settings):
+    if line := over_budget_line(given.model, vllm_flags, settings):
         print(line, flush=True)
     print(f"starting vLLM, log in {log}", flush=True)
     with serve(given.model, log, given.hardware, vllm_flags) as url:
         return asyncio.run(through(url, SERVED_NAME, "EMPTY"))
-
-
-def _over_budget(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
-    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
-    from jinja2 import TemplateError
-
-    from recipe.budget import Budget, Lengths, over_budget
-    from recipe.preflight import PreflightError
-    from recipe.preflight_model import load_tokenizer
-
-    if (context := context_length(model, vllm_flags)) is None:
-        return None
-    scenarios = list(dict.fromkeys(scenario for scenario, _ in settings.tasks()))
-    budget = Budget(context=context, reply=settings.max_tokens)
-    try:
-        lengths = Lengths(load_tokenizer(str(model)))
-        over = over_budget(scenarios, settings.conversation, lengths, budget)
-    except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
-        return f"over budget: not counted, {error}"
-    if not over:
-        return None
-    where = Counter(name.rsplit("_", 1)[0].removeprefix("multi_turn_") for name in over)
-    return (
-        f"over budget: gold of {len(over)} of {len(scenarios)} tasks "
-        f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of {context} "
-        f"tokens: accuracy can reach {1 - len(over) / len(scenarios):.3f} at most. A longer one, where the model has "
-        "it: -- --max-model-len N"
-    )
 
 
 async def _only_model(given: argparse.Namespace) -> str:

@@ -1,0 +1,38 @@
+"""Which of an evaluation's tasks the model's context cannot hold, said before a server is started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipe.evaluation.play import Settings
+from recipe.evaluation.server import context_length
+
+
+def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
+    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
+    from jinja2 import TemplateError
+
+    from recipe.budget import Budget, Lengths, over_budget
+    from recipe.preflight import PreflightError
+    from recipe.preflight_model import load_tokenizer
+
+    if (context := context_length(model, vllm_flags)) is None:
+        return None
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in settings.tasks()))
+    budget = Budget(context=context, reply=settings.max_tokens)
+    try:
+        lengths = Lengths(load_tokenizer(str(model)))
+        over = over_budget(scenarios, settings.conversation, lengths, budget)
+    except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
+        return f"over budget: not counted, {error}"
+    if not over:
+        return None
+    where = Counter(name.rsplit("_", 1)[0].removeprefix("multi_turn_") for name in over)
+    return (
+        f"over budget: gold of {len(over)} of {len(scenarios)} tasks "
+        f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of {context} "
+        f"tokens: accuracy can reach {1 - len(over) / len(scenarios):.3f} at most. A longer one, where the model has "
+        "it: -- --max-model-len N"
+    )
