@@ -17,11 +17,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import choosing
+from recipe.errors import PreflightError
 from recipe.export import ExportError, export
+from recipe.files import write_atomic
 from recipe.gates import Gate, GateError, values_until
 from recipe.metrics_log import read_steps
-from recipe.preflight import PreflightError
-from recipe.remains import write_atomic
 
 TRACKER = "latest_checkpointed_iteration.txt"
 PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}

@@ -21,7 +21,8 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
-from recipe.preflight import PreflightError, as_list
+from recipe.errors import PreflightError
+from recipe.preflight import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")

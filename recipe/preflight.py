@@ -15,6 +15,7 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import reward_file
+from recipe.errors import PreflightError
 
 VERL_VERSION = "0.9.1"
 
@@ -23,10 +24,6 @@ def data_command(config: DictConfig) -> str:
     """The command that makes the data of the chosen hardware profile."""
     tiny = " --tiny" if config.trainer.device == "cpu" else ""
     return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
-
-
-class PreflightError(ValueError):
-    """A setting that cannot work. The message says which and what to change."""
 
 
 def check(config: DictConfig) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.token_rewards import check_turn_scores, messages_of
+from recipe.errors import PreflightError
 from recipe.memory.settings import sequence_parts
-from recipe.preflight import PreflightError
 
 WITH_CRITIC = ("gae", "gae_bad", "gae_action")
 """Estimators that use values."""

@@ -20,7 +20,8 @@ from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation
 from interaction.protocol import Protocol
 from recipe.budget import Budget, Lengths, over_budget
-from recipe.preflight import PreflightError, as_list
+from recipe.errors import PreflightError
+from recipe.preflight import as_list
 
 NOTE = "left_out.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 
 OVER_BUDGET = ("keep", "leave_out")
 """What `stage.over_budget` may be."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_machine import count_gpus
 
 DRIVER = 580

@@ -4,7 +4,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 
 LARGEST_RANK = 512
 """vLLM's (`vllm.config.lora.MaxLoRARanks`), for an adapter that it applies itself."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from recipe.errors import PreflightError
 from recipe.memory.check import check_memory, known_model
 from recipe.memory.host import checkpoint_parts, host_parts
 from recipe.memory.passes import Part
 from recipe.memory.settings import read_settings
-from recipe.preflight import PreflightError
 
 GB = 10**9
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig
 
 from interaction.protocol import Protocol
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 
 LONGEST = 8
 """Prompts of a file that are tokenized, those with the most characters."""

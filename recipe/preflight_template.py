@@ -9,7 +9,7 @@ from typing import Any
 
 from interaction.chat_template import closing_ids
 from interaction.protocol import Message, Protocol
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 
 MADE_UP: list[Message] = [
     {"role": "system", "content": "made-up rules"},

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from recipe.files import write_atomic
+
 TOKEN = "BFCL_LAUNCH"
 """Environment variable that every process of a launch has; set means that somebody watches over this process."""
 
@@ -37,13 +39,6 @@ class Launch:
     """Its first process, which leads its session; None until that runs."""
     created: float = 0.0
     """When the kernel started that process: a number alone may have gone to another one since."""
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a start after a kill, sees the old text or the new one and never half."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def note(path: Path, launch: Launch) -> None:

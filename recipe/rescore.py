@@ -16,7 +16,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from recipe import reward_file
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.report import read_records
 
 

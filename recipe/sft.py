@@ -20,6 +20,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
+from recipe.errors import PreflightError
 from recipe.export import export
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
@@ -100,7 +101,7 @@ def _main(config: DictConfig) -> None:
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             check_weights(str(config.model.path))
-    except preflight.PreflightError as error:
+    except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
@@ -118,7 +119,7 @@ def _main(config: DictConfig) -> None:
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
-        except preflight.PreflightError as error:
+        except PreflightError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {error}")
         if line and main_process:
             print(line, flush=True)

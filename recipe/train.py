@@ -18,6 +18,7 @@ from omegaconf import DictConfig, open_dict
 
 from recipe import checkpoints, manifest, preflight, processes, remains, reward_file
 from recipe.console import Tail
+from recipe.errors import PreflightError
 
 CONFIG_DIR = Path(__file__).parent / "config"
 
@@ -148,7 +149,7 @@ def _main(config: DictConfig) -> None:
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
-    except preflight.PreflightError as error:
+    except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     if config.preflight_only:
         print(preflight.summary(config), flush=True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import AdaptiveKLController, kl_penalty
 
-from recipe.remains import write_atomic
+from recipe.files import write_atomic
 
 FILE = "kl_coefficient.json"
 """In the folder of a checkpoint."""

@@ -27,7 +27,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from recipe import checkpoints
-from recipe.preflight import PreflightError, check_settings
+from recipe.errors import PreflightError
+from recipe.preflight import check_settings
 from recipe.train import CONFIG_DIR, launch_overrides
 
 START_MODEL = "actor_rollout_ref.model.path="

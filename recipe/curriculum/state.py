@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.curriculum.stages import Stage
-from recipe.remains import write_atomic
+from recipe.files import write_atomic
 
 FILE = "curriculum.json"
 WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (

@@ -15,7 +15,7 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
     from jinja2 import TemplateError
 
     from recipe.budget import Budget, Lengths, over_budget
-    from recipe.preflight import PreflightError
+    from recipe.errors import PreflightError
     from recipe.preflight_model import load_tokenizer
 
     if (context := context_length(model, vllm_flags)) is None:

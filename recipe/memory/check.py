@@ -4,12 +4,12 @@ import subprocess
 
 from omegaconf import DictConfig
 
+from recipe.errors import PreflightError
 from recipe.memory.advice import advise, overrides, shortfalls
 from recipe.memory.architecture import Architecture, UnknownArchitecture, load_architecture
 from recipe.memory.settings import Settings, read_settings
 from recipe.memory.table import peak, summary
 from recipe.memory.terms import GB, phases
-from recipe.preflight import PreflightError
 
 USABLE = 0.99
 """Share of a card that programs get: the driver keeps the rest."""

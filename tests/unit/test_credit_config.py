@@ -13,7 +13,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.preflight import PreflightError, sample_record
+from recipe.errors import PreflightError
+from recipe.preflight import sample_record
 from recipe.preflight_algorithm import check_algorithm, check_reward_turns
 from recipe.train import CONFIG_DIR, launch_overrides
 

@@ -10,9 +10,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight_gpu
+from recipe.errors import PreflightError
 from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen, varlen_repeat_kv
 from recipe.gpu.selfcheck import LENGTHS, LIMITS, errors, judge
-from recipe.preflight import PreflightError
 from recipe.preflight_gpu import check_gpu, choose_attention, head_shape
 
 SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}

@@ -12,7 +12,7 @@ from interaction import Conversation, get_protocol
 from recipe import checkpoints
 from recipe.budget import THOUGHT, Budget, Lengths, over_budget
 from recipe.cpu.tiny_policy import make_tokenizer
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_budget import NOTE, check_budget
 
 think_xml = get_protocol("think_xml", docs="signature")

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from bfcl_env import choose_indices, report_indices, train_indices
 from recipe import checkpoints, choosing, evaluate, report
 from recipe.curriculum import compose_stage
+from recipe.errors import PreflightError
 from recipe.gates import check_logged
-from recipe.preflight import PreflightError
 
 CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_choose/score"}

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from recipe import preflight
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_keys import DEAD, MODEL, check_keys
 from recipe.train import CONFIG_DIR, launch_overrides
 

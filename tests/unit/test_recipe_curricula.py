@@ -8,7 +8,7 @@ import pytest
 from data_prep.__main__ import main as prepare_data
 from recipe import preflight
 from recipe.curriculum import stages
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_algorithm import check_algorithm
 from recipe.preflight_features import check_features, notes
 

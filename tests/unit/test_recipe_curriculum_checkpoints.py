@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe import checkpoints
+from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.gates import GateError
-from recipe.preflight import PreflightError
 from recipe.stage_end import StageEnd
 
 

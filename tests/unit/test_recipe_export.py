@@ -20,8 +20,8 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe import export as module
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.errors import PreflightError
 from recipe.export import ExportError, export, misfit
-from recipe.preflight import PreflightError
 from recipe.preflight_model import check_weights
 
 ROOT = Path(__file__).parents[2]

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from recipe.errors import PreflightError
 from recipe.memory.__main__ import compose_stage, main
 from recipe.memory.advice import advise, overrides, shortfalls
 from recipe.memory.architecture import UnknownArchitecture, load_architecture, read_architecture, shipped_models
@@ -15,7 +16,6 @@ from recipe.memory.check import card_bytes, check_memory, nominal_bytes, problem
 from recipe.memory.host import checkpoint_parts, host_parts
 from recipe.memory.settings import Critic, read_settings
 from recipe.memory.terms import cache_tokens, phases
-from recipe.preflight import PreflightError
 
 GB = 1e9
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from data_prep.__main__ import main as prepare_data
 from recipe import manifest, preflight
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_machine import check_devices
 from recipe.train import CONFIG_DIR, launch_overrides
 

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from recipe import preflight_algorithm as algorithm
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.train import CONFIG_DIR, launch_overrides
 
 

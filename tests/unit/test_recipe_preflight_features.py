@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from recipe import preflight
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_algorithm import check_algorithm
 from recipe.preflight_features import check_features, check_filter_metric, loggers_of, notes
 from recipe.train import CONFIG_DIR, launch_overrides

@@ -10,7 +10,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_lora import LARGEST_RANK, check_lora
 from recipe.train import CONFIG_DIR, launch_overrides
 

@@ -5,8 +5,8 @@ from collections import namedtuple
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.errors import PreflightError
 from recipe.memory.__main__ import compose_stage
-from recipe.preflight import PreflightError
 from recipe.preflight_machine import GB, check_disk, check_host_memory, check_machine, checkpoint_bytes
 
 Usage = namedtuple("Usage", "total used free")

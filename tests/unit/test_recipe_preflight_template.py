@@ -4,7 +4,7 @@ import pytest
 
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
-from recipe.preflight import PreflightError
+from recipe.errors import PreflightError
 from recipe.preflight_template import check_template
 
 QWEN3_LIKE = CHAT_TEMPLATE.replace(
