@@ -44,7 +44,7 @@ def read(kind: type[T], values: Mapping[str, Any] | str | bytes, where: str) -> 
     """
     text = values if isinstance(values, str | bytes) else json.dumps(values, default=repr)
     try:
-        return _adapter(kind).validate_json(text)
+        return _adapter(kind).validate_json(text)  # type: ignore[arg-type]
     except ValidationError as error:
         raise TypedError("; ".join(_line(kind, fault, where) for fault in error.errors(include_url=False))) from error
 
