@@ -7,4 +7,7 @@ gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 if [[ "${HARDWARE:-}" == cpu || $gpus -eq 0 ]]; then
     exec .venv/bin/python -m recipe.sft "$@"
 fi
-exec .venv/bin/torchrun --standalone --nproc_per_node="$gpus" -m recipe.sft "$@"
+# torchrun's own stores would listen on every interface of the machine: one is a file, the other the training's
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+exec .venv/bin/torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --local-addr=127.0.0.1 \
+    --nproc_per_node="$gpus" -m recipe.sft "$@"

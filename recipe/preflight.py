@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import reward_file
+from recipe import loopback, reward_file
 from recipe.errors import PreflightError
 
 VERL_VERSION = "0.9.1"
@@ -323,6 +323,6 @@ def summary(config: DictConfig) -> str:
             f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",
-            *(f"NOTE       {note}" for note in notes(config)),
+            *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(config.trainer.nnodes)]),
         ]
     )

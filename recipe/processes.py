@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from recipe import remains
+from recipe import loopback, remains
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -93,7 +93,7 @@ def _environment(token: str, temp: str) -> dict[str, str]:
     own["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get(
         "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
     )
-    if "RAY_ADDRESS" not in os.environ and not Path("/tmp/ray/ray_current_cluster").exists():
+    if loopback.cluster() is None:
         own["RAY_TMPDIR"] = temp  # but a cluster that the user has started is looked for where he started it
     return {**os.environ, **own}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, open_dict
 
-from recipe import checkpoints, manifest, preflight, processes, remains, reward_file
+from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file
 from recipe.console import Tail
 from recipe.errors import PreflightError
 
@@ -61,7 +61,7 @@ def launch_overrides(arguments: list[str], group: str = "hardware") -> list[str]
 
 def set_environment(config: DictConfig) -> None:
     """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
-    for name, value in config.launcher.env.items():
+    for name, value in {**config.launcher.env, **loopback.environment(config.trainer.nnodes)}.items():
         os.environ.setdefault(name, str(value))
     stage = Path(config.paths.stage).absolute()
     os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
@@ -92,6 +92,8 @@ def launch(config: DictConfig) -> None:
         sys.exit(
             "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
         )
+    if not loopback.installed():
+        sys.exit("The entry point bfcl_loopback is not installed. Run `bash setup.sh` again.")
     from recipe.credit.registry import check_names
 
     try:

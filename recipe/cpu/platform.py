@@ -139,7 +139,11 @@ def _use_gloo() -> None:
 
         import recipe.cpu.engine  # noqa: F401
 
-        torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout_second))
+        torch.distributed.init_process_group(
+            "gloo",
+            timeout=datetime.timedelta(seconds=timeout_second),
+            init_method=os.environ.get("DIST_INIT_METHOD"),
+        )
         return tuple(int(os.environ[name]) for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"))
 
     distributed.initialize_global_process_group_ray = initialize_global_process_group_ray

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe import loopback
 from recipe.processes import adopt_orphans, end_descendants, end_with_parent
 
 SERVED_NAME = "model"
@@ -108,9 +109,9 @@ def load_profile(hardware: str) -> DictConfig:
 
 
 def profile_environment(hardware: str) -> dict[str, str]:
-    """This process's environment, and the profile's variables where it does not have them."""
+    """This process's environment, and the profile's variables and those of `recipe.loopback` where it lacks them."""
     wanted = OmegaConf.select(load_profile(hardware), "launcher.env", default={})
-    return {name: str(value) for name, value in wanted.items()} | os.environ
+    return {name: str(value) for name, value in wanted.items()} | loopback.environment(nodes=1) | os.environ
 
 
 def profile_flags(hardware: str) -> list[str]:

@@ -9,7 +9,10 @@ parameters. Two to three minutes each on two idle cores.
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 import torch
@@ -64,7 +67,9 @@ def make_untied_policy(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "ranks"), [("gpu8", 2), ("gpu1", 1)])
-def test_two_steps_with_the_values_of_a_gpu_profile(tmp_path: Path, hardware: str, ranks: int):
+def test_two_steps_with_the_values_of_a_gpu_profile(
+    tmp_path: Path, hardware: str, ranks: int, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
+):
     prepare_data(["--out", str(tmp_path / "data"), "--tiny"])
     make_untied_policy(tmp_path / "model")
     (tmp_path / "reward.py").write_text(REWARD)
@@ -78,11 +83,13 @@ def test_two_steps_with_the_values_of_a_gpu_profile(tmp_path: Path, hardware: st
     ]
     profile = [f"hardware={hardware}", f"trainer.n_gpus_per_node={ranks}", f"+ray_kwargs.ray_init.num_gpus={ranks}"]
     command = [sys.executable, "-m", "recipe.train", "--config-name", "stage2", *profile, *DEVICE, *SIZE, *paths]
-    environment = profile_environment("cpu") | {"PYTHONPATH": str(ROOT), "HARDWARE": ""}
+    environment = profile_environment("cpu") | {"PYTHONPATH": str(ROOT), "HARDWARE": "", "BFCL_TEST": uuid4().hex}
     for name in ("MODEL", "RUN", "SEED"):
         environment.pop(name, None)
-    answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
+    with listeners("BFCL_TEST", environment["BFCL_TEST"]) as found:
+        answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
     assert answer.returncode == 0, (answer.stdout + answer.stderr)[-6000:]
+    assert "WorkerDict" in " ".join(found) and beyond_loopback(found) == []
     steps = read_steps(tmp_path / "run" / "stage2_base")
     assert set(steps) == {1, 2}
     for numbers in steps.values():

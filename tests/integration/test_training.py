@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psutil
@@ -84,16 +86,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_its_checkpoint(folder: Path):
+def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_its_checkpoint(
+    folder: Path, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
+):
     environment = {**os.environ, "HARDWARE": "cpu", MARK: uuid4().hex}
     environment.pop("MODEL", None)
     stage = folder / "run" / "stage1_format"
 
     child = subprocess.Popen(command(folder, steps=1000), cwd=ROOT, env=environment)
     try:
-        wait_for_step(stage, 2, child, limit=400)
+        with listeners(MARK, environment[MARK]) as found:
+            wait_for_step(stage, 2, child, limit=400)
         names = " ".join(processes_of(environment))
         assert "ray::" in names and "VLLM::" in names, "what it looks for afterwards is found while it is there"
+        heard = " ".join(sorted(found))
+        assert "TransferQueue" in heard and "vLLMHttpServer" in heard and "raylet" in heard and "WorkerDict" in heard
+        assert beyond_loopback(found) == [], "another machine can reach it"
         child.send_signal(signal.SIGINT)  # Ctrl-C
         child.wait(timeout=60)
     finally:

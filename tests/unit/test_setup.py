@@ -227,9 +227,9 @@ def test_setup_knows_the_profiles_that_there_are():
         assert set(re.split(r", | or ", known.group(1))) == files
 
 
-def test_the_plug_ins_of_the_cpu_profile_are_declared():
+def test_the_plug_ins_are_declared():
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert points["verl.plugins"] == {"bfcl_cpu": "recipe.cpu.platform"}
+    assert points["verl.plugins"] == {"bfcl_cpu": "recipe.cpu.platform", "bfcl_loopback": "recipe.loopback.plugin"}
     assert points["vllm.general_plugins"] == {"bfcl_cpu": "recipe.cpu.vllm_plugin:install"}
 
 

@@ -1,0 +1,56 @@
+"""On one machine, nothing of a run can be reached from another one.
+
+By their defaults Ray, TransferQueue, verl's vLLM server and torch listen on the address that the machine has in its
+network, without asking who connects, and some of them unpickle what arrives: whoever reaches the machine could run code
+as the training user. `environment` is what each of them reads instead; what none of them reads, where torch's own
+rendezvous listens, is a rendezvous of ours (`recipe.loopback.plugin`), which verl is told through DIST_INIT_METHOD.
+
+    listens                                     closed by
+    Ray: GCS, raylet, a port for each worker    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, Ray's switch for a cluster of
+                                                this machine alone: every address of it is 127.0.0.1
+    TransferQueue, verl's vLLM server           the same: they ask Ray for the node's address
+    gloo, NCCL, vLLM                            GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, VLLM_HOST_IP
+    torch's TCPStore, on all interfaces         DIST_INIT_METHOD
+"""
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+SCHEME = "loopback"
+HOST = "127.0.0.1"
+
+ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "VLLM_HOST_IP": HOST,
+    "DIST_INIT_METHOD": f"{SCHEME}://",
+}
+"""What a run on one machine starts with."""
+
+
+def cluster() -> str | None:
+    """The Ray cluster that somebody has started and that a run would join; None where it starts its own."""
+    if address := os.environ.get("RAY_ADDRESS"):
+        return address
+    note = Path("/tmp/ray/ray_current_cluster")
+    return str(note) if note.exists() else None
+
+
+def environment(nodes: int) -> dict[str, str]:
+    """What to start a run on `nodes` machines with; nothing where it has to talk to others."""
+    return dict(ENVIRONMENT) if nodes == 1 and cluster() is None else {}
+
+
+def notes(nodes: int) -> list[str]:
+    """A line on what stays open, for the log; none on one machine."""
+    if environment(nodes):
+        return []
+    why = f"{nodes} machines" if nodes > 1 else f"the Ray cluster of {cluster()}"
+    return [f"{why}: Ray, TransferQueue and vLLM listen in the network, without a password; see docs/security.md"]
+
+
+def installed() -> bool:
+    """Whether verl finds the plug-in: an environment made by an earlier release does not name it."""
+    return any(point.name == "bfcl_loopback" for point in importlib.metadata.entry_points(group="verl.plugins"))
