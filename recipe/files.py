@@ -7,6 +7,7 @@ that says so, never a traceback: whoever reads it says whether it can be made an
 
 import json
 import os
+import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +17,64 @@ from recipe import typed
 
 T = TypeVar("T")
 
+LARGEST = 64 * 2**20
+"""Bytes of a file that is read whole, unless its reader says otherwise."""
+
 
 class Damaged(ValueError):
-    """A state file that is there and cannot be used. The message names it and says what is wrong with it."""
+    """A file that is there and cannot be used. The message is one line that names it and says what is wrong with it."""
+
+
+def require_file(path: Path, largest: int | None = None) -> None:
+    """A plain file, or a link to one: a pipe would be waited for, and one of many gigabytes would fill the memory.
+
+    Args:
+        largest: bytes that it may have; None for any number.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+        Damaged: it is something else, cannot be reached, or is larger.
+    """
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise Damaged(f"{path} cannot be read: {error}") from error
+    if not stat.S_ISREG(state.st_mode):
+        raise Damaged(f"{path} cannot be read: it is a {'folder' if stat.S_ISDIR(state.st_mode) else 'pipe or device'}")
+    if largest is not None and state.st_size > largest:
+        raise Damaged(f"{path} cannot be read: it has {state.st_size} bytes; expected at most {largest}")
+
+
+def read_text(path: Path, largest: int = LARGEST) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+        Damaged: it is no plain file, too large, or no UTF-8.
+    """
+    require_file(path, largest)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path} cannot be read: {error}") from error
+
+
+def read_json(path: Path, largest: int = LARGEST) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+        Damaged: it is no plain file, too large, no UTF-8, no JSON, or nested too deeply.
+    """
+    text = read_text(path, largest)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise Damaged(f"{path} cannot be read: it is nested too deeply") from error
+    except ValueError as error:  # no JSON, or a number of thousands of digits
+        raise Damaged(f"{path} cannot be read: {error}") from error
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -65,11 +121,9 @@ class StateFile(Generic[T]):
             Damaged: it is empty, cut off, no UTF-8, no JSON, of another version, or lacks or has what it should not.
         """
         try:
-            content: Any = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise Damaged(f"{path} cannot be read: {error or type(error).__name__}") from error
         if not isinstance(content, dict):
             raise Damaged(f"{path} holds {typed.shown(content)}; expected an object")
         found = content.pop("version", 1)
