@@ -11,19 +11,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import reward_file
 from recipe.errors import PreflightError
+from recipe.preflight_data import as_list, check_data
 
 VERL_VERSION = "0.9.1"
-
-
-def data_command(config: DictConfig) -> str:
-    """The command that makes the data of the chosen hardware profile."""
-    tiny = " --tiny" if config.trainer.device == "cpu" else ""
-    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
 
 
 def check(config: DictConfig) -> list[str]:
@@ -76,11 +70,6 @@ def check_versions() -> None:
         raise PreflightError(
             f"verl {found} is installed, this recipe is written for {VERL_VERSION}. Run `bash setup.sh`."
         )
-
-
-def as_list(files: Any) -> list[str]:
-    """Names of data files, which may be one or several."""
-    return list(files) if OmegaConf.is_list(files) else [str(files)]
 
 
 def load_protocol(config: DictConfig) -> Any:
@@ -137,45 +126,6 @@ def check_model(config: DictConfig) -> None:
         print(line, flush=True)
     if attention := check_gpu(config):
         print(attention, flush=True)
-
-
-def check_data(config: DictConfig) -> None:
-    """Files exist, hold enough rows for a batch, and their prompts and agent loops are those that will be used."""
-    from bfcl_env import load_scenarios
-    from interaction import Conversation
-
-    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
-    command = f"{data_command(config)} {chosen}"
-    protocol = load_protocol(config)
-    loops_file = config.actor_rollout_ref.rollout.agent.agent_loop_config_path
-    entries: Any = OmegaConf.load(loops_file)
-    loops = [entry.name for entry in entries]
-    scenarios = {scenario.id: scenario for scenario in load_scenarios()}
-    for key in ("train_files", "val_files"):
-        for name in as_list(config.data[key]):
-            path = Path(name).expanduser()
-            if not path.is_file():
-                raise PreflightError(f"data.{key}={name} does not exist. Make it with `{command}`, or set data.{key}.")
-            table = parquet.read_table(path)
-            if key == "train_files" and table.num_rows < config.data.train_batch_size:
-                raise PreflightError(
-                    f"data.train_batch_size={config.data.train_batch_size} is more than the {table.num_rows} rows of "
-                    f"{name}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or less."
-                )
-            named = set(table["agent_name"].to_pylist()) if "agent_name" in table.column_names else set()
-            if unknown := sorted(named - set(loops), key=str):
-                raise PreflightError(
-                    f"{name} names the agent loop {unknown[0]!r}, which {loops_file} does not list "
-                    f"({', '.join(loops)}). Make the data again with `{command}`, or add the loop to that file."
-                )
-            for row in table.slice(0, 8).to_pylist():
-                with Conversation(scenarios[row["extra_info"]["scenario_id"]], protocol=protocol) as conversation:
-                    if conversation.start() != row["prompt"]:
-                        raise PreflightError(
-                            f"{name} was made for another prompt than interaction.protocol="
-                            f"{config.interaction.protocol}, interaction.docs={config.interaction.docs}. Make it again "
-                            f"with `{command}`, or set those two to what its manifest.json says."
-                        )
 
 
 def resolve_model(config: DictConfig) -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import preflight
 from recipe.errors import PreflightError
 from recipe.export import export
+from recipe.preflight_data import data_command
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
@@ -90,7 +90,7 @@ def _main(config: DictConfig) -> None:
     set_environment(config)
     stage = Path(config.paths.stage)
     if not Path(config.data.train_files).is_file():
-        command = preflight.data_command(config)
+        command = data_command(config)
         sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
     made_with = stage / "made_with.json"
     note = json.dumps({"fingerprint": fingerprint(config)})

@@ -1,0 +1,255 @@
+"""Checks of the data of a stage: every file is whole and as it was made, and every row can be played as it says.
+
+All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
+`python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
+found; of files from elsewhere the structure and the values that are read.
+"""
+
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf
+
+from bfcl_env import Scenario, load_scenarios
+from interaction import Conversation, get_protocol
+from interaction.protocol import Message, Protocol
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_json, read_text, require_file
+from recipe.typed import shown
+
+SPLITS = {"train_files": "train", "val_files": "val"}
+"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it."""
+
+MOST_ROWS = 1_000_000
+"""Rows of a file; a parquet file of a few kilobytes can state billions."""
+
+LARGEST_YAML = 2**20
+
+PATTERN = "*?["
+"""Characters that `datasets`, with which verl reads the files, takes for a pattern."""
+
+
+def data_command(config: DictConfig) -> str:
+    """The command that makes the data of the chosen hardware profile."""
+    tiny = " --tiny" if config.trainer.device == "cpu" else ""
+    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
+
+
+def as_list(files: Any) -> list[str]:
+    """Names of data files, which may be one or several."""
+    return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]
+
+
+def check_data(config: DictConfig) -> None:
+    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+
+    Raises:
+        PreflightError: one is not; the message names file, row and value.
+    """
+    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
+    command, agent = f"{data_command(config)} {chosen}", config.actor_rollout_ref.rollout.agent
+    agent.agent_loop_config_path = str(Path(agent.agent_loop_config_path).expanduser())
+    rules = _Rules(
+        get_protocol(config.interaction.protocol, docs=config.interaction.docs),
+        f"interaction.protocol={config.interaction.protocol}, interaction.docs={config.interaction.docs}",
+        Path(agent.agent_loop_config_path),
+        read_loops(Path(agent.agent_loop_config_path)),
+        str(agent.default_agent_loop),
+    )
+    for key, split in SPLITS.items():
+        remedy = f"Make it again with `{command}`, or set data.{key}."
+        names = [str(Path(name).expanduser()) for name in as_list(config.data[key])]
+        rows = 0
+        for name in names:
+            try:
+                rows += _check_file(Path(name), split, rules)
+            except FileNotFoundError as error:
+                raise PreflightError(f"data.{key}={name} does not exist. {remedy}") from error
+            except Damaged as error:
+                raise PreflightError(f"data.{key}: {error}. {remedy}") from error
+        if not rows:
+            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy}")
+        if key == "train_files" and rows < config.data.train_batch_size:
+            raise PreflightError(
+                f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
+                f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
+                "less."
+            )
+        config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
+
+
+def read_loops(path: Path) -> list[str]:
+    """The names in a file of agent loops, whose classes are in modules that are there.
+
+    Raises:
+        PreflightError: it cannot be read, is no such list, or names a module that is not there.
+    """
+    setting = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+    remedy = f"Set {setting} to a list as in recipe/config/agent_loops.yaml, or leave it out"
+    try:
+        entries: Any = OmegaConf.to_container(OmegaConf.load(StringIO(read_text(path, LARGEST_YAML))))
+    except FileNotFoundError as error:
+        raise PreflightError(f"{setting}={path} does not exist. {remedy}.") from error
+    except Damaged as error:
+        raise PreflightError(f"{setting}: {error}. {remedy}.") from error
+    except Exception as error:  # YAML's, OmegaConf's, or too deep
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise PreflightError(f"{setting}: {path} is not YAML that can be read: {words[:200]}. {remedy}.") from error
+    if not entries or not isinstance(entries, list):
+        raise PreflightError(f"{setting}: {path} holds {shown(entries)}; expected a list. {remedy}.")
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "_target_")):
+            raise PreflightError(
+                f"{setting}: entry {number} of {path} is {shown(entry)}; expected name and _target_. {remedy}."
+            )
+        module = entry["_target_"].rpartition(".")[0]
+        try:
+            found = importlib.util.find_spec(module)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise PreflightError(
+                f"{setting}: {path} names _target_ {shown(entry['_target_'])}, and there is no module "
+                f"{shown(module)}. Put its folder on PYTHONPATH or correct the name."
+            )
+    return [entry["name"] for entry in entries]
+
+
+@dataclass
+class _Rules:
+    """What rows are compared with."""
+
+    protocol: Protocol
+    prompts_of: str
+    """The settings that decide the prompts."""
+    loops_file: Path
+    loops: list[str]
+    default_loop: str
+    scenarios: dict[str, Scenario] = field(default_factory=lambda: {item.id: item for item in load_scenarios()})
+    prompts: dict[str, list[Message]] = field(default_factory=dict)
+    """Filled in as they are asked for."""
+
+    def prompt(self, scenario_id: str) -> list[Message]:
+        """The messages that an episode of the scenario begins with."""
+        if scenario_id not in self.prompts:
+            with Conversation(self.scenarios[scenario_id], protocol=self.protocol) as conversation:
+                self.prompts[scenario_id] = conversation.start()
+        return self.prompts[scenario_id]
+
+
+def _check_file(path: Path, split: str, rules: _Rules) -> int:
+    """Looks at all rows of a file; returns how many there are.
+
+    Raises:
+        FileNotFoundError, Damaged: it is not there, or has a fault.
+    """
+    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
+        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
+    if path.suffix != ".parquet":
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    require_file(path)
+    _check_hash(path)
+    number = -1
+    for number, row in enumerate(_rows(path, rules)):
+        if fault := _fault(row, split, rules):
+            raise Damaged(f"{path}, row {number}: {fault}")
+    return number + 1
+
+
+def _check_hash(path: Path) -> None:
+    """The file is the one that the manifest beside it describes, if it describes one of that name."""
+    manifest = path.with_name("manifest.json")
+    try:
+        content = read_json(manifest)
+    except FileNotFoundError:
+        return
+    files = content.get("files", {}) if isinstance(content, dict) else None
+    if not isinstance(files, dict):
+        raise Damaged(f"{manifest} holds {shown(content)}; expected the object with `files` that data_prep writes")
+    entry = files.get(path.name)
+    if entry is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not isinstance(entry, dict) or entry.get("sha256") != found:
+        raise Damaged(
+            f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
+            f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
+        )
+
+
+def _rows(path: Path, rules: _Rules) -> Iterator[dict[str, Any]]:
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise Damaged(f"{path} states {file.metadata.num_rows} rows; expected at most {MOST_ROWS}")
+            _check_columns(path, file.schema_arrow, rules)
+            for batch in file.iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise Damaged(f"{path} cannot be read as parquet: {words[:200]}") from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _check_columns(path: Path, schema: pa.Schema, rules: _Rules) -> None:
+    """Columns of the names and types that are read."""
+
+    def at(name: str) -> pa.DataType:
+        kind: Any = pa.struct(list(schema))
+        for part in name.split("."):
+            if part == "[]":
+                if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+                    raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
+                kind = kind.value_type
+                continue
+            if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+                has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
+                raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(has)}")
+            kind = kind.field(part).type
+        return kind
+
+    texts = ["data_source", "prompt.[].role", "prompt.[].content", "extra_info.scenario_id", "extra_info.split"]
+    if "agent_name" in schema.names:
+        texts.append("agent_name")
+    elif rules.default_loop not in rules.loops:
+        raise Damaged(
+            f"{path} has no column agent_name, and {rules.loops_file} does not list actor_rollout_ref.rollout.agent."
+            f"default_agent_loop={rules.default_loop}"
+        )
+    for name in texts:
+        if not _is_text(at(name)):
+            raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {at(name)}; expected text")
+    at("reward_model.ground_truth")
+
+
+def _fault(row: dict[str, Any], split: str, rules: _Rules) -> str | None:
+    """What of a row cannot be played; None if all can."""
+    info = row["extra_info"] or {}
+    scenario_id = info.get("scenario_id")
+    if scenario_id not in rules.scenarios:
+        return f"extra_info.scenario_id is {shown(scenario_id)}, which is no BFCL multi-turn task"
+    if info["split"] != split:
+        return f"extra_info.split is {shown(info['split'])}; expected {split!r} here"
+    if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
+        return "data_source or reward_model.ground_truth is empty"
+    if "agent_name" in row and row["agent_name"] not in rules.loops:
+        return (
+            f"names the agent loop {shown(row['agent_name'])}, which {rules.loops_file} does not list "
+            f"({', '.join(rules.loops)})"
+        )
+    if row["prompt"] != rules.prompt(scenario_id):
+        return f"was made for another prompt than {rules.prompts_of} gives; manifest.json beside it says for which"
+    return None
