@@ -6,10 +6,8 @@ found; of files from elsewhere the structure and the values that are read.
 """
 
 import hashlib
-import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +18,26 @@ from omegaconf import DictConfig, OmegaConf
 from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.protocol import Message, Protocol
+from recipe.agent_loops import read_loops
 from recipe.errors import PreflightError
-from recipe.files import Damaged, read_json, read_text, require_file
+from recipe.files import Damaged, read_json, require_file
 from recipe.typed import shown
 
 SPLITS = {"train_files": "train", "val_files": "val"}
 """What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it."""
 
+TEXTS = (
+    "data_source",
+    "prompt.[].role",
+    "prompt.[].content",
+    "extra_info.scenario_id",
+    "extra_info.split",
+)
+OTHERS = ("reward_model.ground_truth",)
+"""Columns that verl and the agent loop read."""
+
 MOST_ROWS = 1_000_000
 """Rows of a file; a parquet file of a few kilobytes can state billions."""
-
-LARGEST_YAML = 2**20
 
 PATTERN = "*?["
 """Characters that `datasets`, with which verl reads the files, takes for a pattern."""
@@ -85,41 +92,28 @@ def check_data(config: DictConfig) -> None:
         config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
 
 
-def read_loops(path: Path) -> list[str]:
-    """The names in a file of agent loops, whose classes are in modules that are there.
+def check_conversations(name: str, command: str) -> None:
+    """A file of whole conversations, for the warm start.
+
+    Args:
+        command: what makes it.
 
     Raises:
-        PreflightError: it cannot be read, is no such list, or names a module that is not there.
+        PreflightError: it is missing, or a row is no conversation.
     """
-    setting = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
-    remedy = f"Set {setting} to a list as in recipe/config/agent_loops.yaml, or leave it out"
+    path, number = Path(name).expanduser(), -1
+    remedy = f"Make it again with `{command}`, or set data.train_files."
     try:
-        entries: Any = OmegaConf.to_container(OmegaConf.load(StringIO(read_text(path, LARGEST_YAML))))
+        _check_whole(path)
+        for number, row in enumerate(_rows(path, ("messages.[].role", "messages.[].content"))):
+            if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
+                raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
     except FileNotFoundError as error:
-        raise PreflightError(f"{setting}={path} does not exist. {remedy}.") from error
+        raise PreflightError(f"data.train_files={name} does not exist. {remedy}") from error
     except Damaged as error:
-        raise PreflightError(f"{setting}: {error}. {remedy}.") from error
-    except Exception as error:  # YAML's, OmegaConf's, or too deep
-        words = " ".join(str(error).split()) or type(error).__name__
-        raise PreflightError(f"{setting}: {path} is not YAML that can be read: {words[:200]}. {remedy}.") from error
-    if not entries or not isinstance(entries, list):
-        raise PreflightError(f"{setting}: {path} holds {shown(entries)}; expected a list. {remedy}.")
-    for number, entry in enumerate(entries):
-        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "_target_")):
-            raise PreflightError(
-                f"{setting}: entry {number} of {path} is {shown(entry)}; expected name and _target_. {remedy}."
-            )
-        module = entry["_target_"].rpartition(".")[0]
-        try:
-            found = importlib.util.find_spec(module)
-        except (ImportError, ValueError):
-            found = None
-        if found is None:
-            raise PreflightError(
-                f"{setting}: {path} names _target_ {shown(entry['_target_'])}, and there is no module "
-                f"{shown(module)}. Put its folder on PYTHONPATH or correct the name."
-            )
-    return [entry["name"] for entry in entries]
+        raise PreflightError(f"data.train_files: {error}. {remedy}") from error
+    if number < 0:
+        raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
 
 
 @dataclass
@@ -150,21 +144,21 @@ def _check_file(path: Path, split: str, rules: _Rules) -> int:
     Raises:
         FileNotFoundError, Damaged: it is not there, or has a fault.
     """
-    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
-        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
-    if path.suffix != ".parquet":
-        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
-    require_file(path)
-    _check_hash(path)
+    _check_whole(path)
     number = -1
-    for number, row in enumerate(_rows(path, rules)):
+    for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
         if fault := _fault(row, split, rules):
             raise Damaged(f"{path}, row {number}: {fault}")
     return number + 1
 
 
-def _check_hash(path: Path) -> None:
-    """The file is the one that the manifest beside it describes, if it describes one of that name."""
+def _check_whole(path: Path) -> None:
+    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
+    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
+        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
+    if path.suffix != ".parquet":
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    require_file(path)
     manifest = path.with_name("manifest.json")
     try:
         content = read_json(manifest)
@@ -185,12 +179,16 @@ def _check_hash(path: Path) -> None:
         )
 
 
-def _rows(path: Path, rules: _Rules) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise Damaged(f"{path} states {file.metadata.num_rows} rows; expected at most {MOST_ROWS}")
-            _check_columns(path, file.schema_arrow, rules)
+            for name in (*texts, *others):
+                kind = _column(path, file.schema_arrow, name)
+                if name in texts and not _is_text(kind):
+                    raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {kind}; expected text")
             for batch in file.iter_batches(batch_size=256):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
@@ -198,41 +196,25 @@ def _rows(path: Path, rules: _Rules) -> Iterator[dict[str, Any]]:
         raise Damaged(f"{path} cannot be read as parquet: {words[:200]}") from error
 
 
+def _column(path: Path, schema: pa.Schema, name: str) -> pa.DataType:
+    kind: Any = pa.struct(list(schema))
+    for part in name.split("."):
+        if part == "[]":
+            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+                raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
+            kind = kind.value_type
+            continue
+        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
+            raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(str(has))}")
+        kind = kind.field(part).type
+    return kind
+
+
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _check_columns(path: Path, schema: pa.Schema, rules: _Rules) -> None:
-    """Columns of the names and types that are read."""
-
-    def at(name: str) -> pa.DataType:
-        kind: Any = pa.struct(list(schema))
-        for part in name.split("."):
-            if part == "[]":
-                if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-                    raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
-                kind = kind.value_type
-                continue
-            if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
-                has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
-                raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(has)}")
-            kind = kind.field(part).type
-        return kind
-
-    texts = ["data_source", "prompt.[].role", "prompt.[].content", "extra_info.scenario_id", "extra_info.split"]
-    if "agent_name" in schema.names:
-        texts.append("agent_name")
-    elif rules.default_loop not in rules.loops:
-        raise Damaged(
-            f"{path} has no column agent_name, and {rules.loops_file} does not list actor_rollout_ref.rollout.agent."
-            f"default_agent_loop={rules.default_loop}"
-        )
-    for name in texts:
-        if not _is_text(at(name)):
-            raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {at(name)}; expected text")
-    at("reward_model.ground_truth")
 
 
 def _fault(row: dict[str, Any], split: str, rules: _Rules) -> str | None:
@@ -245,9 +227,10 @@ def _fault(row: dict[str, Any], split: str, rules: _Rules) -> str | None:
         return f"extra_info.split is {shown(info['split'])}; expected {split!r} here"
     if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
         return "data_source or reward_model.ground_truth is empty"
-    if "agent_name" in row and row["agent_name"] not in rules.loops:
+    if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:
+        whose = "" if "agent_name" in row else " of actor_rollout_ref.rollout.agent.default_agent_loop"
         return (
-            f"names the agent loop {shown(row['agent_name'])}, which {rules.loops_file} does not list "
+            f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
             f"({', '.join(rules.loops)})"
         )
     if row["prompt"] != rules.prompt(scenario_id):

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.export import export
-from recipe.preflight_data import data_command
+from recipe.preflight_data import check_conversations, data_command
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
@@ -89,9 +89,11 @@ def _main(config: DictConfig) -> None:
     restart_with_environment(config)
     set_environment(config)
     stage = Path(config.paths.stage)
-    if not Path(config.data.train_files).is_file():
-        command = data_command(config)
-        sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
+    config.data.train_files = str(Path(config.data.train_files).expanduser())
+    try:
+        check_conversations(config.data.train_files, data_command(config))
+    except PreflightError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {error}")
     made_with = stage / "made_with.json"
     note = json.dumps({"fingerprint": fingerprint(config)})
     if made_with.exists() and made_with.read_text() == note and (stage / "hf" / "config.json").is_file():

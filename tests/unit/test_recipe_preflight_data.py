@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from data_prep.__main__ import main as prepare_data
+from recipe.agent_loops import read_loops
 from recipe.errors import PreflightError
-from recipe.preflight_data import check_data, read_loops
+from recipe.preflight_data import check_conversations, check_data
 
 LOOPS = Path(__file__).parents[2] / "recipe" / "config" / "agent_loops.yaml"
 Row = dict[str, Any]
@@ -158,7 +159,8 @@ def test_rows_of_ones_own_may_have_other_columns_types_and_no_loop(made: Path, t
     parquet.write_table(table, tmp_path / "own.parquet", row_group_size=1)
     name = str(tmp_path / "own.parquet")
     check_data(configured(name, val_of(made)))
-    assert "default_agent_loop=tool_agent" in refusal(configured(name, val_of(made), default_agent_loop="tool_agent"))
+    line = refusal(configured(name, val_of(made), default_agent_loop="tool_agent"))
+    assert "row 0: names the agent loop 'tool_agent' of actor_rollout_ref.rollout.agent.default_agent_loop" in line
 
 
 def test_training_rows_are_refused_for_validation_and_the_reverse(made: Path) -> None:
@@ -227,6 +229,30 @@ def test_one_changed_byte_is_found_wherever_it_is(
         columns = ["prompt", "extra_info", "data_source", "reward_model"]
         found, whole = (parquet.read_table(one, columns=columns) for one in (path, made / "tiny_full.parquet"))
         assert found.to_pylist() == whole.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([[{"role": "user", "content": "x"}]] * 2, None),
+        ([[{"role": "user", "content": "x"}], []], "row 1: messages is []"),
+        ([[{"role": "user", "content": "x"}], None], "row 1: messages is None"),
+        ([[{"role": "user", "content": "x"}], [{"role": "user", "content": None}]], "row 1: messages is [{"),
+        ([[{"role": "user", "content": "x"}], [None]], "row 1: messages is [None]"),
+        (["x"], "the column messages is string"),
+        ([[{"role": "user"}]], "no column messages.content"),
+        ([[{"role": "user", "content": 3}]], "messages.content is int64"),
+        ([], "the column messages is null"),
+    ],
+)
+def test_the_warm_start_reads_conversations_only(tmp_path: Path, messages: list[Any], words: str | None) -> None:
+    path = tmp_path / "sft.parquet"
+    parquet.write_table(pa.table({"messages": messages}), path)
+    if words is None:
+        return check_conversations(str(path), "COMMAND")
+    with pytest.raises(PreflightError) as error:
+        check_conversations(str(path), "COMMAND")
+    assert words in str(error.value) and str(path) in str(error.value) and "COMMAND" in str(error.value)
 
 
 def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_path: Path) -> None:
