@@ -72,7 +72,7 @@ def misfit(folder: Path, surplus: bool = True) -> str | None:
     try:
         settings = json.loads((folder / "config.json").read_text())
         model_class = getattr(transformers, settings["architectures"][0], None)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         return f"its config.json names no model: {type(error).__name__}: {error}"
     if model_class is None or "auto_map" in settings:
         return None  # a class of the folder's own: running that code is not for a check
@@ -87,8 +87,8 @@ def misfit(folder: Path, surplus: bool = True) -> str | None:
             ignore_mismatched_sizes=True,  # they are named below
             attn_implementation="eager",
         )
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        return f"it does not load: {type(error).__name__}: {error}"
+    except Exception as error:  # of a damaged folder transformers and its libraries raise what they like
+        return f"it does not load: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
     finally:
         logging.set_verbosity(level)
         if bar:

@@ -7,7 +7,6 @@ two.
 import importlib.metadata
 import inspect
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ def check(config: DictConfig) -> list[str]:
     from recipe.choosing import check_rows
     from recipe.preflight_features import loggers_of
     from recipe.preflight_machine import check_machine
+    from recipe.preflight_start import resolve_model
 
     agent = config.actor_rollout_ref.rollout.agent
     if agent.agent_loop_config_path is None:
@@ -115,67 +115,20 @@ def check_model(config: DictConfig) -> None:
     from recipe.preflight_template import check_template
 
     path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    settings = preflight_model.load_settings(path)
+    preflight_model.check_context(config, settings)
     preflight_model.check_weights(path)
     tokenizer = preflight_model.load_tokenizer(path)
     preflight_model.check_protocol(tokenizer, protocol, path)
     template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
     print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
+    preflight_model.check_vocabulary(tokenizer, settings, path)
     files = {key: as_list(config.data[key]) for key in ("train_files", "val_files")}
     print(preflight_model.check_lengths(config, tokenizer, files))
     for line in check_budget(config, tokenizer, protocol):
         print(line, flush=True)
     if attention := check_gpu(config):
         print(attention, flush=True)
-
-
-def resolve_model(config: DictConfig) -> None:
-    """The model to start from: MODEL or actor_rollout_ref.model.path, else what the previous stage exported.
-
-    The CPU profile's first stage falls back on the tiny policy.
-    """
-    model = config.actor_rollout_ref.model
-    if model.path is None:
-        candidates = []
-        if config.stage.previous:
-            candidates.append(Path(config.paths.run) / config.stage.previous / "hf")
-        elif config.paths.get("tiny_policy"):
-            candidates.append(Path(config.paths.tiny_policy))
-        found = next((path for path in candidates if (path / "config.json").is_file()), None)
-        if found is None:
-            looked = f" {candidates[0]} is not there" if candidates else ""
-            hint = (
-                f"run the stage before it ({config.stage.previous}) with the same RUN"
-                if config.stage.previous
-                else "make the tiny policy with `bash run_sft.sh`"
-                if candidates
-                else "name one"
-            )
-            raise PreflightError(
-                f"no model to start from:{looked}. Set MODEL=/path/to/huggingface/folder "
-                f"(or actor_rollout_ref.model.path=...), or {hint}."
-            )
-        model.path = str(found)
-    path = Path(str(model.path)).expanduser()
-    if (path / "config.json").is_file():
-        if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
-            raise PreflightError(
-                f"the model folder {model.path} has no tokenizer. Save the tokenizer beside the weights."
-            )
-        return
-    if path.exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+", str(model.path)):
-        raise PreflightError(
-            f"{model.path} is not a model folder: no config.json in it. "
-            "Set MODEL to a Hugging Face folder or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
-        )
-    from huggingface_hub import hf_hub_download
-
-    try:
-        hf_hub_download(str(model.path), "config.json", etag_timeout=5)
-    except Exception as error:
-        raise PreflightError(
-            f"{model.path} is neither a folder nor a model that the hub gives: {type(error).__name__}: {error}. "
-            "Set MODEL to a Hugging Face folder."
-        ) from error
 
 
 def sample_record() -> dict[str, Any]:

@@ -6,6 +6,7 @@ found; of files from elsewhere the structure and the values that are read.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,7 @@ def check_data(config: DictConfig) -> None:
     """
     chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
     command, agent = f"{data_command(config)} {chosen}", config.actor_rollout_ref.rollout.agent
-    agent.agent_loop_config_path = str(Path(agent.agent_loop_config_path).expanduser())
+    agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
     rules = _Rules(
         get_protocol(config.interaction.protocol, docs=config.interaction.docs),
         f"interaction.protocol={config.interaction.protocol}, interaction.docs={config.interaction.docs}",
@@ -72,7 +73,7 @@ def check_data(config: DictConfig) -> None:
     )
     for key, split in SPLITS.items():
         remedy = f"Make it again with `{command}`, or set data.{key}."
-        names = [str(Path(name).expanduser()) for name in as_list(config.data[key])]
+        names = [os.path.expanduser(name) for name in as_list(config.data[key])]
         rows = 0
         for name in names:
             try:
@@ -101,7 +102,7 @@ def check_conversations(name: str, command: str) -> None:
     Raises:
         PreflightError: it is missing, or a row is no conversation.
     """
-    path, number = Path(name).expanduser(), -1
+    path, number = Path(os.path.expanduser(name)), -1
     remedy = f"Make it again with `{command}`, or set data.train_files."
     try:
         _check_whole(path)

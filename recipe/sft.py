@@ -25,6 +25,7 @@ from recipe.preflight_data import check_conversations, data_command
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
+from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
 from recipe.train import launch_overrides, set_environment
 
@@ -89,7 +90,7 @@ def _main(config: DictConfig) -> None:
     restart_with_environment(config)
     set_environment(config)
     stage = Path(config.paths.stage)
-    config.data.train_files = str(Path(config.data.train_files).expanduser())
+    config.data.train_files = os.path.expanduser(config.data.train_files)
     try:
         check_conversations(config.data.train_files, data_command(config))
     except PreflightError as error:
@@ -102,7 +103,8 @@ def _main(config: DictConfig) -> None:
     try:
         check_model_lora(config.model, "model")
         if config.model.path is not None:
-            check_weights(str(config.model.path))
+            config.model.path = start_model(str(config.model.path))
+            check_weights(config.model.path)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
