@@ -28,6 +28,8 @@ SETTINGS = (
 """Objects that are read if they are there."""
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "vocab.txt")
+MOST_LAYERS = 10_000
+"""Of a model; a number that is larger would be built, layer by layer, to be compared with the weights."""
 LARGEST_SETTINGS = 16 * 2**20
 LARGEST_TOKENIZER = 512 * 2**20
 LARGEST_TEMPLATE = 2**20
@@ -52,6 +54,9 @@ def fault(folder: Path) -> str | None:
         classes = settings.get("architectures")
         if not isinstance(classes, list) or len(classes) != 1 or not isinstance(classes[0], str):
             return f"{folder / 'config.json'} has architectures={shown(classes)}; expected a list of one class"
+        layers = settings.get("num_hidden_layers")
+        if isinstance(layers, int) and layers > MOST_LAYERS:
+            return f"{folder / 'config.json'} has num_hidden_layers={shown(layers)}; expected at most {MOST_LAYERS}"
         for name in _there(folder, SETTINGS):
             _object(folder / name)
         for name in _there(folder, TOKENIZERS):

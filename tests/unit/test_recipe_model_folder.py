@@ -120,6 +120,7 @@ HARMS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "no config": ("one", removed("config.json"), "no config.json"),
     "no model_type": ("one", changed_settings(model_type="absent"), "no model_type"),
     "model_type is a number": ("one", changed_settings(model_type=3), "no model_type"),
+    "a billion layers": ("one", changed_settings(num_hidden_layers=10**9), "num_hidden_layers=1000000000; expected"),
     "no architectures": ("one", changed_settings(architectures="absent"), "architectures=None"),
     "two architectures": ("one", changed_settings(architectures=["A", "B"]), "architectures=['A', 'B']"),
     "architectures as text": ("one", changed_settings(architectures="A"), "architectures='A'"),
