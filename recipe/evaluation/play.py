@@ -1,9 +1,10 @@
 """Play all episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
-What decides the outcome is in `Settings`, which is kept beside the episodes (`recipe.evaluation.store`). An episode that
-cannot be played because the server failed is played again and then reported as lost. It is never scored, and neither is
-one whose first request the server's context does not hold. One in which our environment failed is scored as it stands,
-as in training (`environment_error`): what the model wrote may have led there, and must not decide what counts.
+What decides the outcome is in `Settings`, which is kept beside the episodes (`recipe.evaluation.store`). An episode
+that cannot be played because the server failed is played again and then reported as lost. It is never scored, and
+neither is one whose first request the server's context does not hold. One in which our environment failed is scored as
+it stands, as in training (`environment_error`): what the model wrote may have led there, and must not decide what
+counts.
 """
 
 from __future__ import annotations
