@@ -11,7 +11,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import reward_file
 from recipe.errors import PreflightError
 from recipe.preflight_data import as_list, check_data
 from recipe.starts import check_same_start
@@ -30,6 +29,7 @@ def check(config: DictConfig) -> list[str]:
     from recipe.choosing import check_rows
     from recipe.preflight_features import loggers_of
     from recipe.preflight_machine import check_machine
+    from recipe.preflight_reward import check_reward
     from recipe.preflight_start import resolve_model
 
     agent = config.actor_rollout_ref.rollout.agent
@@ -129,58 +129,6 @@ def check_model(config: DictConfig) -> None:
         print(line, flush=True)
     if attention := check_gpu(config):
         print(attention, flush=True)
-
-
-def sample_record() -> dict[str, Any]:
-    """The record of one scenario played with its gold calls, to try a reward on."""
-    from bfcl_env import load_scenarios
-    from interaction import Conversation, get_protocol
-
-    protocol = get_protocol("think_xml")
-    scenario = load_scenarios("multi_turn_base")[0]
-    with Conversation(scenario, protocol=protocol) as conversation:
-        conversation.start()
-        for turn in scenario.turns:
-            if turn.gold:
-                conversation.reply(protocol.render_calls("", turn.gold))
-            conversation.reply(protocol.render_answer("", "done"))
-        return conversation.record().to_dict()
-
-
-def check_reward(config: DictConfig) -> None:
-    """Call the reward once, on a sample record, in the form in which verl calls it."""
-    from recipe.preflight_algorithm import check_reward_turns
-    from recipe.preflight_features import check_filter_metric, untried_metric
-
-    setting = config.reward.custom_reward_function
-    try:
-        function = reward_file.load(str(setting.path), setting.name)
-    except reward_file.RewardFileError as error:
-        raise PreflightError(str(error)) from error
-    if inspect.iscoroutinefunction(function):  # may talk to a server that is not up yet
-        if line := untried_metric(config):
-            print(line, flush=True)
-        return
-    record = sample_record()
-    where = f"the reward {setting.name} of {setting.path}"
-    try:
-        result = function(
-            data_source="bfcl/base",
-            solution_str="",
-            ground_truth="[]",
-            extra_info={"episode": record, "split": "train"},
-            **(setting.get("reward_kwargs") or {}),
-        )
-    except Exception as error:
-        raise PreflightError(
-            f"{where} failed on a sample record: {type(error).__name__}: {error}. It is called as "
-            "compute_score(data_source, solution_str, ground_truth, extra_info), see rewards/README.md."
-        ) from error
-    score = result.get("score") if isinstance(result, dict) else result
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise PreflightError(f"{where} returned {result!r}; expected a number or a dict with the number `score`.")
-    check_reward_turns(result, record, where)
-    check_filter_metric(config, result)
 
 
 def summary(config: DictConfig) -> str:

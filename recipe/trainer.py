@@ -132,7 +132,7 @@ class CurriculumTrainer(PPOTrainerSync):
     def on_sample_end(self) -> None:
         """Notes how many prompts failed, before the replay buffer looks again.
 
-        A prompt fails when a rollout raises. Ours never do, so it was the reward that raised.
+        A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`recipe.reward_file`).
         """
         super().on_sample_end()
         self.failed_prompts = len(self.replay_buffer.failure_keys["train"])
@@ -149,7 +149,7 @@ class CurriculumTrainer(PPOTrainerSync):
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward_file.named(self.config.reward.custom_reward_function)
         cause = (
-            f"the reward {name} of {path} raised for {failed_prompts} prompts"
+            f"the reward {name} of {path} failed for {failed_prompts} prompts"
             if failed_prompts
             else "the inference engine failed"
         )

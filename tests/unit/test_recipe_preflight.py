@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
-from recipe import manifest, preflight, starts
+from recipe import manifest, preflight, preflight_reward, starts
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight_machine import check_devices
@@ -153,9 +153,9 @@ GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info, s
     [
         ("def other(): pass\n", "has no function `compute_score`"),
         ("import not_a_module\n", "cannot be imported: ModuleNotFoundError"),
-        (GOOD + "    return extra_info['nothing']\n", "failed on a sample record: KeyError"),
+        (GOOD + "    return extra_info['nothing']\n", "raised KeyError: .nothing.. This was on a sample record"),
         (GOOD + "    return 'high'\n", "returned 'high'; expected a number"),
-        ("def compute_score(solution_str): return 1.0\n", "failed on a sample record: TypeError"),
+        ("def compute_score(solution_str): return 1.0\n", "raised TypeError"),
     ],
 )
 def test_a_bad_reward_file_is_refused(data, tmp_path, model, text, message):
@@ -199,7 +199,7 @@ def test_the_manifest_says_what_each_start_was_made_with(data, tmp_path, model):
 
 
 def test_the_sample_record_is_a_solved_episode():
-    record = preflight.sample_record()
+    record = preflight_reward.sample_record()
     assert all(turn["passed"] for turn in record["turns"])
     json.dumps(record)
 
@@ -332,5 +332,4 @@ def test_a_start_model_below_the_home_folder_is_the_same_for_all_readers(data, t
     config = composed(data, tmp_path, "actor_rollout_ref.model.path='~/model'")
     preflight.check(config)
     assert config.actor_rollout_ref.model.path == str(model)
-    note = Path(config.trainer.default_local_dir) / "started_from.json"
-    assert json.loads(note.read_text())["model"] == str(model)
+    assert starts.start_of(config).model == str(model)
