@@ -14,6 +14,7 @@ from data_prep import tiny
 from data_prep.rows import rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.protocol import DocStyle, Protocol
+from recipe.files import write_atomic
 
 FORMAT_ROWS = 75
 """Stage 1 trains on the base tasks of the first 75 training indices as drawn."""
@@ -48,7 +49,7 @@ class Options:
 
 
 def build(out: Path, options: Options) -> dict:
-    """Writes all files into `out` and returns the manifest, which is also written there.
+    """Writes all files into `out` and returns the manifest, which is also written there, last of all.
 
     Raises:
         OSError: the folder cannot be made or written.
@@ -73,7 +74,7 @@ def build(out: Path, options: Options) -> dict:
         "pyarrow": pa.__version__,
         "files": entries,
     }
-    (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    write_atomic(out / "manifest.json", json.dumps(manifest, indent=2) + "\n")
     return manifest
 
 

@@ -73,7 +73,16 @@ def sft_table(scenarios: Iterable[Scenario], protocol: Protocol, max_result_char
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Writes the file under another name first, so that an interrupted run leaves no half file behind."""
+    """Writes the file under another name first, so that an interrupted run leaves no half file behind.
+
+    Every page has a checksum, so that a reader who asks for it notices one changed byte.
+
+    Raises:
+        OSError: it cannot be written; what stood there before still does.
+    """
     partial = path.with_name(f".{path.name}.partial")
-    pq.write_table(table, partial)
-    os.replace(partial, path)
+    try:
+        pq.write_table(table, partial, write_page_checksum=True)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """One played episode as verl stores it: token ids, mask, rewards on tokens; and as a line of a file."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ class EpisodeOutput(AgentLoopOutput):
         (`step_ids`) and which user turn (`turn_ids`) a token belongs to, -1 for the environment's.
 
         Raises:
-            ValueError: the reward's `turn_scores` are wrong. verl then counts the prompt as failed.
+            ValueError: the score is not finite or the reward's `turn_scores` are wrong. verl then counts the prompt as
+                failed, and the sample is lost.
         """
         fields = super().as_dict()
         for name in ("record_file", "record_header", "spans", "overlong_penalty"):
@@ -44,6 +46,8 @@ class EpisodeOutput(AgentLoopOutput):
             ids = number_tokens(self.spans, self.response_mask)
             fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)
         score = self.reward_score
+        if score is not None and not math.isfinite(score):
+            raise ValueError(f"the reward is {score}; trained on, it would make every weight NaN")
         if score is not None and self.spans:
             scores, spans = [score], self.spans[-1:]
             if turn_scores is not None:

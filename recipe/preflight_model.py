@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
+from recipe.typed import shown
 
 LONGEST = 8
 """Prompts of a file that are tokenized, those with the most characters."""
@@ -26,11 +27,18 @@ def load_tokenizer(path: str) -> Any:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the tokenizers library is no Exception
+        words = " ".join(str(error).split())
         raise PreflightError(
-            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {str(error)[:300]}. "
+            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {words[:300]}. "
             "Save it beside the weights with tokenizer.save_pretrained(folder)."
         ) from error
+    if tokenizer.eos_token_id is None:
+        raise PreflightError(
+            f"the tokenizer of {path} has no eos_token, with which a message ends. Name it in tokenizer_config.json."
+        )
     if not tokenizer.chat_template:
         raise PreflightError(
             f"the tokenizer of {path} has no chat template, so messages cannot be written for it. Take the instruct "
@@ -75,6 +83,72 @@ def check_protocol(tokenizer: Any, protocol: Protocol, model: str) -> None:
                 f"comes back as {text[:120]!r}. Its tags are special tokens there, which decoding drops: choose "
                 "another interaction.protocol, or mark these tokens as not special in tokenizer_config.json."
             )
+
+
+def load_settings(path: str) -> Any:
+    """The text model's configuration, as transformers reads config.json.
+
+    Raises:
+        PreflightError: it cannot.
+    """
+    from transformers import AutoConfig
+
+    try:
+        settings = AutoConfig.from_pretrained(path)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise PreflightError(
+            f"config.json of {path} cannot be used: {type(error).__name__}: {words[:300]}. Set MODEL to a model that "
+            "the installed transformers knows."
+        ) from error
+    return getattr(settings, "text_config", settings)
+
+
+def check_context(config: DictConfig, settings: Any) -> None:
+    """The model has positions for the whole context. verl asks so too, in its workers, a minute after the start.
+
+    Args:
+        settings: as `load_settings` returns them.
+
+    Raises:
+        PreflightError: it has not.
+    """
+    model, data = config.actor_rollout_ref.model, config.data
+    positions = model.override_config.get("max_position_embeddings") or getattr(
+        settings, "max_position_embeddings", None
+    )
+    if isinstance(positions, bool) or not isinstance(positions, int) or positions < 1:
+        raise PreflightError(
+            f"config.json of {model.path} has max_position_embeddings={shown(positions)}; expected a number of tokens."
+        )
+    wanted = {
+        "actor_rollout_ref.rollout.max_model_len": config.actor_rollout_ref.rollout.max_model_len,
+        "data.max_prompt_length + data.max_response_length": data.max_prompt_length + data.max_response_length,
+    }
+    for setting, tokens in wanted.items():
+        if tokens and tokens > positions:
+            raise PreflightError(
+                f"{setting}={tokens} is more than the {positions} positions of {model.path} (max_position_embeddings "
+                f"in its config.json). Lower {setting.replace(' + ', ' or ')}, or take a model with a longer context."
+            )
+
+
+def check_vocabulary(tokenizer: Any, settings: Any, model: str) -> None:
+    """The model has an embedding for what the tokenizer makes of a text and of the chat template.
+
+    Not for every token that was added to it: some published models have a last one for images.
+
+    Raises:
+        PreflightError: it has not; the tokenizer is another model's.
+    """
+    opening = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
+    ids = [tokenizer.eos_token_id, *tokenizer.encode(opening, add_special_tokens=False), tokenizer.vocab_size - 1]
+    size = getattr(settings, "vocab_size", None)
+    if isinstance(size, int) and max(ids) >= size:
+        raise PreflightError(
+            f"the tokenizer of {model} makes ids up to {max(ids)}, and its config.json has vocab_size={size}: it is "
+            "another model's. Put the model's own tokenizer into the folder."
+        )
 
 
 def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]]) -> str:

@@ -36,9 +36,9 @@ def check_template(tokenizer: Any, protocol: Protocol, model: str, template_kwar
                 messages, tokenize=False, add_generation_prompt=header, **template_kwargs
             )
         except Exception as error:
-            roles = ", ".join(message["role"] for message in messages)
+            roles, words = ", ".join(message["role"] for message in messages), " ".join(str(error).split())[:300]
             raise PreflightError(
-                f"{where} refuses messages with the roles {roles}: {type(error).__name__}: {error}. The agent loop "
+                f"{where} refuses messages with the roles {roles}: {type(error).__name__}: {words}. The agent loop "
                 f"needs them. {remedy}"
             ) from error
 

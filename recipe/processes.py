@@ -81,6 +81,8 @@ def alone(run: Path) -> Iterator[Path]:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
+        if reason := remains.foreign(launch):
+            print(f"{reason}; the note is ignored, nothing was ended or removed", flush=True)
         if found := remains.clear(launch):
             print(f"the last start was killed; cleared {', '.join(found)}", flush=True)
         yield launch
@@ -117,8 +119,9 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
     child, code = None, None
     try:
-        temp = tempfile.mkdtemp(prefix="bfcl-", dir=base)
-        launch = remains.Launch(uuid.uuid4().hex, time.time(), temp, str(log))
+        token = uuid.uuid4().hex
+        run_folder = remains.Folder.of(note.parent)
+        launch = remains.Launch(token, time.time(), remains.make_temp(token, base), str(log), run=run_folder)
         remains.note(note, launch)  # before the child exists: its environment shows the token from the beginning
         with log.open("ab") as output:
             child = subprocess.Popen(
@@ -128,7 +131,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 preexec_fn=_in_child,
-                env=_environment(launch.token, temp),
+                env=_environment(token, launch.temp),
             )
         remains.note(note, replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time()))
         while code is None:

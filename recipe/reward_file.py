@@ -1,8 +1,10 @@
-"""A user's reward file, loaded the same way in preflight, in rescoring and in verl's reward workers.
+"""A user's reward, loaded the same way in preflight, in rescoring and in verl's reward workers, and called with limits.
 
 verl imports a file without entering it in `sys.modules`, and a dataclass in a module with `from __future__ import
-annotations` looks there for its module: importing such a file fails. Therefore verl gets this module as the reward,
-and as its arguments file, function and the user's own. A reward that is named `pkg://...` verl imports itself.
+annotations` looks there for its module: importing such a file fails. And verl trusts a reward: one that hangs stops the
+training without a word, and NaN trains nothing. Therefore verl gets this module as the reward, and as its arguments
+where the user's is, its function, its time limit and its own arguments. A reward that fails raises `RewardFailed`: verl
+loses that sample, `recipe.trainer` counts it, and the first failures of a worker are named in the log.
 """
 
 import importlib
@@ -11,21 +13,32 @@ import inspect
 import sys
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from omegaconf import DictConfig, open_dict
 
+from recipe import user_code
+from recipe.reward_result import RewardError, checked
+
 PACKAGE, FILE = "pkg://", "file://"
-FILE_KEY, FUNCTION_KEY = "reward_file", "reward_function"
-"""Arguments under which the functions below get what to call."""
+FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY = "reward_file", "reward_function", "reward_timeout"
+"""Arguments under which the functions below get what to call, and for how long it may run."""
+
+NAMED_FAILURES = 10
+"""Failures of a reward that a worker names in the log; verl logs each one with its traceback."""
 
 _lock = RLock()  # verl calls a reward from several threads: a file is to be run once. It may load another one
 
 
 class RewardFileError(ValueError):
     """A reward that cannot be loaded. The message says why and what to change."""
+
+
+class RewardFailed(RuntimeError):
+    """A reward gave no usable score for one episode. The message is one line that names the reward and the task."""
 
 
 def load(source: str, name: str) -> Callable[..., Any]:
@@ -46,8 +59,8 @@ def load(source: str, name: str) -> Callable[..., Any]:
                 module = _run(path.resolve())
     except RewardFileError:
         raise
-    except Exception as error:
-        raise RewardFileError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise RewardFileError(f"{where} cannot be imported: {user_code.line_of(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise RewardFileError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
@@ -70,7 +83,7 @@ def _run(path: Path) -> Any:
 
 
 def for_verl(config: DictConfig) -> DictConfig:
-    """A copy of a stage's configuration in which verl loads a reward file through this module.
+    """A copy of a stage's configuration in which verl calls the reward through this module.
 
     Raises:
         RewardFileError: as `load`.
@@ -78,12 +91,11 @@ def for_verl(config: DictConfig) -> DictConfig:
     config = config.copy()
     setting = config.reward.custom_reward_function
     path, name = str(setting.path), str(setting.name)
-    if path.startswith(PACKAGE):
-        return config
     called = compute_score_async if inspect.iscoroutinefunction(load(path, name)) else compute_score
-    where = Path(path.removeprefix(FILE)).expanduser().absolute()
+    where = path if path.startswith(PACKAGE) else str(Path(path.removeprefix(FILE)).expanduser().absolute())
+    ours = {FILE_KEY: where, FUNCTION_KEY: name, TIMEOUT_KEY: config.reward.timeout}
     with open_dict(setting):
-        setting.reward_kwargs = {**(setting.get("reward_kwargs") or {}), FILE_KEY: str(where), FUNCTION_KEY: name}
+        setting.reward_kwargs = {**(setting.get("reward_kwargs") or {}), **ours}
         setting.path, setting.name = f"{PACKAGE}{__name__}", called.__name__
     return config
 
@@ -94,11 +106,35 @@ def named(setting: DictConfig) -> tuple[str, str]:
     return arguments.get(FILE_KEY, setting.path), arguments.get(FUNCTION_KEY, setting.name)
 
 
-def compute_score(*args: Any, reward_file: str, reward_function: str, **kwargs: Any) -> Any:
-    """Calls the user's function. verl calls this one."""
-    return load(reward_file, reward_function)(*args, **kwargs)
+def compute_score(*args: Any, reward_file: str, reward_function: str, reward_timeout: float, **kwargs: Any) -> Any:
+    """Calls the user's function. verl calls this one, in one of several threads of a reward worker.
+
+    Raises:
+        RewardFailed: it gave no usable score.
+    """
+    try:
+        return checked(user_code.call(load(reward_file, reward_function), reward_timeout, *args, **kwargs))
+    except (user_code.UserCodeError, RewardError) as error:
+        raise _failed(error, reward_file, reward_function, kwargs) from error
 
 
-async def compute_score_async(*args: Any, reward_file: str, reward_function: str, **kwargs: Any) -> Any:
+async def compute_score_async(
+    *args: Any, reward_file: str, reward_function: str, reward_timeout: float, **kwargs: Any
+) -> Any:
     """The same where the user's function is `async`, which verl must see."""
-    return await load(reward_file, reward_function)(*args, **kwargs)
+    try:
+        function = load(reward_file, reward_function)
+        return checked(await user_code.call_async(function, reward_timeout, *args, **kwargs))
+    except (user_code.UserCodeError, RewardError) as error:
+        raise _failed(error, reward_file, reward_function, kwargs) from error
+
+
+_failures = count(1)
+
+
+def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> RewardFailed:
+    task = (kwargs.get("extra_info") or {}).get("scenario_id", "an episode")
+    line = f"the reward {name} of {path} {error}"
+    if next(_failures) <= NAMED_FAILURES:
+        print(f"REWARD FAILED on {task}: {line}", flush=True)
+    return RewardFailed(f"{line} ({task})")

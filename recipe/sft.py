@@ -14,19 +14,37 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import preflight
+from recipe import starts
 from recipe.errors import PreflightError
-from recipe.export import export
+from recipe.export import ExportError, export
+from recipe.files import StateFile, told
+from recipe.integrity import broken_export
+from recipe.preflight_data import check_conversations, data_command
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
+from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
-from recipe.train import launch_overrides, set_environment
+from recipe.stage_notes import STARTED_FILE
+from recipe.train import WRITABLE, launch_overrides, set_environment, write_start
+from recipe.typed import STRICT
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """`made_with.json`: what the model in `hf` was made with."""
+
+    __pydantic_config__ = STRICT
+    fingerprint: str
+
+
+MADE_WITH = StateFile(MadeWith)
 
 
 def fingerprint(config: DictConfig) -> str:
@@ -89,23 +107,33 @@ def _main(config: DictConfig) -> None:
     restart_with_environment(config)
     set_environment(config)
     stage = Path(config.paths.stage)
-    if not Path(config.data.train_files).is_file():
-        command = preflight.data_command(config)
-        sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
-    made_with = stage / "made_with.json"
-    note = json.dumps({"fingerprint": fingerprint(config)})
-    if made_with.exists() and made_with.read_text() == note and (stage / "hf" / "config.json").is_file():
+    config.data.train_files = os.path.expanduser(config.data.train_files)
+    try:
+        check_conversations(config.data.train_files, data_command(config))
+    except PreflightError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    made_with, made = stage / "made_with.json", MadeWith(fingerprint(config))
+    if MADE_WITH.read_or_none(made_with) == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
         check_model_lora(config.model, "model")
         if config.model.path is not None:
-            check_weights(str(config.model.path))
+            config.model.path = start_model(str(config.model.path))
+            check_weights(config.model.path)
+            if (Path(config.trainer.default_local_dir) / STARTED_FILE).exists():  # earlier releases did not note it
+                starts.check_same_start(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
         tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+    if main_process:
+        try:
+            for said in starts.start_over(config):
+                print(said, flush=True)
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
         if config.trainer.device != "cpu":
             sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -116,6 +144,11 @@ def _main(config: DictConfig) -> None:
             shutil.rmtree(stage / old, ignore_errors=True)
         parameters = make_tiny_policy(Path(config.model.path))
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
+    if main_process:
+        try:
+            write_start(config)
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
@@ -129,9 +162,12 @@ def _main(config: DictConfig) -> None:
     run_sft(config)
     if main_process:
         checkpoints = Path(config.trainer.default_local_dir)
-        step = (checkpoints / "latest_checkpointed_iteration.txt").read_text().strip()
-        target = export(checkpoints / f"global_step_{step}" / "huggingface", stage / "hf", str(config.model.path))
-        made_with.write_text(note)
+        source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
+        try:
+            target = export(source, stage / "hf", str(config.model.path))
+            MADE_WITH.write(made_with, made)
+        except (OSError, ExportError) as error:
+            sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
         print(f"warm-started model in {target}")
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, open_dict
 
-from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file
+from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file, starts
 from recipe.console import Tail
 from recipe.errors import PreflightError
+from recipe.files import told
 
 CONFIG_DIR = Path(__file__).parent / "config"
 
@@ -26,6 +27,9 @@ GATE_ADVICE = (
     "The same command with more epochs (trainer.total_epochs) trains on from there, with a lower stage.gate.value or "
     "stage.gate=null it goes on to the next stage."
 )
+
+
+WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 
 
 def verl_config_dir() -> Path:
@@ -66,9 +70,17 @@ def set_environment(config: DictConfig) -> None:
     stage = Path(config.paths.stage).absolute()
     os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
     # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
-    metrics = stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    metrics.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["VERL_FILE_LOGGER_PATH"] = str(metrics)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+
+
+def write_start(config: DictConfig) -> None:
+    """Note what this start begins with, and make the folder of its metrics, once all checks have passed.
+
+    Raises:
+        OSError: the stage's folder cannot be written.
+    """
+    starts.note(config)
+    Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
 def start_prefork(config: DictConfig) -> None:
@@ -128,13 +140,16 @@ def supervise(config: DictConfig) -> int:
     run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
     log = run / "logs" / name
     tail = Tail(log)
-    with processes.alone(run) as note:
-        try:
-            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            tail.echo()
+    try:
+        with processes.alone(run) as note:
+            try:
+                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+            except KeyboardInterrupt:
+                return 130
+            finally:
+                tail.echo()
+    except OSError as error:
+        sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
 
 
 @hydra.main(version_base=None, config_path="config", config_name="stage1")
@@ -144,6 +159,7 @@ def _main(config: DictConfig) -> None:
         sys.exit(supervise(config))
     set_environment(config)
     try:
+        starts.check_mode(config)
         checkpoints.check(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
@@ -151,25 +167,33 @@ def _main(config: DictConfig) -> None:
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
+        if not config.preflight_only:
+            for line in starts.start_over(config):
+                print(f"RESUME {line}", flush=True)
+            write_start(config)
+            manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    except OSError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
+    print(preflight.summary(config), flush=True)
     if config.preflight_only:
-        print(preflight.summary(config), flush=True)
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
         print("all checks passed; nothing was started")
         return
-    manifest.note(config)
-    print(preflight.summary(config), flush=True)
     if not checkpoints.at_target(config):
         launch(config)
     if config.trainer.save_freq > 0:
-        done = checkpoints.finish(config)
-        print(f"model of step {done['model_step']} exported to {done['model']}")
-        if done["gate"]:
-            print(f"gate: {done['gate']['text']}")
-            if done["gate"]["stops"]:
+        try:
+            done = checkpoints.finish(config)
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
+        print(f"model of step {done.model_step} exported to {done.model}")
+        if done.gate:
+            print(f"gate: {done.gate.text}")
+            if done.gate.stops:
                 sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
 
 

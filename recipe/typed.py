@@ -65,5 +65,8 @@ def _line(kind: type, fault: Any, where: str) -> str:
 
 def shown(value: Any) -> str:
     """A value in a message: on one line, and not longer than `LONGEST_SHOWN`."""
-    text = repr(value)
+    try:
+        text = repr(value).replace("\n", " ")
+    except Exception:  # another's `__repr__`, or a number of more digits than Python prints
+        text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

@@ -2,7 +2,10 @@
 
 server.py      `vllm serve` for a model folder, ended surely afterwards
 endpoint.py    one message of the model from an OpenAI-compatible server, with retries
-play.py        all episodes of an evaluation, side by side, resumable
+bounded.py     its HTTP client, which reads no more than a message can be
+plain.py       what goes to a server, without control tokens in it
+play.py        all episodes of an evaluation, side by side
+store.py       settings and finished episodes on disk, from which a second start goes on
 official.py    BFCL's own verdict on a recorded conversation, and where it may differ from ours
 checker.py     the process in which that verdict is made, because BFCL evaluates text
 intervals.py   confidence intervals and pass@k

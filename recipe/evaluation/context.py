@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.evaluation.play import Settings
 from recipe.evaluation.server import context_length
+from recipe.evaluation.store import Settings
 
 
 def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:

@@ -2,6 +2,9 @@
 
 Three outcomes are kept apart, because a score must not depend on the network: a message of the model; `ContextFull`,
 which is the model's doing, it has said too much; `EndpointFault`, which is nobody's answer and never a zero.
+
+Nothing that a server says is trusted: a reply is read up to a limit (`bounded`), one of another shape is a fault, and
+what goes to it holds no control tokens but those of its own template (`plain`).
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from interaction.protocol import Message
+from recipe.evaluation.bounded import bounded_client
+from recipe.evaluation.plain import generic
 
 _CONTEXT_FULL = re.compile(
     r"context[ _-]?(length|size|window)|maximum (context|sequence|model)|max_model_len|"
@@ -30,6 +35,10 @@ BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
 """Those of them that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 LONGEST_WAIT = 60.0
+LONGEST_WORDS = 500
+"""Characters of what a server says that are repeated."""
+MOST_TOKENS = 2**40
+"""A message that a server counts more in was counted by nobody."""
 
 
 class EndpointFault(RuntimeError):
@@ -67,6 +76,7 @@ class Endpoint:
         attempts: how often one message is asked for.
         backoff: seconds before the second attempt; doubled each time, with jitter, unless the server says when.
         sampling: temperature, max_tokens and what else goes into every request.
+        plain: makes a text free of control tokens; each message goes through it.
     """
 
     def __init__(
@@ -78,6 +88,7 @@ class Endpoint:
         attempts: int = 5,
         backoff: float = 1.0,
         sampling: dict[str, Any] | None = None,
+        plain: Callable[[str], str] = generic,
     ) -> None:
         from openai import AsyncOpenAI  # here, because `--help` should not wait for it
 
@@ -87,9 +98,12 @@ class Endpoint:
         self.attempts = attempts
         self.backoff = backoff
         self.sampling = sampling or {}
+        self.plain = plain
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
-        self._client = AsyncOpenAI(base_url=url, api_key=api_key, timeout=timeout, max_retries=0)
+        self._client = AsyncOpenAI(
+            base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=bounded_client()
+        )
 
     async def __aenter__(self) -> Endpoint:
         if self.model is None:
@@ -131,7 +145,8 @@ class Endpoint:
         from openai import AuthenticationError, BadRequestError, NotFoundError, PermissionDeniedError
         from openai import UnprocessableEntityError as InvalidError
 
-        options, request = dict(self.sampling), cast(Any, list(messages))
+        options = dict(self.sampling)
+        request = cast(Any, [{**message, "content": self.plain(message["content"])} for message in messages])
         while True:
             try:
                 known = {name: value for name, value in options.items() if name not in BEYOND_OPENAI}
@@ -169,19 +184,21 @@ class Endpoint:
     async def _only_model(self) -> str:
         try:
             listed = await self._client.with_options(max_retries=self.attempts).models.list()
-            names = [model.id for model in listed.data]
+            names = [str(model.id) for model in listed.data]
         except Exception as error:
             raise EndpointRefusal(
                 f"{self.url} does not say which models it serves: {_words(error)}. "
                 "Expected the address of an OpenAI-compatible server up to and with /v1; or give --served-name."
             ) from error
         if len(names) != 1:
-            raise EndpointRefusal(f"{self.url} serves {', '.join(names) or 'nothing'}; choose with --served-name")
+            raise EndpointRefusal(
+                f"{self.url} serves {_line(', '.join(names)) or 'nothing'}; choose with --served-name"
+            )
         return names[0]
 
 
 def _read(response: Any) -> Completion:
-    """The message in a reply. Raises ValueError for a body that is not a chat completion."""
+    """The message in a reply, without lone surrogates. Raises ValueError for a body that is not a chat completion."""
     try:
         choice = response.choices[0]
         text, finish = choice.message.content, choice.finish_reason
@@ -189,23 +206,35 @@ def _read(response: Any) -> Completion:
         raise ValueError(f"malformed body: {str(response)[:200]!r}") from None
     if not isinstance(text, str | None) or not isinstance(finish, str) or finish in ("abort", "error"):
         raise ValueError(f"malformed choice: content {str(text)[:80]!r}, finish_reason {finish!r}")
-    usage = response.usage
     return Completion(
-        text=text or "",
+        text=(text or "").encode("utf-8", "replace").decode("utf-8"),
         truncated=finish == "length",
-        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
-        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+        prompt_tokens=_tokens(response, "prompt_tokens"),
+        completion_tokens=_tokens(response, "completion_tokens"),
     )
+
+
+def _tokens(response: Any, name: str) -> int:
+    """A number of the reply's `usage`; 0 where it says none that can be: no score depends on it."""
+    value = getattr(getattr(response, "usage", None), name, None)
+    return value if type(value) is int and 0 <= value < MOST_TOKENS else 0
 
 
 def _asked_to_wait(error: Exception) -> float | None:
     response = getattr(error, "response", None)
     try:
-        return min(LONGEST_WAIT, float(response.headers["retry-after"])) if response is not None else None
+        wait = float(response.headers["retry-after"]) if response is not None else 0.0
+        return min(LONGEST_WAIT, wait) if wait > 0 else None
     except (KeyError, ValueError):
         return None
 
 
 def _words(error: Exception) -> str:
     cause = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
-    return f"{type(error).__name__}: {error}{cause}"[:500]
+    return _line(f"{type(error).__name__}: {error}{cause}")
+
+
+def _line(text: str) -> str:
+    """A server's words on one line of a terminal: what is not printable is shown as its code."""
+    text = " ".join(text[: 2 * LONGEST_WORDS].split())[:LONGEST_WORDS]
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

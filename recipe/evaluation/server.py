@@ -140,12 +140,17 @@ def check_model_folder(model: Path) -> None:
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
     """Tokens of the context that vLLM will serve: its flag, else the model's own; None where neither says a number."""
-    words = [word for flag in flags for word in flag.split("=", 1)]
-    given = [value for flag, value in zip(words, words[1:], strict=False) if flag == "--max-model-len"]
-    if given:
-        return int(given[-1]) if given[-1].isdecimal() else None
+    if given := flag_of(flags, "--max-model-len"):
+        return int(given) if given.isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
     return own.get("max_position_embeddings") or own.get("text_config", {}).get("max_position_embeddings")
+
+
+def flag_of(flags: Sequence[str], name: str) -> str | None:
+    """The value of one of vLLM's flags, the last one given; None where there is none."""
+    words = [word for flag in flags for word in flag.split("=", 1)]
+    given = [value for flag, value in zip(words, words[1:], strict=False) if flag == name]
+    return given[-1] if given else None
 
 
 def fingerprint(model: Path) -> str:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recipe.files import Damaged, read_json
+from recipe.typed import shown
+
 KNOWN_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 """Values of `model_type` whose layers are as counted here. Mixtures of experts, vision towers and others are not."""
 
@@ -88,6 +91,8 @@ def read_architecture(values: dict[str, Any], name: str) -> Architecture:
         sizes = {key: int(values[key]) for key in ("vocab_size", "intermediate_size", "num_hidden_layers")}
     except KeyError as error:
         raise UnknownArchitecture(f"its config.json has no {error.args[0]}") from error
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        raise UnknownArchitecture(f"a size in its config.json is no number that can be used: {error}") from error
     attention_bias = kind == "qwen2" or bool(values.get("attention_bias"))
     return Architecture(
         name=name,
@@ -131,7 +136,9 @@ def load_architecture(model: str) -> Architecture:
             )
         path = Path(cached)
     try:
-        values = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise UnknownArchitecture(f"{path} is not JSON: {error}") from error
+        values = read_json(path)
+    except Damaged as error:
+        raise UnknownArchitecture(str(error)) from error
+    if not isinstance(values, dict):
+        raise UnknownArchitecture(f"{path} holds {shown(values)}; expected an object")
     return read_architecture(values, model)

@@ -258,8 +258,23 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
     batch, buffer = sample()
     trainer = trainer_for(buffer, groups=1)
     assert trainer.failed_prompts == 1
-    with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py raised for 1 prompts"):
+    with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py failed for 1 prompts"):
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_score_that_is_not_finite_is_lost_wherever_it_comes_from(worker_for, queue, engine, tokenizer, bad):
+    calls = []
+
+    def sometimes(*args):
+        calls.append(args)
+        result = compute_score(*args)
+        return {**result, "score": bad} if len(calls) == 2 else result
+
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    assert len(rows) == N - 1
+    assert all(row["rm_scores"].isfinite().all() for row in rows.values())
+    assert queue.tags["train"]["group0"]["status"] == "failure"
 
 
 def test_a_reward_that_always_raises_stops_the_training_with_its_name(
@@ -276,7 +291,7 @@ def test_a_reward_that_always_raises_stops_the_training_with_its_name(
         lambda self, metrics, timing: self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1),
     )
     trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
-    with pytest.raises(RuntimeError, match="4 of 4 samples .* the reward compute_score of my_reward.py raised"):
+    with pytest.raises(RuntimeError, match="4 of 4 samples .* the reward compute_score of my_reward.py failed"):
         trainer.step({}, {})
 
 

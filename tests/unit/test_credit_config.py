@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.preflight import sample_record
 from recipe.preflight_algorithm import check_algorithm, check_reward_turns
+from recipe.preflight_reward import sample_record
 from recipe.train import CONFIG_DIR, launch_overrides
 
 ROOT = Path(__file__).parents[2]

@@ -113,7 +113,7 @@ OBJECTS: dict[str, list[str]] = {
         "trainer/ppo/utils.py: data_config",
         "utils/dataset/rl_dataset.py __init__: config",
     ],
-    "reward": ["experimental/reward_loop/reward_loop.py: config.reward"],
+    "reward": ["experimental/reward_loop/reward_loop.py: config.reward", "recipe/reward_file.py: config.reward"],
     "reward.custom_reward_function": ["trainer/ppo/reward.py get_custom_reward_fn: reward_fn_config"],
     "trainer": [f"{TRAINER}: config.trainer"],
     "trainer.v1.sampler": [f"{TRAINER}: sampler_config", f"{TRAINER}: v1.sampler"],

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import save
 
 from recipe import checkpoints
 from recipe.curriculum import __main__ as command
@@ -15,6 +16,7 @@ from recipe.curriculum import ablations, compose_stage, runner, stages, state
 def finished(folder: Path, step: int = 12, **note) -> None:
     (folder / "hf").mkdir(parents=True, exist_ok=True)
     (folder / "hf" / "config.json").write_text("{}")
+    (folder / "hf" / "model.safetensors").write_bytes(save({}))
     done = {"global_step": step, "target": step, "reason": None, "model": str(folder / "hf"), "model_step": step}
     (folder / "done.json").write_text(json.dumps({**done, "best": None, "gate": None, **note}))
 
@@ -61,13 +63,13 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list:
 
 
 def statuses(run: Path) -> list[tuple[str, str]]:
-    return [(entry["folder"], entry["status"]) for entry in state.read(run)["stages"]]
+    return [(entry.folder, entry.status) for entry in state.read(run).stages]
 
 
 def test_a_stage_is_done_only_with_its_note_and_its_model(tmp_path):
     assert checkpoints.read_done(tmp_path) is None
     finished(tmp_path)
-    assert checkpoints.read_done(tmp_path)["global_step"] == 12
+    assert checkpoints.read_done(tmp_path).global_step == 12
     (tmp_path / "hf" / "config.json").unlink()
     assert checkpoints.read_done(tmp_path) is None
 

@@ -17,6 +17,7 @@ from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.gates import GateError
 from recipe.stage_end import StageEnd
+from recipe.stage_notes import Verdict
 
 
 def config_of(tmp_path: Path, **stage) -> DictConfig:
@@ -125,8 +126,8 @@ def test_without_any_whole_checkpoint_training_starts_from_step_0(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 3)
     cut(folder / "data.pt")
-    checkpoints.repair(config)
-    assert list(folder.parent.iterdir()) == []
+    assert checkpoints.repair(config)[-1] == "no whole checkpoint is left: from the start model"
+    assert [path.name for path in folder.parent.iterdir()] == ["global_step_3.aside"]
 
 
 def test_old_checkpoints_go_whichever_start_wrote_them(tmp_path):
@@ -161,7 +162,7 @@ def test_a_stage_is_done_only_at_its_last_step(tmp_path):
     save(config, 4)
     assert checkpoints.at_target(config)
     done = checkpoints.finish(config)
-    assert (done["global_step"], done["target"], done["model_step"]) == (4, 4, 4)
+    assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
     assert checkpoints.read_done(tmp_path / "stage") == done
 
 
@@ -186,8 +187,8 @@ def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, c
     save(config, 4)
     assert checkpoints.at_target(config)
     done = checkpoints.finish(config)
-    assert done["gate"] == {"passed": True, "stops": False, "text": done["reason"]}
-    assert (done["global_step"], done["target"]) == (4, 20)
+    assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
+    assert (done.global_step, done.target) == (4, 20)
 
 
 def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_path):
@@ -206,8 +207,8 @@ def test_a_gate_that_was_not_reached_is_said_and_stops_only_where_it_is_required
         Path(config.paths.stage).mkdir(parents=True)
         StageEnd(config, planned=2, done=0)
         save(config, 2)
-        gate = checkpoints.finish(config)["gate"]
-        assert (gate["passed"], gate["stops"]) == (False, required)
+        gate = checkpoints.finish(config).gate
+        assert gate is not None and (gate.passed, gate.stops) == (False, required)
 
 
 def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
@@ -220,9 +221,10 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     end(4, {"other": 1.0})
     save(config, 4)
     done = checkpoints.finish(config)
-    assert (done["model_step"], done["best"]["value"]) == (2, 0.7)
+    assert (done.model_step, done.best and done.best.value) == (2, 0.7)
     chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
-    assert done["chose"] == [chose] and checkpoints.read_best(tmp_path / "stage")["metric"] == chose["metric"]
+    best = checkpoints.read_best(tmp_path / "stage")
+    assert done.chose == (chose,) and best is not None and best.metric == chose["metric"]
     exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
@@ -236,7 +238,7 @@ def test_a_best_model_of_a_run_from_before_adapters_is_handed_on(tmp_path):
     note = {"step": 2, "value": 0.5, "metric": "val/score", "model": str(old)}
     (tmp_path / "stage" / "best.json").write_text(json.dumps(note))
     checkpoints.note_target(config, 2, 2)
-    assert checkpoints.finish(config)["model_step"] == 2
+    assert checkpoints.finish(config).model_step == 2
     assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == (old / "model.safetensors").read_bytes()
 
 
@@ -258,7 +260,7 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     Path(config.paths.stage).mkdir()
     save(config, 3)
     StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
-    assert checkpoints.read_best(tmp_path / "stage")["step"] == 3
+    assert (best := checkpoints.read_best(tmp_path / "stage")) and best.step == 3
     StageEnd(config, planned=4, done=0)
     assert checkpoints.read_best(tmp_path / "stage") is None
 
@@ -282,7 +284,7 @@ def test_the_best_stays_while_the_last_is_to_be_handed_on(tmp_path, capsys):
     config.stage.update({"handover": "last", "handover_metric": "val_choose/score"})
     StageEnd(config, planned=4, done=1)
     best = checkpoints.read_best(tmp_path / "stage")
-    assert best is not None and best["metric"] == "val_choose/acc"
+    assert best is not None and best.metric == "val_choose/acc"
     assert "RESUME" not in capsys.readouterr().out
 
 
@@ -296,8 +298,8 @@ def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_
     config.stage.handover_metric = "val_choose/acc"
     assert checkpoints.at_target(config), "nothing is trained again"
     done = checkpoints.finish(config)
-    assert done["model_step"] == 1
-    assert [item["metric"] for item in done["chose"]] == ["val_choose/score"]
+    assert done.model_step == 1
+    assert [item["metric"] for item in done.chose or ()] == ["val_choose/score"]
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
@@ -305,13 +307,13 @@ def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tm
     Path(config.paths.stage).mkdir()
     assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
     save(config, 2)
-    assert [item["metric"] for item in checkpoints.finish(config)["chose"]] == ["val_choose/acc"]
+    assert [item["metric"] for item in checkpoints.finish(config).chose or ()] == ["val_choose/acc"]
     config.stage.gate = None
     assert not checkpoints.at_target(config), "all steps are trained now"
     assert StageEnd(config, planned=4, done=2).last == 4
     save(config, 4)
     done = checkpoints.finish(config)
-    assert (done["global_step"], done["chose"]) == (4, [])
+    assert (done.global_step, done.chose) == (4, ())
 
 
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):

@@ -217,7 +217,7 @@ def test_a_group_in_which_the_reward_failed_is_filtered_like_any_other(sampling,
     ("outcome", "cause"),
     [
         (LOST, "the inference engine failed"),
-        (ValueError("my own mistake"), "the reward compute_score of my_reward.py raised for 1 prompts"),
+        (ValueError("my own mistake"), "the reward compute_score of my_reward.py failed for 1 prompts"),
     ],
     ids=["engine", "reward"],
 )

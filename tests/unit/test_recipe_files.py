@@ -1,6 +1,7 @@
 """Values from outside: dataclasses read strictly, state files written whole and never read with a traceback."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from recipe.files import Damaged, StateFile, set_aside, write_atomic
+from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
 from recipe.typed import STRICT, TypedError, read
 
 
@@ -107,7 +108,7 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path: Path, content: bytes
 
 
 def test_a_folder_in_its_place_is_damage(tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(Damaged, match="cannot be read: it is a folder"):
         FILE.read(tmp_path)
 
 
@@ -129,3 +130,19 @@ def test_setting_aside_loses_nothing(tmp_path: Path) -> None:
         "f.aside2": "two",
         "f.aside3": "three",
     }
+
+
+def test_what_is_no_plain_file_is_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(8 * 2**30)
+    (tmp_path / "number").write_text("9" * 5000)
+    for name in ("pipe", "loop", "folder", "huge", "number"):
+        for read_file in (FILE.read, read_json):
+            with pytest.raises(Damaged, match=f"{name} cannot be read") as error:
+                read_file(tmp_path / name)
+            assert "\n" not in str(error.value)
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "nothing")

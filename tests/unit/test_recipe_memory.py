@@ -236,3 +236,29 @@ def test_a_critic_is_counted_with_its_own_settings(hardware, model, card):
     assert better is not None and not shortfalls(model, better)
     if hardware == "gpu8_24gb":  # where the policy is on the host already
         assert "critic.fsdp.offload_policy=true" in overrides(both[0], better, 8192)
+
+
+SIZES = {
+    "model_type": "qwen2",
+    **{"hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "intermediate_size": 128},
+    "num_hidden_layers": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "null",
+        "[" * 200_000,
+        *[json.dumps({**SIZES, "hidden_size": value}) for value in ("wide", None, [], {}, float("inf"), float("nan"))],
+        json.dumps({**SIZES, "num_attention_heads": 0}),
+        json.dumps({**SIZES, "model_type": []}),
+    ],
+    ids=lambda text: text[:50],
+)
+def test_a_config_whose_sizes_cannot_be_read_is_of_no_known_architecture(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UnknownArchitecture):
+        load_architecture(str(tmp_path))

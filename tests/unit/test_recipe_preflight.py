@@ -12,10 +12,13 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_prep.__main__ import main as prepare_data
-from recipe import manifest, preflight
+from interaction import get_protocol
+from recipe import manifest, preflight, preflight_reward, starts
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight_machine import check_devices
+from recipe.preflight_model import load_tokenizer
+from recipe.preflight_template import check_template
 from recipe.train import CONFIG_DIR, launch_overrides
 
 
@@ -105,6 +108,7 @@ def test_a_stage_starts_from_what_the_stage_before_it_exported(data, tmp_path, m
 def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, model):
     config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}")
     preflight.check(config)
+    starts.note(config)
     (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
     preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"))
     other = tmp_path / "other"
@@ -113,16 +117,11 @@ def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, mode
         preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={other}"))
 
 
-def test_a_look_leaves_no_note_of_what_the_checkpoints_started_from(data, tmp_path, model):
-    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "preflight_only=true")
-    preflight.check(config)
-    assert not Path(config.trainer.default_local_dir).exists()
-
-
 def test_checkpoints_of_another_lora_are_not_resumed(data, tmp_path, model):
     lora = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.model.lora_rank=8"]
     config = composed(data, tmp_path, *lora)
     preflight.check(config)
+    starts.note(config)
     (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
     preflight.check(composed(data, tmp_path, *lora))
     for other in (
@@ -154,9 +153,9 @@ GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info, s
     [
         ("def other(): pass\n", "has no function `compute_score`"),
         ("import not_a_module\n", "cannot be imported: ModuleNotFoundError"),
-        (GOOD + "    return extra_info['nothing']\n", "failed on a sample record: KeyError"),
+        (GOOD + "    return extra_info['nothing']\n", "raised KeyError: .nothing.. This was on a sample record"),
         (GOOD + "    return 'high'\n", "returned 'high'; expected a number"),
-        ("def compute_score(solution_str): return 1.0\n", "failed on a sample record: TypeError"),
+        ("def compute_score(solution_str): return 1.0\n", "raised TypeError"),
     ],
 )
 def test_a_bad_reward_file_is_refused(data, tmp_path, model, text, message):
@@ -200,7 +199,7 @@ def test_the_manifest_says_what_each_start_was_made_with(data, tmp_path, model):
 
 
 def test_the_sample_record_is_a_solved_episode():
-    record = preflight.sample_record()
+    record = preflight_reward.sample_record()
     assert all(turn["passed"] for turn in record["turns"])
     json.dumps(record)
 
@@ -259,3 +258,78 @@ def test_rows_for_an_agent_loop_that_is_not_registered_are_refused(data, tmp_pat
     parquet.write_table(table.set_column(place, "agent_name", names), path)
     given = [f"actor_rollout_ref.model.path={model}", f"data.train_files={path}"]
     refused(composed(data, tmp_path, *given), r"names the agent loop 'other', which .* does not list \(bfcl\)")
+
+
+def config_of(model: Path, **changes: object) -> None:
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"max_position_embeddings": 64},
+            r"max_model_len=2048 is more than the 64 positions .*Lower actor_rollout_ref",
+        ),
+        ({"max_position_embeddings": "many"}, "config.json of .* cannot be used: .*many"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings=0; expected a number"),
+        ({"model_type": "nothing-known"}, "config.json of .* cannot be used: .*nothing-known"),
+        ({"hidden_size": "wide"}, "config.json of .* cannot be used: .*wide"),
+        ({"num_hidden_layers": 9, "layer_types": None}, "is not whole: .*missing"),
+        ({"vocab_size": 100}, "is not whole: .*another shape"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_settings_or_its_own_weights_is_refused(data, tmp_path, model, changes, message):
+    config_of(model, **changes)
+    refused(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"), message)
+
+
+def test_without_max_model_len_the_model_must_hold_prompt_and_response(data, tmp_path, model):
+    config_of(model, max_position_embeddings=1500)
+    given = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.rollout.max_model_len=null"]
+    refused(composed(data, tmp_path, *given), r"data.max_response_length=2048 is more than the 1500 positions")
+
+
+def test_the_tokenizer_of_another_model_is_refused(data, tmp_path, model):
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary.update({f"word{number}": len(vocabulary) + number for number in range(500)})
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    refused(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"), "vocab_size=2048: it is another model's")
+
+
+def test_a_tokenizer_without_end_of_message_is_refused(data, tmp_path, model):
+    path = model / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "eos_token": None}))
+    refused(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"), "has no eos_token")
+
+
+TOKENIZERS = ["", "[]", "{", '{"model": {}}', "[" * 200_000, '{"version": "1.0", "model": null}']
+
+
+@pytest.mark.parametrize("content", TOKENIZERS, ids=lambda text: text[:20])
+def test_a_tokenizer_that_cannot_be_read_is_one_line(model, content):
+    (model / "tokenizer.json").write_text(content)
+    with pytest.raises(PreflightError, match="the tokenizer of .* cannot be read") as error:
+        load_tokenizer(str(model))
+    assert "\n" not in str(error.value)
+
+
+TEMPLATES = ["", "{{", "{% for x in y %}", "{{ 1 / 0 }}", "{{ raise_exception('a\nb') }}", "x", "{{ messages[9].x.y }}"]
+
+
+@pytest.mark.parametrize("content", TEMPLATES)
+def test_a_chat_template_that_cannot_be_rendered_is_one_line(model, content):
+    (model / "chat_template.jinja").write_text(content)
+    with pytest.raises(PreflightError, match="chat template") as error:
+        check_template(load_tokenizer(str(model)), get_protocol("think_xml"), str(model), {})
+    assert "\n" not in str(error.value)
+
+
+def test_a_start_model_below_the_home_folder_is_the_same_for_all_readers(data, tmp_path, model, monkeypatch):
+    monkeypatch.setenv("HOME", str(model.parent))
+    config = composed(data, tmp_path, "actor_rollout_ref.model.path='~/model'")
+    preflight.check(config)
+    assert config.actor_rollout_ref.model.path == str(model)
+    assert starts.start_of(config).model == str(model)

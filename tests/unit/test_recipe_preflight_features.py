@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from recipe import preflight
+from recipe import preflight, preflight_reward
 from recipe.errors import PreflightError
 from recipe.preflight_algorithm import check_algorithm
 from recipe.preflight_features import check_features, check_filter_metric, loggers_of, notes
@@ -173,20 +173,20 @@ def test_a_metric_that_the_reward_does_not_return_is_refused_with_those_it_does(
 def test_the_reward_of_the_stage_is_asked_for_the_metric():
     for metric in ("acc", "progress", "reward"):
         chosen = ["algorithm.filter_groups.enable=true", f"algorithm.filter_groups.metric={metric}"]
-        preflight.check_reward(configured(*chosen))
+        preflight_reward.check_reward(configured(*chosen))
     chosen[-1] = "algorithm.filter_groups.metric=luck"
     with pytest.raises(PreflightError, match="metric=luck is no number that the reward returns"):
-        preflight.check_reward(configured(*chosen))
+        preflight_reward.check_reward(configured(*chosen))
 
 
 def test_of_a_reward_that_is_not_tried_it_is_said_that_the_metric_is_not_known(tmp_path: Path, capsys):
     path = tmp_path / "mine.py"
     path.write_text("async def compute_score(**kwargs):\n    return 1.0\n")
     chosen = [f"reward.custom_reward_function.path={path}", "algorithm.filter_groups.enable=true"]
-    preflight.check_reward(configured(*chosen, "algorithm.filter_groups.metric=luck"))
+    preflight_reward.check_reward(configured(*chosen, "algorithm.filter_groups.metric=luck"))
     assert re.search(r"NOTE .*async.*algorithm.filter_groups.metric=luck", capsys.readouterr().out)
     for override in ("algorithm.filter_groups.metric=reward", "algorithm.filter_groups.enable=false"):
-        preflight.check_reward(configured(*chosen, override))
+        preflight_reward.check_reward(configured(*chosen, override))
         assert capsys.readouterr().out == ""
 
 

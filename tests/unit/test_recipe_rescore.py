@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipe import rescore
-from recipe.preflight import sample_record
+from recipe.preflight_reward import sample_record
 
 PRICED = """
 from rewards.metrics import episode_metrics, episode_of

@@ -1,14 +1,16 @@
 """A reward file loads alike in preflight, in rescoring and in verl's reward worker."""
 
 import asyncio
+import itertools
 import json
+import pickle
 import subprocess
 import sys
 
 import pytest
 from omegaconf import OmegaConf
 
-from recipe import preflight, reward_file
+from recipe import preflight_reward, reward_file
 
 DATACLASS = """
 from __future__ import annotations
@@ -37,7 +39,7 @@ def config_of(tmp_path, text, name="compute_score", **arguments):
     path.write_text(text)
     setting = {"path": str(path), "name": name} | ({"reward_kwargs": arguments} if arguments else {})
     compared = {"filter_groups": {"enable": False}}
-    return OmegaConf.create({"algorithm": compared, "reward": {"custom_reward_function": setting}})
+    return OmegaConf.create({"algorithm": compared, "reward": {"custom_reward_function": setting, "timeout": 60}})
 
 
 def loaded_by_verl(config):
@@ -47,14 +49,14 @@ def loaded_by_verl(config):
 
 
 def call(function):
-    record = preflight.sample_record()
+    record = preflight_reward.sample_record()
     return function(data_source="bfcl/base", solution_str="", ground_truth="[]", extra_info={"episode": record})
 
 
 def test_a_file_with_a_dataclass_loads_in_preflight_and_in_verl(tmp_path):
     config = config_of(tmp_path, DATACLASS, scale=3.0)
-    turns = len(preflight.sample_record()["turns"])
-    preflight.check_reward(config)
+    turns = len(preflight_reward.sample_record()["turns"])
+    preflight_reward.check_reward(config)
     assert call(loaded_by_verl(config)) == {"score": 3.0 * turns}
 
 
@@ -67,7 +69,7 @@ def test_a_file_with_a_dataclass_loads_in_rescoring(tmp_path):
         "uid": "a",
         "session_id": 0,
         "score": 0.0,
-        "episode": preflight.sample_record(),
+        "episode": preflight_reward.sample_record(),
     }
     stored.write_text(json.dumps(line) + "\n")
     command = [
@@ -105,14 +107,19 @@ def test_a_reward_file_may_load_another(tmp_path):
     assert done.stdout == "10.0\n", done.stderr
 
 
-def test_a_module_is_left_to_verl_and_messages_name_what_the_user_gave(tmp_path):
-    package = OmegaConf.create({"reward": {"custom_reward_function": {"path": "pkg://rewards.format", "name": "x"}}})
-    assert reward_file.for_verl(package) == package
-    assert reward_file.named(package.reward.custom_reward_function) == ("pkg://rewards.format", "x")
+def test_messages_name_what_the_user_gave(tmp_path):
     config = config_of(tmp_path, DATACLASS)
     setting = reward_file.for_verl(config).reward.custom_reward_function
     assert reward_file.named(setting) == (str(tmp_path / "my_reward.py"), "compute_score")
     assert config.reward.custom_reward_function.path == str(tmp_path / "my_reward.py")
+
+
+def test_a_module_goes_the_same_way(tmp_path):
+    config = config_of(tmp_path, "")
+    config.reward.custom_reward_function.path = "pkg://rewards.format"
+    given = reward_file.for_verl(config)
+    assert reward_file.named(given.reward.custom_reward_function) == ("pkg://rewards.format", "compute_score")
+    assert call(loaded_by_verl(config))["score"] == 2.0
 
 
 def test_a_file_that_cannot_be_imported_leaves_nothing_behind(tmp_path):
@@ -120,3 +127,48 @@ def test_a_file_that_cannot_be_imported_leaves_nothing_behind(tmp_path):
     with pytest.raises(reward_file.RewardFileError, match="cannot be imported: NameError"):
         reward_file.load(config_of(tmp_path, "later").reward.custom_reward_function.path, "compute_score")
     assert not {name for name in set(sys.modules) - before if name.startswith("reward_file_")}
+
+
+FAILS = {
+    "return float('nan')": "returned the score nan",
+    "return {'score': 10**400}": "returned the score 1000",
+    "return {'acc': 1.0}": "expected a number or a dict",
+    "return {'score': 1.0, 'why': ['a']}": "verl makes columns of numbers and texts",
+    "raise SystemExit(0)": "raised SystemExit: 0",
+    "return 1 / 0": "raised ZeroDivisionError: division by zero",
+    "time.sleep(600)": "has not returned within 0.2 s",
+}
+
+
+@pytest.mark.parametrize("body", FAILS)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_reward_that_gives_no_score_fails_for_verl(tmp_path, body, kind):
+    body = body.replace("time.sleep", "await asyncio.sleep") if kind == "async def" else body
+    config = config_of(tmp_path, f"import asyncio, time\n{kind} compute_score(**given):\n    {body}\n")
+    config.reward.timeout = 0.2
+    function = loaded_by_verl(config)
+
+    def score():
+        result = function(data_source="", solution_str="", ground_truth="", extra_info={"scenario_id": "task_7"})
+        return asyncio.run(result) if kind == "async def" else result
+
+    said = FAILS[body.replace("await asyncio.sleep", "time.sleep")]
+    with pytest.raises(reward_file.RewardFailed) as error:
+        score()
+    pickled = pickle.loads(pickle.dumps(error.value))
+    for line in (str(error.value), str(pickled)):
+        assert said in line and str(tmp_path / "my_reward.py") in line and "(task_7)" in line and "\n" not in line
+
+
+def test_the_first_failures_of_a_worker_are_named_in_the_log(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reward_file, "_failures", itertools.count(1))
+    function = loaded_by_verl(config_of(tmp_path, "def compute_score(**given):\n    return float('nan')\n"))
+    for number in range(reward_file.NAMED_FAILURES + 5):
+        with pytest.raises(reward_file.RewardFailed):
+            function(data_source="", solution_str="", ground_truth="", extra_info={"scenario_id": f"task_{number}"})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == reward_file.NAMED_FAILURES
+    assert lines[3] == (
+        f"REWARD FAILED on task_3: the reward compute_score of {tmp_path / 'my_reward.py'} returned the score nan; "
+        "expected a finite number"
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.preflight import sample_record
+from recipe.preflight_reward import sample_record
 from rewards import all_or_nothing, progress
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from interaction import Conversation, get_protocol
-from recipe.preflight import sample_record
+from recipe.preflight_reward import sample_record
 from rewards import step as step_reward
 from rewards import votes
 

@@ -1,0 +1,51 @@
+"""The file of agent loops, which verl reads in its workers: looked at before anything starts."""
+
+import importlib.util
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_text
+from recipe.typed import shown
+
+SETTING = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+REMEDY = f"Set {SETTING} to a list as in recipe/config/agent_loops.yaml, or leave it out"
+LARGEST = 2**20
+
+
+def read_loops(path: Path) -> list[str]:
+    """The names in a file of agent loops, whose classes are in modules that are there.
+
+    Raises:
+        PreflightError: it cannot be read, is no such list, or names a module that is not there.
+    """
+    try:
+        entries: Any = OmegaConf.to_container(OmegaConf.load(StringIO(read_text(path, LARGEST))))
+    except FileNotFoundError as error:
+        raise PreflightError(f"{SETTING}={path} does not exist. {REMEDY}.") from error
+    except Damaged as error:
+        raise PreflightError(f"{SETTING}: {error}. {REMEDY}.") from error
+    except Exception as error:  # YAML's, OmegaConf's, or too deep
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise PreflightError(f"{SETTING}: {path} is not YAML that can be read: {words[:200]}. {REMEDY}.") from error
+    if not entries or not isinstance(entries, list):
+        raise PreflightError(f"{SETTING}: {path} holds {shown(entries)}; expected a list. {REMEDY}.")
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "_target_")):
+            raise PreflightError(
+                f"{SETTING}: entry {number} of {path} is {shown(entry)}; expected name and _target_. {REMEDY}."
+            )
+        module = entry["_target_"].rpartition(".")[0]
+        try:
+            found = importlib.util.find_spec(module)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise PreflightError(
+                f"{SETTING}: {path} names _target_ {shown(entry['_target_'])}, and there is no module "
+                f"{shown(module)}. Put its folder on PYTHONPATH or correct the name."
+            )
+    return [entry["name"] for entry in entries]

@@ -1,0 +1,229 @@
+"""What an evaluation keeps: its settings, and every finished episode as a line of `episodes.jsonl`.
+
+A second start goes on where the first one stopped, and refuses to mix episodes of other settings. A power cut or a
+full disk costs the episode that was being written and no other: its line is cut off at the next start and it is played
+again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bfcl_env import Scenario, load_scenarios
+from interaction import Conversation, get_protocol
+from interaction.record import VERSION, EpisodeRecord
+from recipe.evaluation.endpoint import SAMPLING
+from recipe.files import Damaged, StateFile
+from recipe.typed import STRICT
+
+LONGEST_LINE = 2**26
+"""Bytes of a stored episode; the longest of long_context has a hundredth of that."""
+
+
+class SettingsError(RuntimeError):
+    """The folder belongs to another evaluation, or cannot be used. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that decides what an episode is. Two evaluations are comparable if these are equal."""
+
+    __pydantic_config__ = STRICT
+    model: str
+    """Name of the model at the endpoint, or the model's folder with a fingerprint of its weights."""
+    endpoint: str | None
+    split: str
+    categories: tuple[str, ...]
+    protocol: str
+    docs: str
+    samples: int
+    temperature: float | None
+    """Of this and the other sampling fields: None leaves it out of requests, so that the server decides."""
+    max_tokens: int | None
+    """Of one message; None: whatever is left of the context."""
+    limit: int | None
+    """Tasks of each category, the first by index; None: all."""
+    max_steps_per_turn: int = 20
+    max_format_errors_per_turn: int = 3
+    at_step_limit: str = "official"
+    withheld: str = "official"
+    top_p: float | None = 1.0
+    top_k: int | None = -1
+    min_p: float | None = 0.0
+    repetition_penalty: float | None = 1.0
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
+
+    def sampling(self) -> dict[str, Any]:
+        """What goes into every request.
+
+        All of it is said, although it is mostly what a server does by itself: a model folder's generation_config.json
+        may have changed that, and training's validation does not read it.
+        """
+        fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def tasks(self) -> list[tuple[Scenario, int]]:
+        """Scenario and number of the sample, category by category."""
+        split = None if self.split == "all" else self.split
+        return [
+            (scenario, sample)
+            for category in self.categories
+            for scenario in load_scenarios(category, split=split)[: self.limit]
+            for sample in range(self.samples)
+        ]
+
+    def conversation(self, scenario: Scenario) -> Conversation:
+        """An episode by BFCL's rules: nothing added to results, nothing cut, withheld functions callable."""
+        return Conversation(
+            scenario,
+            protocol=get_protocol(self.protocol, docs=self.docs),  # type: ignore[arg-type]
+            max_steps_per_turn=self.max_steps_per_turn,
+            max_format_errors_per_turn=self.max_format_errors_per_turn,
+            at_step_limit=self.at_step_limit,  # type: ignore[arg-type]
+            withheld=self.withheld,  # type: ignore[arg-type]
+        )
+
+
+SETTINGS = StateFile(Settings)
+
+
+class Store:
+    """Folder of one evaluation: settings.json and episodes.jsonl. One process at a time.
+
+    Raises SettingsError, naming each setting, if the folder holds an evaluation with other settings, and if it cannot
+    be written.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder
+        self.path = folder / "episodes.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab+", buffering=0)
+        except OSError as error:
+            raise SettingsError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
+        try:
+            self._begin(settings)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _begin(self, settings: Settings) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SettingsError(
+                f"another evaluation is writing to {self.folder}; wait for it, or choose another --out"
+            ) from None
+        self._keep_settings(settings)
+        self._file.truncate(
+            max((end for _, end in _whole_lines(self.path)), default=0)
+        )  # a line without end: the last start was ended while it wrote
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Keep one finished episode.
+
+        Raises:
+            OSError: it cannot be written; what was kept before is whole.
+        """
+        left = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
+
+    def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
+        """Scenario and sample -> the finished episode. A line that is damaged is none, and is played again."""
+        found = {}
+        for text, _ in _whole_lines(self.path):
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                line = json.loads(text)
+                found[str(line["scenario_id"]), int(line["sample"])] = record_of(line["episode"])
+        return found
+
+    def _keep_settings(self, settings: Settings) -> None:
+        path = self.folder / "settings.json"
+        if not self.path.stat().st_size and not path.exists():
+            SETTINGS.write(path, settings)
+            return
+        try:
+            if SETTINGS.read(path) is None:
+                raise Damaged(f"{path} is not there")
+            kept = json.loads(path.read_text(encoding="utf-8"))
+        except Damaged as error:
+            if not self.path.stat().st_size:  # no episode was played with them
+                SETTINGS.write(path, settings)
+                return
+            raise SettingsError(
+                f"{error}. So it is not known what the episodes beside it were played with, and more are not mixed "
+                f"among them: choose another --out. `python -m recipe.evaluate --records {self.folder}` judges them."
+            ) from error
+        given = json.loads(json.dumps(asdict(settings)))
+        if silent := [name for name in SAMPLING if name not in kept]:
+            raise SettingsError(
+                f"{path} does not say {', '.join(silent)}: the evaluation was made by a version that left them to the "
+                "server, so more episodes would not be like those. Its results stand as they are, and "
+                f"`python -m recipe.evaluate --records {self.folder}` judges its episodes again; to play, choose "
+                "another --out."
+            )
+        changed = [name for name in given if kept.get(name) != given[name]]
+        if changed:
+            pairs = "; ".join(f"{name} was {kept.get(name)!r}, is {given[name]!r}" for name in changed)
+            raise SettingsError(
+                f"{self.folder} holds an evaluation with other settings: {pairs}. Results of both must not be mixed: "
+                "choose another --out, or give the settings it was started with to go on."
+            )
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The lines of a file that are ended, and where each ends. A longer one than `LONGEST_LINE` comes in parts."""
+    end = 0
+    with path.open("rb") as file:
+        while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
+            end += len(line)
+            yield line, end
+
+
+@cache
+def _records() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(EpisodeRecord)
+
+
+def record_of(data: Any) -> EpisodeRecord:
+    """The record that a line's `episode` holds, every value of the type that it should have.
+
+    Raises:
+        ValueError: it is of another version, or damaged.
+    """
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise ValueError(f"no episode record of version {VERSION}")
+    return _records().validate_python(data)
+
+
+def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
+    """The records in a JSONL file of an evaluation or a training run, and how many lines hold none."""
+    records, skipped = [], 0
+    for text, _ in _whole_lines(path):
+        try:
+            records.append(record_of(json.loads(text)["episode"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            skipped += 1
+    return records, skipped

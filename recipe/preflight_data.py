@@ -1,0 +1,239 @@
+"""Checks of the data of a stage: every file is whole and as it was made, and every row can be played as it says.
+
+All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
+`python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
+found; of files from elsewhere the structure and the values that are read.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf
+
+from bfcl_env import Scenario, load_scenarios
+from interaction import Conversation, get_protocol
+from interaction.protocol import Message, Protocol
+from recipe.agent_loops import read_loops
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_json, require_file
+from recipe.typed import shown
+
+SPLITS = {"train_files": "train", "val_files": "val"}
+"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it."""
+
+TEXTS = (
+    "data_source",
+    "prompt.[].role",
+    "prompt.[].content",
+    "extra_info.scenario_id",
+    "extra_info.split",
+)
+OTHERS = ("reward_model.ground_truth",)
+"""Columns that verl and the agent loop read."""
+
+MOST_ROWS = 1_000_000
+"""Rows of a file; a parquet file of a few kilobytes can state billions."""
+
+PATTERN = "*?["
+"""Characters that `datasets`, with which verl reads the files, takes for a pattern."""
+
+
+def data_command(config: DictConfig) -> str:
+    """The command that makes the data of the chosen hardware profile."""
+    tiny = " --tiny" if config.trainer.device == "cpu" else ""
+    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
+
+
+def as_list(files: Any) -> list[str]:
+    """Names of data files, which may be one or several."""
+    return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]
+
+
+def check_data(config: DictConfig) -> None:
+    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+
+    Raises:
+        PreflightError: one is not; the message names file, row and value.
+    """
+    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
+    command, agent = f"{data_command(config)} {chosen}", config.actor_rollout_ref.rollout.agent
+    agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
+    rules = _Rules(
+        get_protocol(config.interaction.protocol, docs=config.interaction.docs),
+        f"interaction.protocol={config.interaction.protocol}, interaction.docs={config.interaction.docs}",
+        Path(agent.agent_loop_config_path),
+        read_loops(Path(agent.agent_loop_config_path)),
+        str(agent.default_agent_loop),
+    )
+    for key, split in SPLITS.items():
+        remedy = f"Make it again with `{command}`, or set data.{key}."
+        names = [os.path.expanduser(name) for name in as_list(config.data[key])]
+        rows = 0
+        for name in names:
+            try:
+                rows += _check_file(Path(name), split, rules)
+            except FileNotFoundError as error:
+                raise PreflightError(f"data.{key}={name} does not exist. {remedy}") from error
+            except Damaged as error:
+                raise PreflightError(f"data.{key}: {error}. {remedy}") from error
+        if not rows:
+            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy}")
+        if key == "train_files" and rows < config.data.train_batch_size:
+            raise PreflightError(
+                f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
+                f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
+                "less."
+            )
+        config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
+
+
+def check_conversations(name: str, command: str) -> None:
+    """A file of whole conversations, for the warm start.
+
+    Args:
+        command: what makes it.
+
+    Raises:
+        PreflightError: it is missing, or a row is no conversation.
+    """
+    path, number = Path(os.path.expanduser(name)), -1
+    remedy = f"Make it again with `{command}`, or set data.train_files."
+    try:
+        _check_whole(path)
+        for number, row in enumerate(_rows(path, ("messages.[].role", "messages.[].content"))):
+            if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
+                raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
+    except FileNotFoundError as error:
+        raise PreflightError(f"data.train_files={name} does not exist. {remedy}") from error
+    except Damaged as error:
+        raise PreflightError(f"data.train_files: {error}. {remedy}") from error
+    if number < 0:
+        raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
+
+
+@dataclass
+class _Rules:
+    """What rows are compared with."""
+
+    protocol: Protocol
+    prompts_of: str
+    """The settings that decide the prompts."""
+    loops_file: Path
+    loops: list[str]
+    default_loop: str
+    scenarios: dict[str, Scenario] = field(default_factory=lambda: {item.id: item for item in load_scenarios()})
+    prompts: dict[str, list[Message]] = field(default_factory=dict)
+    """Filled in as they are asked for."""
+
+    def prompt(self, scenario_id: str) -> list[Message]:
+        """The messages that an episode of the scenario begins with."""
+        if scenario_id not in self.prompts:
+            with Conversation(self.scenarios[scenario_id], protocol=self.protocol) as conversation:
+                self.prompts[scenario_id] = conversation.start()
+        return self.prompts[scenario_id]
+
+
+def _check_file(path: Path, split: str, rules: _Rules) -> int:
+    """Looks at all rows of a file; returns how many there are.
+
+    Raises:
+        FileNotFoundError, Damaged: it is not there, or has a fault.
+    """
+    _check_whole(path)
+    number = -1
+    for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
+        if fault := _fault(row, split, rules):
+            raise Damaged(f"{path}, row {number}: {fault}")
+    return number + 1
+
+
+def _check_whole(path: Path) -> None:
+    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
+    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
+        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
+    if path.suffix != ".parquet":
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    require_file(path)
+    manifest = path.with_name("manifest.json")
+    try:
+        content = read_json(manifest)
+    except FileNotFoundError:
+        return
+    files = content.get("files", {}) if isinstance(content, dict) else None
+    if not isinstance(files, dict):
+        raise Damaged(f"{manifest} holds {shown(content)}; expected the object with `files` that data_prep writes")
+    entry = files.get(path.name)
+    if entry is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not isinstance(entry, dict) or entry.get("sha256") != found:
+        raise Damaged(
+            f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
+            f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
+        )
+
+
+def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise Damaged(f"{path} states {file.metadata.num_rows} rows; expected at most {MOST_ROWS}")
+            for name in (*texts, *others):
+                kind = _column(path, file.schema_arrow, name)
+                if name in texts and not _is_text(kind):
+                    raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {kind}; expected text")
+            for batch in file.iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise Damaged(f"{path} cannot be read as parquet: {words[:200]}") from error
+
+
+def _column(path: Path, schema: pa.Schema, name: str) -> pa.DataType:
+    kind: Any = pa.struct(list(schema))
+    for part in name.split("."):
+        if part == "[]":
+            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+                raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
+            kind = kind.value_type
+            continue
+        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
+            raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(str(has))}")
+        kind = kind.field(part).type
+    return kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _fault(row: dict[str, Any], split: str, rules: _Rules) -> str | None:
+    """What of a row cannot be played; None if all can."""
+    info = row["extra_info"] or {}
+    scenario_id = info.get("scenario_id")
+    if scenario_id not in rules.scenarios:
+        return f"extra_info.scenario_id is {shown(scenario_id)}, which is no BFCL multi-turn task"
+    if info["split"] != split:
+        return f"extra_info.split is {shown(info['split'])}; expected {split!r} here"
+    if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
+        return "data_source or reward_model.ground_truth is empty"
+    if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:
+        whose = "" if "agent_name" in row else " of actor_rollout_ref.rollout.agent.default_agent_loop"
+        return (
+            f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
+            f"({', '.join(rules.loops)})"
+        )
+    if row["prompt"] != rules.prompt(scenario_id):
+        return f"was made for another prompt than {rules.prompts_of} gives; manifest.json beside it says for which"
+    return None
