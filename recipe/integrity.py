@@ -80,8 +80,8 @@ def broken_archive(path: Path) -> str | None:
         return f"{path} is missing"
     try:
         with zipfile.ZipFile(path) as archive:  # its directory is written last
-            if packed := [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]:
-                return f"{path} is damaged: {packed[0]!r} is compressed, which torch never does"
+            if odd := [entry.filename for entry in archive.infolist() if not _plain(entry)]:
+                return f"{path} is damaged: {odd[0]!r} is not stored as torch does"
             if entry := archive.testzip():
                 return f"{path} is damaged: {entry!r} is not what was written"
             if _stated_entries(path) not in (len(archive.infolist()), MANY):
@@ -98,6 +98,12 @@ def _stated_entries(path: Path) -> int:
     with path.open("rb") as file:
         file.seek(-22, 2)
         return struct.unpack("<10xH10x", file.read())[0]
+
+
+def _plain(entry: zipfile.ZipInfo) -> bool:
+    """Whether an entry is stored as torch does it: not packed, in one part. The sums do not cover that."""
+    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+    return stored and entry.volume == entry.external_attr == 0
 
 
 def broken_export(folder: Path) -> str | None:
