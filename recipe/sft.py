@@ -16,17 +16,18 @@ import sys
 import time
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import preflight
+from recipe.compose import compose
 from recipe.errors import PreflightError
 from recipe.export import export
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.remains import TOKEN
-from recipe.train import launch_overrides, set_environment
+from recipe.settings.reading import WARM_START, check_values
+from recipe.train import set_environment
 
 
 def fingerprint(config: DictConfig) -> str:
@@ -84,8 +85,8 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
-@hydra.main(version_base=None, config_path="config", config_name="sft")
-def _main(config: DictConfig) -> None:
+def run(config: DictConfig) -> None:
+    """Make the warm start, unless it is there."""
     restart_with_environment(config)
     set_environment(config)
     stage = Path(config.paths.stage)
@@ -137,8 +138,12 @@ def _main(config: DictConfig) -> None:
 
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
-    sys.argv[1:] += launch_overrides(sys.argv[1:], group="sft_hardware")
-    _main()
+    try:
+        config = compose("sft", sys.argv[1:], group="sft_hardware")
+        check_values(config, WARM_START)
+    except PreflightError as error:
+        sys.exit(f"\nstage0_sft cannot start: {error}")
+    run(config)
 
 
 if __name__ == "__main__":
