@@ -4,9 +4,9 @@ Knows scenarios, calls and states; knows nothing of models, tokens or training. 
 the eight executable classes come from the `bfcl-eval` package; its executor, which evaluates text, is not used.
 """
 
-from bfcl_env.calls import Call, CallError, make_call, parse_call
+from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
-from bfcl_env.outcomes import ErrorKind, ToolResult, TurnVerdict
+from bfcl_env.outcomes import TurnVerdict
 from bfcl_env.scenarios import (
     CATEGORIES,
     Scenario,
@@ -17,6 +17,11 @@ from bfcl_env.scenarios import (
     report_indices,
     train_indices,
 )
+from interaction.call import Call, CallError, make_call
+from interaction.outcome import ErrorKind, ToolResult
+
+load_tasks = load_scenarios
+"""The name under which `interaction.environment` looks for them."""
 
 __all__ = [
     "CATEGORIES",
@@ -30,6 +35,7 @@ __all__ = [
     "TurnVerdict",
     "choose_indices",
     "load_scenarios",
+    "load_tasks",
     "make_call",
     "parse_call",
     "part_of",

@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from bfcl_env.calls import Call
 from bfcl_env.execution import new_instances
 from bfcl_env.gold import gold_for
-from bfcl_env.outcomes import ToolResult
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners, load_class
 from bfcl_env.state import State, public_attributes
+from interaction.call import Call
+from interaction.outcome import ToolResult
 
 _MISSING = object()
 _Goals = tuple[tuple[str, str, Any], ...]

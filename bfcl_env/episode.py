@@ -8,14 +8,15 @@ from collections import Counter
 from typing import Literal
 
 from bfcl_env import augmentation, contribution
-from bfcl_env.calls import Call, CallError, copy_call
 from bfcl_env.execution import new_instances, run_call, unknown_function_text
 from bfcl_env.gold import GoldTurn, gold_for
 from bfcl_env.limits import MAX_CALLS
-from bfcl_env.outcomes import ErrorKind, ToolResult, TurnVerdict
+from bfcl_env.outcomes import TurnVerdict
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners
 from bfcl_env.state import State, differences, matches, show, snapshot
+from interaction.call import Call, CallError, copy_call
+from interaction.outcome import ErrorKind, ToolResult
 
 
 class Episode:

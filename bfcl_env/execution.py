@@ -16,12 +16,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from bfcl_env.calls import Call
 from bfcl_env.limits import MAX_RESULT_CHARS, refusal
-from bfcl_env.outcomes import ErrorKind
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_docs, function_owners, load_class, load_padding
 from bfcl_env.state import clone
+from interaction.call import Call
+from interaction.outcome import ErrorKind
 
 _PROCESS_WIDE = frozenset({"logarithm", "square_root", "get_outside_temperature_from_google"})
 """Functions that write state of the whole process: precision, or a dict that every vehicle shares."""

@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from bfcl_env.calls import copy_call
 from bfcl_env.execution import new_instances, run_call
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners
 from bfcl_env.state import State, snapshot
+from interaction.call import copy_call
 
 
 @dataclass(frozen=True, slots=True)

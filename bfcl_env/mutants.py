@@ -12,9 +12,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from bfcl_env.calls import Call
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.source import function_docs, function_owners
+from interaction.call import Call
 
 Turns = tuple[tuple[Call, ...], ...]
 """The calls of each user turn."""

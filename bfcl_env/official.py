@@ -12,11 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bfcl_env.calls import Call
 from bfcl_env.mutants import Turns
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import load_class
 from bfcl_env.state import clone
+from interaction.call import Call
 
 _RUNS = itertools.count()
 

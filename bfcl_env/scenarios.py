@@ -11,10 +11,14 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bfcl_env.calls import Call, parse_call
+from bfcl_env.calls import parse_call
 from bfcl_env.source import CATEGORIES, function_docs, read_rows
+from interaction.call import Call
+
+if TYPE_CHECKING:
+    from bfcl_env.episode import Episode
 
 SPLITS = ("train", "val", "choose", "report")
 """`val` is `choose` and `report` together."""
@@ -61,6 +65,12 @@ class Scenario:
     def initial_config(self) -> dict[str, Any]:
         """A fresh copy of the initial states by class name."""
         return {name: json.loads(text) for name, text in self.config_json}
+
+    def open(self, **options: Any) -> "Episode":
+        """A fresh attempt; `options` are those of `Episode`."""
+        from bfcl_env.episode import Episode
+
+        return Episode(self, **options)
 
     def withheld(self, turn: int) -> tuple[str, ...]:
         """Names of the functions that are published only after this turn.

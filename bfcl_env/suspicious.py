@@ -7,11 +7,11 @@ A wrong or ambiguous gold answer cannot be found this way: gold is compared with
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bfcl_env.calls import Call, copy_call
 from bfcl_env.episode import Episode
 from bfcl_env.execution import new_instances, run_call
 from bfcl_env.mutants import Turns
 from bfcl_env.scenarios import EARLY_GOLD, Scenario
+from interaction.call import Call, copy_call
 
 _JUNK = Call("no_such_function", {})
 

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bfcl_env.calls import Call, CallError, parse_call
+from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
 from bfcl_env.mutants import Turns, random_call
 from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
 from bfcl_env.suspicious import suspicions
+from interaction.call import Call, CallError
 
 SHOWN = 12
 

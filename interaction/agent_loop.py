@@ -31,9 +31,9 @@ from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from bfcl_env import Scenario, load_scenarios
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
+from interaction.environment import DEFAULT, load_tasks
 from interaction.episode_output import EpisodeOutput
 from interaction.overlong import overlong_penalty
 from interaction.plain_text import PlainText, fits
@@ -49,7 +49,7 @@ MIN_REPLY_TOKENS = 16
 ENGINE_ATTEMPTS = 3
 """How often an episode is played when the engine fails under it."""
 
-SCENARIOS: dict[str, Scenario] = {scenario.id: scenario for scenario in load_scenarios()}
+load_tasks(DEFAULT)
 gc.freeze()  # a worker keeps all that it has imported; looking for garbage in it would stop all episodes for 0.3 s
 
 _ENVIRONMENT = ThreadPoolExecutor(1, "environment")
@@ -125,7 +125,7 @@ class BFCLAgentLoop(AgentLoopBase):
 
     def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary]:
         settings = self.config.interaction
-        scenario = SCENARIOS[extra_info["scenario_id"]]
+        scenario = load_tasks(extra_info.get("environment") or DEFAULT)[extra_info["scenario_id"]]
         turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
         return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer)

@@ -22,8 +22,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-from bfcl_env import Call, Episode, Scenario
-
+from .call import Call
+from .environment import Attempt, Task
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, StepRecord, StopReason, TurnEnd, TurnRecord
@@ -79,13 +79,13 @@ class Conversation:
     Raises ValueError, naming setting and value, for a setting that is not one of these.
     """
 
-    def __init__(self, scenario: Scenario, protocol: Protocol, **settings: Any) -> None:
+    def __init__(self, scenario: Task, protocol: Protocol, **settings: Any) -> None:
         self.scenario = scenario
         self.protocol = protocol
         self.policy = TurnPolicy(**settings)
         self.stop_reason: StopReason | None = None
         self._fault: str | None = None
-        self._episode: Episode | None = None
+        self._episode: Attempt | None = None
         self._started = False
         self._position = 0
         self._turns = [_TurnState(turn.user, len(turn.gold)) for turn in scenario.turns]
@@ -187,7 +187,7 @@ class Conversation:
     def _advance(self, text: str, parsed: Parsed) -> Reply:
         turn = self._turns[self._position]
         if self._episode is None:
-            self._episode = Episode(self.scenario, augment=self.policy.augment, withheld=self.policy.withheld)
+            self._episode = self.scenario.open(augment=self.policy.augment, withheld=self.policy.withheld)
         if parsed.error is not None:
             self._keep(text, parsed)
             turn.format_errors += 1

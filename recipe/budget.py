@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bfcl_env import Call, Scenario
+from bfcl_env import Scenario
 from interaction import Conversation, StopReason
+from interaction.call import Call
 from interaction.protocol import Message, Protocol
 
 THOUGHT = "I call what this takes."

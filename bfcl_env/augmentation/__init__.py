@@ -25,8 +25,8 @@ from bfcl_env.augmentation import (
 )
 from bfcl_env.augmentation.rule import MAX_CHARS, Rule
 from bfcl_env.augmentation.situation import Situation
-from bfcl_env.outcomes import ErrorKind
 from bfcl_env.source import function_owners
+from interaction.outcome import ErrorKind
 
 RULES: tuple[Rule, ...] = tuple(
     rule

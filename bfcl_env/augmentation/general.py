@@ -9,7 +9,7 @@ import re
 from bfcl_env.augmentation.rule import LIMITS, Rule, listing, sentences, short
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.execution import schema_problem
-from bfcl_env.outcomes import ErrorKind
+from interaction.outcome import ErrorKind
 
 NO_FUNCTION = frozenset({ErrorKind.UNKNOWN_FUNCTION, ErrorKind.WITHHELD_FUNCTION})
 BAD_ARGUMENTS = frozenset({ErrorKind.BAD_ARGUMENTS})

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bfcl_env.augmentation.situation import Situation
-from bfcl_env.outcomes import ErrorKind
+from interaction.outcome import ErrorKind
 
 MAX_CHARS = 300
 """Characters of a hint."""

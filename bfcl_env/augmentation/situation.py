@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bfcl_env.calls import Call
-from bfcl_env.outcomes import ErrorKind
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_docs, function_owners
+from interaction.call import Call
+from interaction.outcome import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from bfcl_env import Call
-
+from ..call import Call
 from .docs import DocStyle, compact_json, render_docs
 
 MAX_DEPTH = 16

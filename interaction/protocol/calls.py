@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from bfcl_env import Call
-
+from ..call import Call
 from .base import MAX_CALLS, MAX_DEPTH, FormatError, Malformed
 
 MAX_NAME_CHARS = 128

@@ -32,8 +32,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bfcl_env import Call
-
+from ..call import Call
 from .base import RULES, FormatError, Malformed, Message, Parsed, Protocol
 from .calls import decode_call, decode_json, holds_call
 from .docs import openai_tool, render_docs

@@ -22,8 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bfcl_env import Call, CallError, make_call
-
+from ..call import Call, CallError, make_call
 from .base import RULES, FormatError, Malformed, Parsed, Protocol
 from .calls import MAX_NAME_CHARS
 from .docs import render_docs

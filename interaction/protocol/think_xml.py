@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bfcl_env import Call
-
+from ..call import Call
 from .base import RULES, FormatError, Malformed, Parsed, Protocol
 from .calls import decode_calls
 from .docs import compact_json, render_docs

@@ -287,7 +287,7 @@ async def test_32_episodes_wait_for_the_engine_at_once(make_loop, engine, qwen):
 
 
 async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make_loop, engine, qwen, monkeypatch):
-    import interaction.agent_loop as module
+    import bfcl_env
     from bfcl_env import gold
 
     threads = {}
@@ -302,7 +302,7 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
     for name in ("start", "reply"):
         monkeypatch.setattr(Conversation, name, noted(name, getattr(Conversation, name)))
     monkeypatch.setattr(type(qwen), "decode", noted("decode", type(qwen).decode))
-    monkeypatch.setattr(module, "load_scenarios", noted("load", module.load_scenarios))
+    monkeypatch.setattr(bfcl_env, "load_tasks", noted("load", bfcl_env.load_tasks))
     monkeypatch.setattr("bfcl_env.gold._run_gold", noted("gold", gold._run_gold))
     gold._KNOWN.clear()
     await play(make_loop, FAMILIES["Qwen3"], qwen, engine(qwen, replies_for(FAMILIES["Qwen3"])))

@@ -81,7 +81,7 @@ def test_the_suspicious_entries_of_the_pinned_data_are_known():
 
 def test_a_gold_call_that_fails_is_suspicious(monkeypatch):
     from bfcl_env import suspicious
-    from bfcl_env.outcomes import ErrorKind
+    from interaction.outcome import ErrorKind
 
     monkeypatch.setattr(suspicious, "run_call", lambda call, instances: ("broken", ErrorKind.EXECUTION))
     scenario = load_scenarios("multi_turn_base")[0]

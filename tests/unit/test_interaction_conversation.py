@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import interaction.conversation
+import bfcl_env.episode
 from bfcl_env import Call, Episode, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
 from rewards.metrics import episode_metrics
@@ -186,7 +186,7 @@ def test_hints_follow_the_result_they_belong_to(scenario, monkeypatch):
             result = super().execute(call)
             return replace(result, hint="Look around with ls().") if result.error else result
 
-    monkeypatch.setattr(interaction.conversation, "Episode", Hinting)
+    monkeypatch.setattr(bfcl_env.episode, "Episode", Hinting)
     with Conversation(scenario, think_xml, max_result_chars=10, augment=True) as conversation:
         content = play(conversation, [CD_NOWHERE]).messages[0]["content"]
         (call,) = last_turn(conversation).steps[0].calls
@@ -230,7 +230,7 @@ def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(scenario,
             if place in (where, "close"):
                 raise OSError("disk on fire")
 
-    monkeypatch.setattr(interaction.conversation, "Episode", Broken)
+    monkeypatch.setattr(bfcl_env.episode, "Episode", Broken)
     with Conversation(scenario, think_xml) as conversation:
         messages = conversation.start()
         assert len(messages) == 2
