@@ -117,6 +117,18 @@ def check_same_start(config: DictConfig) -> None:
         )
 
 
+def other_model(config: DictConfig) -> str | None:
+    """What to say where a stage that is done was trained from another model than the one named now; else None."""
+    if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
+        return None
+    before = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE)
+    if before is None or before.model == start_of(config).model:
+        return None
+    return (
+        f"{config.stage.name} is done and was trained from {before.model}, not from {start_of(config).model}. {REMEDY}"
+    )
+
+
 def check_same_rows(config: DictConfig, left_out: list[str]) -> None:
     """A data loader's saved position means the same rows only if the rows are the same. Writes nothing.
 
