@@ -80,8 +80,8 @@ def broken_archive(path: Path) -> str | None:
         return f"{path} is missing"
     try:
         with zipfile.ZipFile(path) as archive:  # its directory is written last
-            if packed := [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]:
-                return f"{path} is damaged: {packed[0]!r} is compressed, which torch never does"
+            if odd := [entry.filename for entry in archive.infolist() if not _plain(entry)]:
+                return f"{path} is damaged: {odd[0]!r} is not stored as torch does"
             if entry := archive.testzip():
                 return f"{path} is damaged: {entry!r} is not what was written"
             if _stated_entries(path) not in (len(archive.infolist()), MANY):
@@ -91,6 +91,12 @@ def broken_archive(path: Path) -> str | None:
     except Exception as error:  # a damaged directory makes zipfile raise nearly anything
         return f"{path} is cut off or damaged: {error or type(error).__name__}"
     return None
+
+
+def _plain(entry: zipfile.ZipInfo) -> bool:
+    """Whether an entry is stored as torch does it: not packed, in one part. The sums do not cover that."""
+    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+    return stored and entry.volume == entry.external_attr == 0
 
 
 def _stated_entries(path: Path) -> int:
@@ -107,10 +113,11 @@ def broken_export(folder: Path) -> str | None:
     """
     if not (folder / "config.json").is_file():
         return f"no config.json in {folder}"
-    return _broken_weights(folder) or changed(folder)
+    return broken_weights(folder) or changed(folder)
 
 
-def _broken_weights(folder: Path) -> str | None:
+def broken_weights(folder: Path) -> str | None:
+    """What of the weights in a model folder is missing or cut off; None if they are whole."""
     try:
         for name, check in (("model.safetensors", _safetensors_names), ("pytorch_model.bin", _check_zip)):
             index = folder / f"{name}.index.json"
