@@ -1,6 +1,7 @@
 """The file of agent loops, which verl reads in its workers: looked at before anything starts."""
 
 import importlib.util
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,16 @@ def read_loops(path: Path) -> list[str]:
             raise PreflightError(
                 f"{SETTING}: entry {number} of {path} is {shown(entry)}; expected name and _target_. {REMEDY}."
             )
-        module = entry["_target_"].rpartition(".")[0]
+        module, _, name = entry["_target_"].rpartition(".")
         try:
             found = importlib.util.find_spec(module)
         except (ImportError, ValueError):
             found = None
-        if found is None:
+        source = Path(found.origin) if found and found.origin and found.origin.endswith(".py") else None
+        if found is None or (source and not re.search(rf"\b{re.escape(name)}\b", source.read_text(errors="replace"))):
             raise PreflightError(
-                f"{SETTING}: {path} names _target_ {shown(entry['_target_'])}, and there is no module "
-                f"{shown(module)}. Put its folder on PYTHONPATH or correct the name."
+                f"{SETTING}: {path} names _target_ {shown(entry['_target_'])}, and there is no "
+                f"{f'{name} in {source}' if source else f'module {shown(module)}'}. Put its folder on PYTHONPATH or "
+                "correct the name."
             )
     return [entry["name"] for entry in entries]

@@ -7,6 +7,7 @@ are never deleted, because verl counts in memory; and of a deleted one the data 
 """
 
 import math
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -167,7 +168,10 @@ def _mend(path: Path, kind: StateFile[Any]) -> str | None:
 
 def _go_back(checkpoints: Path, contents: list[str]) -> list[str]:
     """Have verl's file name the newest whole checkpoint of the training that wrote last."""
-    said, noted = [], latest(checkpoints)
+    said = []
+    if os.path.lexists(tracker := checkpoints / TRACKER) and not tracker.is_file():
+        said.append(f"{tracker} is no file, and is set aside as {set_aside(tracker).name}")
+    noted = latest(checkpoints)
     for path in checkpoints.glob("global_step_*"):  # verl would write into what is behind a link
         if path.name.removeprefix("global_step_").isdecimal() and (path.is_symlink() or not path.is_dir()):
             said.append(f"{path} is no folder, and is set aside as {set_aside(path).name}")
@@ -182,7 +186,7 @@ def _go_back(checkpoints: Path, contents: list[str]) -> list[str]:
         elif (fault := broken(folder, contents)) is None:
             whole = step
             break
-        elif not (folder / "data.pt").exists():  # verl was writing it
+        elif not os.path.lexists(folder / "data.pt"):  # verl was writing it
             said.append(f"checkpoint of step {step} is not whole and is removed: {fault}")
             shutil.rmtree(folder, ignore_errors=True)
         else:

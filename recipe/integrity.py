@@ -93,17 +93,17 @@ def broken_archive(path: Path) -> str | None:
     return None
 
 
+def _plain(entry: zipfile.ZipInfo) -> bool:
+    """Whether an entry is stored as torch does it: not packed, in one part. The sums do not cover that."""
+    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+    return stored and entry.volume == entry.external_attr == 0
+
+
 def _stated_entries(path: Path) -> int:
     """The number of entries that the end of a zip file states; a wrong length in its directory can hide some."""
     with path.open("rb") as file:
         file.seek(-22, 2)
         return struct.unpack("<10xH10x", file.read())[0]
-
-
-def _plain(entry: zipfile.ZipInfo) -> bool:
-    """Whether an entry is stored as torch does it: not packed, in one part. The sums do not cover that."""
-    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
-    return stored and entry.volume == entry.external_attr == 0
 
 
 def broken_export(folder: Path) -> str | None:
@@ -113,10 +113,11 @@ def broken_export(folder: Path) -> str | None:
     """
     if not (folder / "config.json").is_file():
         return f"no config.json in {folder}"
-    return _broken_weights(folder) or changed(folder)
+    return broken_weights(folder) or changed(folder)
 
 
-def _broken_weights(folder: Path) -> str | None:
+def broken_weights(folder: Path) -> str | None:
+    """What of the weights in a model folder is missing or cut off; None if they are whole."""
     try:
         for name, check in (("model.safetensors", _safetensors_names), ("pytorch_model.bin", _check_zip)):
             index = folder / f"{name}.index.json"

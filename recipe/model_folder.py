@@ -8,7 +8,7 @@ that config.json names.
 from pathlib import Path
 
 from recipe.files import Damaged, read_text, require_file
-from recipe.integrity import broken_export, read_object, there
+from recipe.integrity import broken_weights, read_object, there
 from recipe.typed import shown
 
 SETTINGS = (
@@ -22,6 +22,7 @@ SETTINGS = (
 """Objects that are read if they are there."""
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "vocab.txt")
+VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json")
 MOST_LAYERS = 10_000
 """Of a model; a number that is larger would be built, layer by layer, to be compared with the weights."""
 LARGEST_TOKENIZER = 512 * 2**20
@@ -46,13 +47,13 @@ def fault(folder: Path) -> str | None:
             require_file(folder / name, LARGEST_TOKENIZER)
         if there(folder, "chat_template.jinja"):
             read_text(folder / "chat_template.jinja", LARGEST_TEMPLATE)
-        if not any(there(folder, name) for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
-            return f"{folder} has no tokenizer; save the tokenizer beside the weights"
+        if not any(list(folder.glob(name)) for name in VOCABULARIES):
+            return f"{folder} has no tokenizer: neither tokenizer.json nor a vocabulary; save it beside the weights"
     except FileNotFoundError as error:
         return f"{error.filename} is a link to nothing" if there(folder, "config.json") else _without_config(folder)
     except Damaged as error:
         return str(error)
-    return broken_export(folder)
+    return broken_weights(folder)
 
 
 def _without_config(folder: Path) -> str:

@@ -37,6 +37,9 @@ TEXTS = (
 OTHERS = ("reward_model.ground_truth",)
 """Columns that verl and the agent loop read."""
 
+LARGEST = 4 * 2**30
+"""Bytes of a file: all 800 tasks with their prompts take a few megabytes."""
+
 MOST_ROWS = 1_000_000
 """Rows of a file; a parquet file of a few kilobytes can state billions."""
 
@@ -159,7 +162,7 @@ def _check_whole(path: Path) -> None:
         raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
     if path.suffix != ".parquet":
         raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
-    require_file(path)
+    require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
     try:
         content = read_json(manifest)

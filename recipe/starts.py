@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.files import Damaged
+from recipe.files import Damaged, read_text
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -31,9 +31,8 @@ REMEDY = (
 def latest(checkpoints: Path) -> int:
     """Step of the checkpoint that verl would resume; 0 if there is none."""
     try:
-        with (checkpoints / TRACKER).open("rb") as file:
-            return max(0, int(file.read(32)))
-    except (OSError, ValueError):
+        return max(0, int(read_text(checkpoints / TRACKER, 32)))
+    except (FileNotFoundError, ValueError):
         return 0
 
 
@@ -115,6 +114,18 @@ def check_same_start(config: DictConfig) -> None:
         raise PreflightError(
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
         )
+
+
+def other_model(config: DictConfig) -> str | None:
+    """What to say where a stage that is done was trained from another model than the one named now; else None."""
+    if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
+        return None
+    before = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE)
+    if before is None or before.model == start_of(config).model:
+        return None
+    return (
+        f"{config.stage.name} is done and was trained from {before.model}, not from {start_of(config).model}. {REMEDY}"
+    )
 
 
 def check_same_rows(config: DictConfig, left_out: list[str]) -> None:

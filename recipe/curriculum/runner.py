@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe import checkpoints, console, processes
+from recipe import checkpoints, console, processes, starts
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
 from recipe.stage_notes import DONE_FILE, Done
@@ -40,6 +40,8 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
             folder = run / stage.folder
             starts_over = stage.composed.trainer.resume_mode == "disable"
             done = None if starts_over else checkpoints.read_done(folder)
+            if done and number == 0 and (other := starts.other_model(stage.composed)):
+                raise StageFailed(other)
             if done and not (done.gate and done.gate.stops):
                 print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
                 _note_done(state, stage, done)

@@ -26,9 +26,12 @@ from omegaconf import DictConfig
 from recipe import checkpoints
 from recipe.compose import CONFIG_DIR, compose
 from recipe.errors import PreflightError
+from recipe.files import Damaged, read_text
 from recipe.preflight import check_settings
 
 START_MODEL = "actor_rollout_ref.model.path="
+LARGEST = 2**20
+"""Bytes of a curriculum file."""
 KEYS = ("name", "config", "gate", "handover", "overrides")
 PREFIX = re.compile(r"^([A-Za-z_][\w-]*):(?=[+~]{0,2}[A-Za-z_])")
 """Before an override: the stage that it is for. A colon in an override's value comes after its `=`."""
@@ -73,11 +76,20 @@ def find(name: str, kind: str = "curriculum") -> Path:
 
 
 def read_yaml(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """A YAML file whose top level has no other keys than these."""
+    """A YAML file whose top level has no other keys than these.
+
+    Raises:
+        SystemExit: it cannot be read, or has others; one line says so.
+    """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        sys.exit(f"{path} is not YAML: {error}")
+        content = yaml.safe_load(read_text(path, LARGEST)) or {}
+    except FileNotFoundError:
+        sys.exit(f"{path} does not exist. Give a file, or a name as `--curriculum` takes it.")
+    except Damaged as error:
+        sys.exit(f"{error}. Give a YAML file with the keys {', '.join(keys)}.")
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        sys.exit(f"{path} is not YAML that can be read: {words[:200]}. Expected the keys {', '.join(keys)}.")
     if not isinstance(content, dict) or set(content) - set(keys):
         sys.exit(f"{path}: expected the keys {', '.join(keys)} at the top level.")
     return content

@@ -278,6 +278,7 @@ def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_
         (b"- {name: bfcl}", "expected name and _target_"),
         (b"- {name: 3, _target_: interaction.agent_loop.BFCLAgentLoop}", "expected name and _target_"),
         (b"- {name: bfcl, _target_: interaction.agent_lop.BFCLAgentLoop}", "no module 'interaction.agent_lop'"),
+        (b"- {name: bfcl, _target_: interaction.agent_loop.BFCLAgentLoo}", "there is no BFCLAgentLoo in /"),
         (b"- {name: bfcl, _target_: nowhere.at_all.Loop}", "no module 'nowhere.at_all'"),
         (b"- {name: bfcl, _target_: Loop}", "no module ''"),
         (b"- {name: bfcl, name: x, _target_: interaction.agent_loop.BFCLAgentLoop}", "not YAML"),
