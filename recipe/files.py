@@ -7,6 +7,7 @@ that says so, never a traceback: whoever reads it says whether it can be made an
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import Any, Generic, TypeVar
 from recipe import typed
 
 T = TypeVar("T")
+
+
+LONGEST_LINE = 2**26
+"""Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
 
 
 class Damaged(ValueError):
@@ -47,6 +52,16 @@ def set_aside(path: Path) -> Path:
         number += 1
         aside = path.with_name(f"{path.name}.aside{number}")
     return path.rename(aside)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Where each line of a file begins, and the line; the last one may lack its end. One over `LONGEST_LINE` comes in
+    parts, so that a file of any content is read with little memory."""
+    offset = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            yield offset, line
+            offset += len(line)
 
 
 @dataclass(frozen=True)
