@@ -8,7 +8,7 @@ that says so, never a traceback: whoever reads it says whether it can be made an
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +20,10 @@ T = TypeVar("T")
 
 LARGEST = 64 * 2**20
 """Bytes of a file that is read whole, unless its reader says otherwise."""
+
+
+LONGEST_LINE = 2**26
+"""Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
 
 
 class Damaged(ValueError):
@@ -114,6 +118,20 @@ def set_aside(path: Path) -> Path:
         number += 1
         aside = path.with_name(f"{path.name}.aside{number}")
     return path.rename(aside)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Where each line of a file begins, and the line; the last one may lack its end. One over `LONGEST_LINE` comes in
+    parts, so that a file of any content is read with little memory. What is no plain file has no lines."""
+    try:
+        require_file(path)
+    except (FileNotFoundError, Damaged):
+        return
+    offset = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            yield offset, line
+            offset += len(line)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ groups of rollouts a spread that GRPO can learn from, and what earns the most un
 
 import argparse
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,80 +19,114 @@ from typing import Any
 from recipe import reward_file
 from recipe.errors import PreflightError
 from recipe.report import read_records
+from recipe.reward_process import RewardProcess
+from recipe.reward_result import RewardError
+
+TIMEOUT = 300.0
+"""Seconds for one episode, as `reward.timeout` in training."""
 
 
 @dataclass
 class Column:
     """Old and new scores of one stage, split and category."""
 
-    old: list[float] = field(default_factory=list)
-    new: list[float] = field(default_factory=list)
+    scores: list[tuple[float | None, float]] = field(default_factory=list)
+    """Old and new of each episode; None where no number was stored."""
     groups: dict[Any, list[float]] = field(default_factory=lambda: defaultdict(list))
     """New scores by (step, prompt): what GRPO compares with each other."""
 
     @property
+    def compared(self) -> list[tuple[float, float]]:
+        """Old and new, of the episodes that have both."""
+        return [(old, new) for old, new in self.scores if old is not None]
+
+    @property
     def without_spread(self) -> float:
         """Share of the groups whose rollouts all score the same, from which GRPO learns nothing."""
-        return fmean(float(pstdev(scores) == 0) for scores in self.groups.values())
+        return fmean(float(len(set(scores)) == 1) for scores in self.groups.values())
 
 
-def rescore(run: Path, reward: Callable[..., Any], arguments: dict[str, Any]) -> dict[tuple[str, str, str], Column]:
+def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str], Column]:
     """Score every stored episode again. Keys: (stage, split, category), `all` being all categories together.
+
+    Args:
+        reward: called as verl calls one; gives a finite score, or a dict with `score`.
 
     Raises:
         PreflightError: the run holds no episodes, or the reward failed; the message names the episode.
     """
     columns: dict[tuple[str, str, str], Column] = defaultdict(Column)
+    damaged = 0
     for path in sorted(run.glob("*/rollouts/*/*.jsonl")):
         stage, split = path.parts[-4], path.parts[-2]
         for record in read_records(path):
-            episode = record["episode"]
-            extra_info = {"split": split, "scenario_id": record["scenario_id"], "episode": episode}
             try:
-                result = reward(
-                    data_source=f"bfcl/{episode['category'].removeprefix('multi_turn_')}",
-                    solution_str="".join(step["text"] for turn in episode["turns"] for step in turn["steps"]),
-                    ground_truth="[]",
-                    extra_info=extra_info,
-                    **arguments,
-                )
-            except Exception as error:
-                raise PreflightError(
-                    f"the reward failed on {record['scenario_id']} in {path}: {type(error).__name__}: {error}"
-                ) from error
-            new = float(result["score"] if isinstance(result, dict) else result)
-            for category in (episode["category"].removeprefix("multi_turn_"), "all"):
-                column = columns[stage, split, category]
-                column.old.append(float(record["score"]))
-                column.new.append(new)
-                column.groups[path.stem, record["uid"]].append(new)
+                question = _question(record, split)
+                category = question["data_source"].removeprefix("bfcl/")
+            except (KeyError, TypeError, AttributeError):
+                damaged += 1
+                continue
+            try:
+                result = reward(**question)
+            except RewardError as error:
+                raise PreflightError(f"{error}. This was on {record['scenario_id']} in {path}.") from error
+            new = result["score"] if isinstance(result, dict) else result
+            for name in (category, "all"):
+                column = columns[stage, split, name]
+                column.scores.append((_number(record.get("score")), new))
+                column.groups[path.stem, str(record.get("uid"))].append(new)
     if not columns:
         raise PreflightError(f"{run} holds no episodes: expected {run}/<stage>/rollouts/<split>/<step>.jsonl")
+    if damaged:
+        print(f"NOTE {damaged} stored lines are no whole episode and are left out")
+    if unknown := sum(old is None for key, column in columns.items() if key[2] == "all" for old, _ in column.scores):
+        print(f"NOTE {unknown} episodes were stored without a finite score and are in no old mean and no correlation")
     return columns
 
 
-def correlation(first: list[float], second: list[float]) -> float | None:
+def _question(record: dict[str, Any], split: str) -> dict[str, Any]:
+    """What verl asks a reward of this episode."""
+    episode = record["episode"]
+    return {
+        "data_source": f"bfcl/{episode['category'].removeprefix('multi_turn_')}",
+        "solution_str": "".join(step["text"] for turn in episode["turns"] for step in turn["steps"]),
+        "ground_truth": "[]",
+        "extra_info": {"split": split, "scenario_id": record["scenario_id"], "episode": episode},
+    }
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def correlation(pairs: list[tuple[float, float]]) -> float | None:
     """Pearson's correlation; None where one of the two does not vary."""
+    if not pairs:
+        return None
+    first, second = zip(*pairs, strict=True)
     spread = pstdev(first) * pstdev(second)
     if spread == 0:
         return None
     a, b = fmean(first), fmean(second)
-    return fmean((x - a) * (y - b) for x, y in zip(first, second, strict=True)) / spread
+    return fmean((x - a) * (y - b) for x, y in pairs) / spread
 
 
 def table(columns: dict[tuple[str, str, str], Column]) -> str:
     """Old against new as text, a line for each stage, split and category."""
     lines = [["stage", "split", "category", "episodes", "old mean", "new mean", "correlation", "groups alike"]]
     for (stage, split, category), column in columns.items():
-        related = correlation(column.old, column.new)
+        related, old = correlation(column.compared), [old for old, _ in column.compared]
         lines.append(
             [
                 stage,
                 split,
                 category,
-                str(len(column.new)),
-                f"{fmean(column.old):.3f}",
-                f"{fmean(column.new):.3f}",
+                str(len(column.scores)),
+                f"{fmean(old):.3f}" if old else "-",
+                f"{fmean(new for _, new in column.scores):.3f}",
                 "-" if related is None else f"{related:.3f}",
                 f"{column.without_spread:.0%}" if split == "train" else "-",
             ]
@@ -110,6 +145,13 @@ def _argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return seconds
+
+
 def main() -> None:
     """Entry point of `python -m recipe.rescore`."""
     parser = argparse.ArgumentParser(
@@ -118,12 +160,17 @@ def main() -> None:
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder of a run, such as outputs/default")
     parser.add_argument("--reward", required=True, help="Python file, or pkg://rewards.progress")
     parser.add_argument("--name", default="compute_score", help="function in that file")
+    parser.add_argument("--timeout", type=_seconds, default=TIMEOUT, help="seconds that one episode may take")
     parser.add_argument("arguments", nargs="*", type=_argument, metavar="NAME=VALUE", help="arguments of the reward")
     given = parser.parse_intermixed_args()
     try:
-        print(table(rescore(given.run, reward_file.load(given.reward, given.name), dict(given.arguments))))
+        with RewardProcess(given.reward, given.name, given.timeout, dict(given.arguments)) as reward:
+            columns = rescore(given.run, reward)
+        print(table(columns))
     except (PreflightError, reward_file.RewardFileError) as error:
         parser.exit(1, f"{error}\n")
+    except OverflowError:
+        parser.exit(1, f"the scores of {given.reward} are too large to be averaged\n")
 
 
 if __name__ == "__main__":

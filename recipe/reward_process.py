@@ -9,6 +9,7 @@ without end; nothing of that reaches the caller. Training calls rewards in verl'
 is that process. Questions come pickled and go back as JSON through the socket of that descriptor.
 """
 
+import asyncio
 import inspect
 import json
 import os
@@ -117,7 +118,7 @@ class RewardProcess:
             if question is not None:
                 self._connection.send(question)
             if not self._connection.poll(min(PATIENCE, seconds)):
-                self.tell(f"waiting for {self.title} {what}, up to {seconds:g} s (reward.timeout={self.seconds:g})")
+                self.tell(f"waiting for {self.title} {what}, up to {seconds:g} s")
                 if not self._connection.poll(max(0.0, end - time.monotonic())):
                     self._kill()
                     raise RewardError(f"{self.title} took longer than {seconds:g} s {what}")
@@ -178,7 +179,12 @@ def _serve(descriptor: int, source: str, name: str) -> None:
     with suppress(EOFError, OSError):
         while True:
             question = connection.recv()
-            answer(lambda question=question: checked(function(**question)))  # type: ignore[misc]
+            answer(lambda question=question: checked(_called(function, question)))  # type: ignore[misc]
+
+
+def _called(function: Callable[..., Any], question: dict[str, Any]) -> Any:
+    result = function(**question)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 if __name__ == "__main__":

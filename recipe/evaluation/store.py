@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -21,11 +20,8 @@ from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.record import VERSION, EpisodeRecord
 from recipe.evaluation.endpoint import SAMPLING
-from recipe.files import Damaged, StateFile
+from recipe.files import Damaged, StateFile, lines, require_file
 from recipe.typed import STRICT
-
-LONGEST_LINE = 2**26
-"""Bytes of a stored episode; the longest of long_context has a hundredth of that."""
 
 
 class SettingsError(RuntimeError):
@@ -108,9 +104,13 @@ class Store:
         self.path = folder / "episodes.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                require_file(self.path)
             self._file = self.path.open("ab+", buffering=0)
         except OSError as error:
             raise SettingsError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
+        except Damaged as error:
+            raise SettingsError(f"{error}; choose another --out") from error
         try:
             self._begin(settings)
         except BaseException:
@@ -125,9 +125,8 @@ class Store:
                 f"another evaluation is writing to {self.folder}; wait for it, or choose another --out"
             ) from None
         self._keep_settings(settings)
-        self._file.truncate(
-            max((end for _, end in _whole_lines(self.path)), default=0)
-        )  # a line without end: the last start was ended while it wrote
+        whole = max((begin + len(line) for begin, line in lines(self.path) if line.endswith(b"\n")), default=0)
+        self._file.truncate(whole)  # a line without end: the last start was ended while it wrote
 
     def close(self) -> None:
         self._file.close()
@@ -151,7 +150,7 @@ class Store:
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
         """Scenario and sample -> the finished episode. A line that is damaged is none, and is played again."""
         found = {}
-        for text, _ in _whole_lines(self.path):
+        for _, text in lines(self.path):
             with suppress(ValueError, TypeError, KeyError, RecursionError):
                 line = json.loads(text)
                 found[str(line["scenario_id"]), int(line["sample"])] = record_of(line["episode"])
@@ -191,15 +190,6 @@ class Store:
             )
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The lines of a file that are ended, and where each ends. A longer one than `LONGEST_LINE` comes in parts."""
-    end = 0
-    with path.open("rb") as file:
-        while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
-            end += len(line)
-            yield line, end
-
-
 @cache
 def _records() -> Any:
     from pydantic import TypeAdapter
@@ -221,7 +211,7 @@ def record_of(data: Any) -> EpisodeRecord:
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
     """The records in a JSONL file of an evaluation or a training run, and how many lines hold none."""
     records, skipped = [], 0
-    for text, _ in _whole_lines(path):
+    for _, text in lines(path):
         try:
             records.append(record_of(json.loads(text)["episode"]))
         except (ValueError, KeyError, TypeError, RecursionError):

@@ -57,7 +57,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
                 for style, name in zip("-:", curves[title], strict=False):
                     if points := line.get(name):
                         dot = "." if len(points) < 3 or title.startswith("validation") else None
-                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": runs[number].name}
+                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": _label(runs[number].name)}
                         axis.plot(*zip(*points, strict=True), style, **look)
             axis.set_title(title, fontsize=9, loc="left")
             if CORRELATION in curves[title]:
@@ -71,13 +71,18 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         for axis in axes.flat[len(titles) + 1 :]:
             axis.set_visible(False)
         for axis in axes[-1]:
-            axis.set_xlabel("step (" + ", then ".join(stages) + ")", fontsize=7)
+            axis.set_xlabel(_label("step (" + ", then ".join(stages) + ")"), fontsize=7)
         figure.tight_layout()
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=110)
         figure.savefig(svg, format="svg", metadata={"Date": None})
         pyplot.close(figure)
     return png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :]
+
+
+def _label(name: str) -> str:
+    """A name as it is: matplotlib reads what is between two dollars as a formula, and hides what begins with _."""
+    return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
 
 
 def _curves_of(runs: list[Path]) -> dict[str, Sequence[str]]:

@@ -6,12 +6,15 @@ steps of each stage; the chosen lines are then read.
 """
 
 import json
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
 """Training steps of a stage from which episodes are taken, the first and the last among them."""
@@ -31,33 +34,56 @@ class Place:
     header: dict[str, Any]
 
 
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a line raises that a crash has cut off, or that is no episode."""
+
+
 def headers(path: Path) -> list[Place]:
     """The episodes of one step's file without their conversations; where one was repeated after a resume, the later."""
     found: dict[Hashable, _Played] = {}
     split, stage = path.parent.name, path.parents[2].name
-    with path.open("rb") as file:
-        offset = 0
-        for line in file:
-            if line.endswith(b"\n"):  # or a crash has cut it off
-                try:
-                    header = json.loads(line[: line.index(b', "episode": ')] + b"}")
-                    _keep(found, header, Place(stage, split, path, offset, header))
-                except (ValueError, KeyError, TypeError):
-                    pass  # damaged
-            offset += len(line)
+    for offset, line in lines(path):
+        if line.endswith(b"\n"):  # or a crash has cut it off
+            try:
+                header = _header(line)
+                _keep(found, header, Place(stage, split, path, offset, header))
+            except DAMAGE:
+                continue
     return _all(found)
+
+
+def _header(line: bytes) -> dict[str, Any]:
+    """All of a line but its episode, which training writes last; of a line that another program wrote, all is read."""
+    begins, mark, _ = line.partition(b', "episode": ')
+    try:
+        header = json.loads(begins + b"}" if mark else line)
+    except ValueError:
+        header = json.loads(line)
+    header.pop("episode", None)
+    reward, score = header.get("reward"), header.get("score")
+    numbers = {name: value for name, value in reward.items() if _finite(value)} if isinstance(reward, dict) else {}
+    task, step = header["scenario_id"], header.get("step", 0)
+    if not isinstance(task, str) or not isinstance(step, int):
+        raise ValueError("scenario_id is no text, or step no number")
+    return {**header, "step": step, "reward": numbers, "score": score if _finite(score) else None}
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The episodes of one step's JSONL file; where one was repeated after a resume, the later one."""
     found: dict[Hashable, _Played] = {}
-    with path.open("rb") as file:  # bytes: a crash may cut a letter in two
-        for line in file:
-            try:
-                record = json.loads(line)
-                _keep(found, record, record)
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off by a crash
+    for _, line in lines(path):
+        try:
+            record = json.loads(line)
+            _keep(found, record, record)
+        except DAMAGE:
+            continue
     return _all(found)
 
 
@@ -119,12 +145,13 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
     for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
         with place.path.open("rb") as file:
             file.seek(place.offset)
-            try:
-                record = json.loads(file.readline(), parse_constant=str)  # a browser reads no NaN
-            except ValueError:
-                continue
-        if isinstance(record["episode"], dict) and isinstance(record["episode"].get("turns"), list):
-            yield {"stage": place.stage, **_cut(record)}
+            line = file.readline(LONGEST_LINE)
+        try:
+            record = json.loads(line, parse_constant=str)  # a browser reads no NaN
+            if isinstance(record["episode"]["turns"], list):
+                yield {"stage": place.stage, **_cut(record)}
+        except DAMAGE:
+            continue
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:

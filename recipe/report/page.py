@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from recipe import choosing
+from recipe.files import Damaged, read_json
 from recipe.metrics_log import read_steps
 from recipe.report import curves, episodes, tables
 
@@ -45,8 +46,8 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         curves=Markup(svg),
         validations=tables.validations(run),
         chosen=choosing.sentence(choosing.of_run(run)),
-        curriculum=_read_json(run / "curriculum.json").get("stages", []),
-        starts=_read_json(run / "manifest.json").get("starts", []),
+        curriculum=_entries(run / "curriculum.json", "stages"),
+        starts=_entries(run / "manifest.json", "starts"),
         configurations={stage.name: _configuration(stage) for stage in stages},
         missing=_missing(run, stages),
         count=len(chosen),
@@ -62,10 +63,16 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = read_json(path)
+    except (FileNotFoundError, Damaged):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _entries(path: Path, name: str) -> list[dict[str, Any]]:
+    """The objects in a list of a JSON file."""
+    found = _read_json(path).get(name)
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def _configuration(stage: Path) -> dict[str, str]:
@@ -74,7 +81,7 @@ def _configuration(stage: Path) -> dict[str, str]:
     for name in ("overrides", "resolved"):
         path = stage / "config" / f"{name}.yaml"
         if path.exists():
-            texts[name] = path.read_text(encoding="utf-8")
+            texts[name] = path.read_text(encoding="utf-8", errors="replace")
     return texts
 
 
@@ -84,8 +91,11 @@ def _missing(run: Path, stages: list[Path]) -> list[str]:
     idle = [stage.name for stage in started if max(read_steps(stage), default=0) < 1]
     notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
     for stage in stages:
-        if not any((stage / "rollouts" / "train").glob("*.jsonl")):
+        files = [*(stage / "rollouts" / "train").glob("*.jsonl")]
+        if not files:
             notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")
+        elif not any(episodes.headers(path) for path in files):
+            notes.append(f"{stage.name} has no stored episode that can be read: one JSON object a line is expected")
         if not episodes.validation_files(stage):
             notes.append(f"{stage.name} has no validation so far (trainer.test_freq)")
     return notes
