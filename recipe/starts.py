@@ -7,7 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged
+from recipe.integrity import identity
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -57,10 +58,16 @@ def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
     path = Path(str(model.path)).expanduser().absolute()
-    if not model.lora_rank:
-        return Start(config.stage.name, str(path))
     # another rank does not load; another alpha would change the policy by that factor
-    return Start(config.stage.name, str(path), model.lora_rank, model.lora_alpha)
+    rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
+    return Start(config.stage.name, str(path), rank, alpha, identity(path))
+
+
+def _same(before: Start | None, start: Start) -> bool:
+    """Whether two starts began with the same; where one does not know its weights, the path has to do."""
+    if before and None in (before.weights, start.weights):
+        before = replace(before, weights=start.weights)
+    return before == start
 
 
 def resumes(config: DictConfig) -> bool:
@@ -111,7 +118,7 @@ def check_same_start(config: DictConfig) -> None:
             f"{error}. So it is not known which start wrote the checkpoints beside it. {REMEDY} If they are of this "
             f"start, write into that file: {_text(start)}"
         ) from error
-    if before != start:
+    if not _same(before, start):
         raise PreflightError(
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
         )
