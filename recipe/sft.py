@@ -129,9 +129,9 @@ def _main(config: DictConfig) -> None:
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
             for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
                 print(said, flush=True)
+            tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
         except OSError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
-        tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     if config.model.path is None:
         if config.trainer.device != "cpu":
             sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")

@@ -191,7 +191,7 @@ def start_over(config: DictConfig) -> list[str]:
             for path in ours:
                 path.rename(target / path.name)
             said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(path.name != "config" for path in stage.iterdir()):
+    if stage.is_dir() and any(stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import checkpoints, starts
+from recipe import checkpoints, choosing, starts
 from recipe.errors import PreflightError
 from recipe.integrity import note_sums
+from recipe.report.tables import stage_dirs
 from recipe.stage_notes import STARTED, STARTED_FILE
 
 
@@ -82,6 +83,12 @@ def test_after_a_kill_before_the_first_save_the_old_checkpoints_are_not_found_ag
     assert not starts.resumes(again) and not checkpoints.at_target(again)
     assert checkpoints.read_done(tmp_path / "stage") is None
     assert starts.start_over(again) == []
+
+
+def test_what_was_set_aside_is_no_stage_of_the_run_and_can_be_looked_at_as_a_run(finished, tmp_path):
+    starts.start_over(config_of(tmp_path, "/b", "disable"))
+    assert stage_dirs(tmp_path) == [] and choosing.of_run(tmp_path) == []
+    assert stage_dirs(tmp_path / "aside") == [tmp_path / "aside" / "stage"]
 
 
 def test_each_time_is_set_aside_under_a_name_of_its_own(finished, tmp_path):
