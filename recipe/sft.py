@@ -31,6 +31,7 @@ from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
+from recipe.resume import WARM_START, go_back
 from recipe.stage_notes import STARTED_FILE
 from recipe.train import WRITABLE, launch_overrides, set_environment, write_start
 from recipe.typed import STRICT
@@ -127,11 +128,13 @@ def _main(config: DictConfig) -> None:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
-        tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-    if main_process:
         try:
-            for said in starts.start_over(config):
+            checkpoints = Path(config.trainer.default_local_dir)
+            contents = list(config.checkpoint.save_contents)
+            goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
+            for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
                 print(said, flush=True)
+            tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
         except OSError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
@@ -161,7 +164,6 @@ def _main(config: DictConfig) -> None:
 
     run_sft(config)
     if main_process:
-        checkpoints = Path(config.trainer.default_local_dir)
         source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
         try:
             target = export(source, stage / "hf", str(config.model.path))

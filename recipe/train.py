@@ -74,12 +74,13 @@ def set_environment(config: DictConfig) -> None:
 
 
 def write_start(config: DictConfig) -> None:
-    """Note what this start begins with, and make the folder of its metrics, once all checks have passed.
+    """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
 
     Raises:
         OSError: the stage's folder cannot be written.
     """
     starts.note(config)
+    manifest.write_config(config)
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
