@@ -1,13 +1,10 @@
 """What a stage leaves on the disk: checkpoints to resume from, the model it hands on, and the note that it is done.
 
-verl names the latest checkpoint in `latest_checkpointed_iteration.txt`, last of all, so a checkpoint that was being
-written when the machine went down is never resumed. `repair` does at every start what verl does not: that file itself
-can be cut off; a half-written folder stays; a checkpoint can have changed since it was written; those of earlier starts
-are never deleted, because verl counts in memory; and of a deleted one the data loader's state stays.
+verl deletes no checkpoint of earlier starts, because it counts in memory, and of a deleted one the data loader's state
+stays: `prune` does. `recipe.resume` says which checkpoint is whole, `recipe.starts` which start they are of.
 """
 
 import math
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -18,19 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from recipe import choosing
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
-from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
+from recipe.files import Damaged, StateFile, set_aside
 from recipe.gates import Gate, GateError, values_until
-from recipe.integrity import broken_archive, broken_export
+from recipe.integrity import broken_export
 from recipe.metrics_log import read_steps
+from recipe.resume import go_back
 from recipe.stage_notes import (
-    ADAPTER,
-    ADAPTER_FILE,
     BEST,
     BEST_FILE,
     DONE,
     DONE_FILE,
-    KL_COEFFICIENT,
-    KL_FILE,
     TARGET,
     TARGET_FILE,
     Best,
@@ -38,52 +32,10 @@ from recipe.stage_notes import (
     Target,
     Verdict,
 )
-from recipe.starts import TRACKER, latest, step_folders
-
-PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
-"""Contents of a checkpoint, and how the file of each begins."""
-
-MOST_RANKS = 1 << 16
+from recipe.starts import latest, step_folders
 
 NOTES: dict[str, StateFile[Any]] = {TARGET_FILE: TARGET, BEST_FILE: BEST, DONE_FILE: DONE}
 """What a stage can make anew when it is damaged: steps from the data, the rest from the checkpoints."""
-
-
-def broken(folder: Path, contents: list[str]) -> str | None:
-    """What is missing or damaged in the checkpoint `folder`, given what is saved in one; None if it is whole.
-
-    Reads all of it (`recipe.integrity` says how fast).
-    """
-    files = [folder / "data.pt"]  # written after all others
-    for part in ("actor", "critic") if (folder / "critic").is_dir() else ("actor",):
-        try:
-            ranks = read_json(folder / part / "fsdp_config.json")["world_size"]
-        except (OSError, ValueError, KeyError, TypeError):
-            ranks = None
-        if not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
-            return f"no readable {folder / part / 'fsdp_config.json'}"
-        files += [
-            folder / part / f"{PARTS[content]}_world_size_{ranks}_rank_{rank}.pt"
-            for content in contents
-            if content in PARTS
-            for rank in range(ranks)
-        ]
-    for path in files:
-        if not path.is_file():  # before the others are read
-            return f"{path} is missing"
-    notes: list[tuple[Path, StateFile[Any]]] = [
-        (folder / KL_FILE, KL_COEFFICIENT),
-        (folder / "actor" / ADAPTER_FILE, ADAPTER),
-    ]
-    for path, kind in notes:
-        try:
-            kind.read(path)
-        except Damaged as error:
-            return str(error)
-    fault = next((fault for path in files if (fault := broken_archive(path))), None)
-    if fault or "hf_model" not in contents:
-        return fault
-    return broken_export(folder / "actor" / "huggingface")
 
 
 def prune(config: DictConfig) -> None:
@@ -153,7 +105,7 @@ def repair(config: DictConfig) -> list[str]:
         _end_line(path)
     actor = config.actor_rollout_ref.actor
     if str(actor.strategy).startswith("fsdp") and checkpoints.is_dir():
-        said += _go_back(checkpoints, list(actor.checkpoint.save_contents))
+        said += go_back(checkpoints, list(actor.checkpoint.save_contents))
     return said
 
 
@@ -164,47 +116,6 @@ def _mend(path: Path, kind: StateFile[Any]) -> str | None:
     except Damaged as error:
         return f"{error}; it is set aside as {set_aside(path).name} and made anew"
     return None
-
-
-def _go_back(checkpoints: Path, contents: list[str]) -> list[str]:
-    """Have verl's file name the newest whole checkpoint of the training that wrote last."""
-    said = []
-    if os.path.lexists(tracker := checkpoints / TRACKER) and not tracker.is_file():
-        said.append(f"{tracker} is no file, and is set aside as {set_aside(tracker).name}")
-    noted = latest(checkpoints)
-    for path in checkpoints.glob("global_step_*"):  # verl would write into what is behind a link
-        if path.name.removeprefix("global_step_").isdecimal() and (path.is_symlink() or not path.is_dir()):
-            said.append(f"{path} is no folder, and is set aside as {set_aside(path).name}")
-    folders, whole = step_folders(checkpoints), 0
-    for step in sorted(folders, reverse=True):
-        folder = folders[step]
-        if noted in folders and step > noted and _older(folder / "data.pt", checkpoints / TRACKER):
-            said.append(
-                f"checkpoint of step {step} is older than that of step {noted}, the last one, and of another training; "
-                f"it is set aside as {set_aside(folder).name}"
-            )
-        elif (fault := broken(folder, contents)) is None:
-            whole = step
-            break
-        elif not os.path.lexists(folder / "data.pt"):  # verl was writing it
-            said.append(f"checkpoint of step {step} is not whole and is removed: {fault}")
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            said.append(f"checkpoint of step {step} is not whole and is set aside as {set_aside(folder).name}: {fault}")
-    if whole != noted or (not whole and (checkpoints / TRACKER).exists()):
-        said.append(f"{TRACKER} said {noted or 'nothing'} and now says {whole or 'nothing'}")
-        if whole:
-            write_atomic(checkpoints / TRACKER, str(whole))
-        else:
-            (checkpoints / TRACKER).unlink(missing_ok=True)
-    if whole:
-        return [*said, f"from the checkpoint of step {whole}"]
-    return [*said, "no whole checkpoint is left: from the start model"] if folders else said
-
-
-def _older(path: Path, than: Path) -> bool:
-    """Whether a file is there and was written before another one."""
-    return path.exists() and path.stat().st_mtime_ns < than.stat().st_mtime_ns
 
 
 def _end_line(path: Path) -> None:

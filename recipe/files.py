@@ -122,7 +122,11 @@ def set_aside(path: Path) -> Path:
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Where each line of a file begins, and the line; the last one may lack its end. One over `LONGEST_LINE` comes in
-    parts, so that a file of any content is read with little memory."""
+    parts, so that a file of any content is read with little memory. What is no plain file has no lines."""
+    try:
+        require_file(path)
+    except (FileNotFoundError, Damaged):
+        return
     offset = 0
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):

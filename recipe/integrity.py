@@ -74,6 +74,12 @@ def note_sums(folder: Path) -> None:
     SUMS_FILE.write(folder / SUMS, Sums({path.name: sum_of(path) for path in weights}))
 
 
+def identity(folder: Path) -> str | None:
+    """A short name of the weights in a model folder, from their noted sums; None where there are none."""
+    noted = SUMS_FILE.read_or_none(folder / SUMS)
+    return f"{zlib.crc32(repr(sorted(noted.files.items())).encode()):08x}" if noted else None
+
+
 def broken_archive(path: Path) -> str | None:
     """What is wrong with a file that torch wrote; None if it is whole. Reads all of it."""
     if not path.is_file():

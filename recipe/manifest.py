@@ -5,7 +5,6 @@ import importlib.metadata
 import platform
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,21 +44,22 @@ def _files(setting: Any) -> dict[str, str]:
     return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
 
 
-def note_configuration(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Leave with the stage what it was started with, in its folder `config`.
+def write_config(config: DictConfig) -> None:
+    """Write the configuration into the stage's folder `config`, when the stage starts.
 
-    `config.yaml` has the configuration with its references (`${oc.env:...}`), `resolved.yaml` what they stand for in
-    this start, and `overrides.yaml` the overrides of the command line.
+    `config.yaml` has its references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start. Hydra would
+    write such files itself, but at every look and before anybody knows whether the stage can start.
 
     Raises:
         OSError: something cannot be written.
     """
     folder = Path(config.paths.stage) / "config"
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / "config.yaml", OmegaConf.to_yaml(config))
-    resolved = OmegaConf.to_container(config, resolve=True)
-    write_atomic(folder / "resolved.yaml", yaml.safe_dump(resolved, sort_keys=False))
-    write_atomic(folder / "overrides.yaml", OmegaConf.to_yaml(list(overrides)))
+    resolved = yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
+    texts = {"config": OmegaConf.to_yaml(config), "resolved": resolved}
+    texts["overrides"] = OmegaConf.to_yaml([item for item in sys.argv[1:] if "=" in item or item.startswith("~")])
+    for name, text in texts.items():
+        write_atomic(folder / f"{name}.yaml", text)
 
 
 def note(config: DictConfig) -> Path:

@@ -31,7 +31,9 @@ from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
-from recipe.settings.reading import WARM_START, check_values
+from recipe.resume import WARM_START, go_back
+from recipe.settings.reading import WARM_START as WARM_START_SETTINGS
+from recipe.settings.reading import check_values
 from recipe.stage_notes import STARTED_FILE
 from recipe.train import WRITABLE, set_environment, write_start
 from recipe.typed import STRICT
@@ -128,11 +130,13 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
-        tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-    if main_process:
         try:
-            for said in starts.start_over(config):
+            checkpoints = Path(config.trainer.default_local_dir)
+            contents = list(config.checkpoint.save_contents)
+            goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
+            for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
                 print(said, flush=True)
+            tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
         except OSError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
@@ -147,7 +151,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
         try:
-            write_start(config, overrides)
+            write_start(config)
         except OSError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
@@ -162,7 +166,6 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
     run_sft(config)
     if main_process:
-        checkpoints = Path(config.trainer.default_local_dir)
         source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
         try:
             target = export(source, stage / "hf", str(config.model.path))
@@ -176,7 +179,7 @@ def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
         config = compose("sft", sys.argv[1:], group="sft_hardware")
-        check_values(config, WARM_START)
+        check_values(config, WARM_START_SETTINGS)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
     run(config, sys.argv[1:])

@@ -25,6 +25,8 @@ class Start:
     """A folder's absolute path, or a hub id."""
     lora_rank: int | None = None
     lora_alpha: int | float | None = None
+    weights: str | None = None
+    """Sum of the model's noted sums: a stage exports another model under the same path when it is trained anew."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
+from recipe.integrity import identity
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -56,10 +57,16 @@ def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
     path = Path(str(model.path)).expanduser().absolute()
-    if not model.lora_rank:
-        return Start(config.stage.name, str(path))
     # another rank does not load; another alpha would change the policy by that factor
-    return Start(config.stage.name, str(path), model.lora_rank, model.lora_alpha)
+    rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
+    return Start(config.stage.name, str(path), rank, alpha, identity(path))
+
+
+def _same(before: Start | None, start: Start) -> bool:
+    """Whether two starts began with the same; where one does not know its weights, the path has to do."""
+    if before and None in (before.weights, start.weights):
+        before = replace(before, weights=start.weights)
+    return before == start
 
 
 def resumes(config: DictConfig) -> bool:
@@ -110,7 +117,7 @@ def check_same_start(config: DictConfig) -> None:
             f"{error}. So it is not known which start wrote the checkpoints beside it. {REMEDY} If they are of this "
             f"start, write into that file: {_text(start)}"
         ) from error
-    if before != start:
+    if not _same(before, start):
         raise PreflightError(
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
         )
@@ -183,7 +190,7 @@ def start_over(config: DictConfig) -> list[str]:
             for path in ours:
                 path.rename(target / path.name)
             said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(path.name != "config" for path in stage.iterdir()):
+    if stage.is_dir() and any(stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it

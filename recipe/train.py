@@ -43,16 +43,14 @@ def set_environment(config: DictConfig) -> None:
     os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
 
 
-def write_start(config: DictConfig, overrides: list[str]) -> None:
-    """Note what this start begins with and its configuration, and make the folder of its metrics.
-
-    Once all checks have passed.
+def write_start(config: DictConfig) -> None:
+    """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
 
     Raises:
         OSError: the stage's folder cannot be written.
     """
     starts.note(config)
-    manifest.note_configuration(config, overrides)
+    manifest.write_config(config)
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -141,7 +139,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if not config.preflight_only:
             for line in starts.start_over(config):
                 print(f"RESUME {line}", flush=True)
-            write_start(config, overrides)
+            write_start(config)
             manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")

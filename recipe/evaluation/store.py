@@ -20,7 +20,7 @@ from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.record import VERSION, EpisodeRecord
 from recipe.evaluation.endpoint import SAMPLING
-from recipe.files import Damaged, StateFile, lines
+from recipe.files import Damaged, StateFile, lines, require_file
 from recipe.typed import STRICT
 
 
@@ -104,9 +104,13 @@ class Store:
         self.path = folder / "episodes.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                require_file(self.path)
             self._file = self.path.open("ab+", buffering=0)
         except OSError as error:
             raise SettingsError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
+        except Damaged as error:
+            raise SettingsError(f"{error}; choose another --out") from error
         try:
             self._begin(settings)
         except BaseException:

@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from recipe import choosing
+from recipe.files import Damaged, read_json
 from recipe.metrics_log import read_steps
 from recipe.report import curves, episodes, tables
 
@@ -62,8 +63,8 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path)
+    except (FileNotFoundError, Damaged):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -12,10 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from recipe import checkpoints
+from recipe import checkpoints, starts
 from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.gates import GateError
+from recipe.resume import broken
 from recipe.stage_end import StageEnd
 from recipe.stage_notes import Verdict
 
@@ -77,7 +78,7 @@ def save(config: DictConfig, step: int, noted: bool = True) -> Path:
     save_file(weights, hf / "model.safetensors", metadata={"format": "pt"})
     torch.save({}, folder / "data.pt")
     if noted:
-        (folder.parent / checkpoints.TRACKER).write_text(str(step))
+        (folder.parent / starts.TRACKER).write_text(str(step))
     return folder
 
 
@@ -88,7 +89,7 @@ def cut(path: Path) -> None:
 def test_a_whole_checkpoint_is_left_alone(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 2)
-    assert checkpoints.broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
+    assert broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
     assert checkpoints.repair(config) == ["from the checkpoint of step 2"]
     assert checkpoints.latest(folder.parent) == 2
 
@@ -116,9 +117,9 @@ def test_a_checkpoint_with_a_part_missing_or_cut_off_is_not_resumed(tmp_path, na
 
 def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path):
     config = config_of(tmp_path)
-    tracker = save(config, 3).parent / checkpoints.TRACKER
+    tracker = save(config, 3).parent / starts.TRACKER
     tracker.write_text("")
-    assert checkpoints.repair(config)[0] == f"{checkpoints.TRACKER} said nothing and now says 3"
+    assert checkpoints.repair(config)[0] == f"{starts.TRACKER} said nothing and now says 3"
     assert tracker.read_text() == "3"
 
 

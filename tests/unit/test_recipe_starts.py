@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import checkpoints, starts
+from recipe import checkpoints, choosing, starts
 from recipe.errors import PreflightError
+from recipe.integrity import note_sums
+from recipe.report.tables import stage_dirs
 from recipe.stage_notes import STARTED, STARTED_FILE
 
 
@@ -81,6 +83,12 @@ def test_after_a_kill_before_the_first_save_the_old_checkpoints_are_not_found_ag
     assert not starts.resumes(again) and not checkpoints.at_target(again)
     assert checkpoints.read_done(tmp_path / "stage") is None
     assert starts.start_over(again) == []
+
+
+def test_what_was_set_aside_is_no_stage_of_the_run_and_can_be_looked_at_as_a_run(finished, tmp_path):
+    starts.start_over(config_of(tmp_path, "/b", "disable"))
+    assert stage_dirs(tmp_path) == [] and choosing.of_run(tmp_path) == []
+    assert stage_dirs(tmp_path / "aside") == [tmp_path / "aside" / "stage"]
 
 
 def test_each_time_is_set_aside_under_a_name_of_its_own(finished, tmp_path):
@@ -157,6 +165,23 @@ def test_where_it_is_not_known_whose_the_checkpoints_are_the_message_says_what_t
     assert str(note) in text and "resume_mode=disable" in text and "\n" not in text
     note.write_text(text.rpartition("write into that file: ")[2])
     starts.check_same_start(config_of(tmp_path, "/a"))
+
+
+def test_a_start_model_that_was_trained_anew_under_the_same_path_is_another_one(finished, tmp_path):
+    model = tmp_path / "before" / "hf"
+    model.mkdir(parents=True)
+    config = config_of(tmp_path, str(model))
+    starts.note(config)
+    starts.check_same_start(config)
+    for content, same in ((b"one", True), (b"one", True), (b"two", False), (b"one", True)):
+        (model / "model.safetensors").write_bytes(content)
+        note_sums(model)  # at first the note names no weights
+        if same:
+            starts.check_same_start(config)
+            starts.note(config)
+        else:
+            with pytest.raises(PreflightError, match='"weights": "\\w+"}, this start is'):
+                starts.check_same_start(config)
 
 
 def test_a_note_of_an_earlier_release_is_read(finished, tmp_path):
