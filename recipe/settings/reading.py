@@ -55,8 +55,8 @@ def check_values(config: DictConfig, sections: Mapping[str, type] = TRAINING) ->
             raise PreflightError(f"{typed.shown(key, quote=False)} is missing: it has no value of its own. Set it.")
         if "\0" in text or not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise PreflightError(f"{typed.shown(key, quote=False)}={typed.shown(text)}; expected a text in UTF-8.")
-    if not isinstance(values.get("preflight_only", False), bool):
-        raise PreflightError(f"preflight_only={typed.shown(values['preflight_only'])}; expected true or false.")
+    if sections is TRAINING and not isinstance(values.get("preflight_only"), bool):
+        raise PreflightError(f"preflight_only={typed.shown(values.get('preflight_only'))}; expected true or false.")
     for where, kind in sections.items():
         section: Any = values
         for part in where.split("."):
