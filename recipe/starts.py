@@ -7,6 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, L
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
+
+CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
+"""Name of a checkpoint's folder."""
 
 ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
@@ -43,15 +47,14 @@ def step_folders(checkpoints: Path) -> dict[int, Path]:
 
     A file, a link, or a folder with anything before or after its number (a backup, an archive) is none.
     """
-    if not checkpoints.is_dir():
-        return {}
-    steps = {}
-    for path in checkpoints.iterdir():
-        head, _, number = path.name.rpartition("_")
-        if head == "global_step" and number.isascii() and number.isdecimal() and str(int(number[:18])) == number:
-            if path.is_dir() and not path.is_symlink():
-                steps[int(number)] = path
-    return steps
+    named = named_like_checkpoints(checkpoints)
+    return {step: path for step, path in named.items() if path.is_dir() and not path.is_symlink()}
+
+
+def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
+    """Step -> whatever has the name of its checkpoint."""
+    paths = checkpoints.iterdir() if checkpoints.is_dir() else ()
+    return {int(match[1]): path for path in paths if (match := CHECKPOINT.fullmatch(path.name))}
 
 
 def start_of(config: DictConfig) -> Start:
