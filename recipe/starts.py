@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.files import Damaged
+from recipe.files import Damaged, read_bounded
 from recipe.integrity import identity
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
@@ -124,6 +124,23 @@ def check_same_start(config: DictConfig) -> None:
     if not _same(before, start):
         raise PreflightError(
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
+        )
+    _check_processes(config)
+
+
+def _check_processes(config: DictConfig) -> None:
+    """verl reads a checkpoint only with as many processes as wrote it."""
+    checkpoints, trainer = Path(config.trainer.default_local_dir), config.trainer
+    model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor"
+    try:
+        before = json.loads(read_bounded(model / "fsdp_config.json"))["world_size"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # a warm start, or nothing that a start would go on from
+    if before != (now := trainer.n_gpus_per_node * trainer.nnodes):
+        raise PreflightError(
+            f"the checkpoints in {checkpoints} were written by {before} processes, and this start has {now} "
+            f"(trainer.n_gpus_per_node={trainer.n_gpus_per_node}, trainer.nnodes={trainer.nnodes}); verl cannot resume "
+            f"them so. Set these two as they were, or begin a new run with MODEL={model / 'huggingface'}."
         )
 
 
