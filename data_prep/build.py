@@ -73,7 +73,9 @@ def build(out: Path, options: Options) -> dict:
         "pyarrow": pa.__version__,
         "files": entries,
     }
-    (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    part = out / "manifest.json.part"
+    part.write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    part.replace(out / "manifest.json")  # at once, after all others: where it is, the data are whole
     return manifest
 
 

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
 from recipe.errors import PreflightError
+from recipe.files import read_bounded
 from recipe.preflight import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
@@ -132,9 +133,11 @@ def of_stage(stage: Path) -> Decisions | None:
     note = _read(stage / "done.json") or _read(stage / "total_steps.json")
     if not note:
         return None
-    if "chose" in note:
-        return note["chose"]
-    best = note.get("best") or _read(stage / "best.json") or {}
+    chose = note.get("chose")
+    if isinstance(chose, list):
+        return [item for item in chose if isinstance(item, dict) and {"stage", "setting", "metric"} <= item.keys()]
+    best = note.get("best") or _read(stage / "best.json")
+    best = best if isinstance(best, dict) else {}
     metrics = {"stage.handover_metric": str(best.get("metric", ""))}
     if gate := re.search(r"\bval[\w-]*/[\w/@-]+", str(note.get("gate"))):
         metrics["stage.gate.metric"] = gate[0]
@@ -184,7 +187,7 @@ def _unique(found: Iterable[dict[str, str]]) -> Decisions:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        note = json.loads(read_bounded(path))
+    except (OSError, ValueError, RecursionError):
         return None
     return note if isinstance(note, dict) else None

@@ -124,7 +124,7 @@ class Watch:
 
     def _line(self, step: int, steps: Mapping[int, Mapping[str, float]]) -> str:
         target = read_target(self.stage)
-        last = target["total_steps"] if target else 0
+        last = target.total_steps if target else 0
         number = f"{step:3}/{last}" if last else f"{step:3}"
         until = {other: numbers for other, numbers in steps.items() if other <= step}
         parts = [self.stage.name, number, step_line(steps[step]), time_left(until, last)]

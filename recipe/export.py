@@ -11,8 +11,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-LORA_NOTE = "lora_train_meta.json"
-"""verl writes it into a checkpoint of LoRA weights, beside the folder `huggingface`: r, lora_alpha, task_type."""
+from recipe.files import Damaged
+from recipe.integrity import note_sums
+from recipe.stage_notes import ADAPTER, ADAPTER_FILE
 
 PEFT_PREFIX = "base_model.model."
 """How PEFT's names begin; the rest is the name in the model itself."""
@@ -40,13 +41,14 @@ def export(source: Path, target: Path, start: str) -> Path:
     part, adapter_part = (path.with_name(path.name + ".part") for path in (target, adapter))
     for rest in (part, adapter_part):
         shutil.rmtree(rest, ignore_errors=True)
-    if (source.parent / LORA_NOTE).is_file():
+    if (source.parent / ADAPTER_FILE).is_file():
         _merge(source, part, adapter_part, start)
     else:
         shutil.copytree(source, part)
         if source.with_name("adapter").is_dir():
             shutil.copytree(source.with_name("adapter"), adapter_part)
     _drop_attention(part / "config.json")
+    note_sums(part)
     if fault := misfit(part):
         raise ExportError(f"the model in {source} cannot be handed on: {fault}")
     if adapter_part.is_dir():
@@ -130,7 +132,11 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     from peft import LoraConfig, get_peft_model
     from safetensors.torch import load_file
 
-    note = json.loads((source.parent / LORA_NOTE).read_text())
+    try:
+        note = ADAPTER.read(source.parent / ADAPTER_FILE)
+    except Damaged as error:
+        raise ExportError(f"the adapter in {source} cannot be merged: {error}") from error
+    assert note is not None
     weights = {
         name: tensor for path in sorted(source.glob("*.safetensors")) for name, tensor in load_file(path).items()
     }
@@ -144,10 +150,10 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     folder = Path(start).expanduser()
     base.name_or_path = str(folder.absolute()) if folder.is_dir() else start  # what PEFT writes as the base model
     settings = LoraConfig(
-        r=note["r"],
-        lora_alpha=note["lora_alpha"],
+        r=note.r,
+        lora_alpha=note.lora_alpha,
         target_modules=sorted(endings if alike == trained else trained),
-        task_type=note["task_type"],
+        task_type=note.task_type,
     )
     with torch.device("meta"):
         model = get_peft_model(base, settings)

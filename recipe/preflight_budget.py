@@ -5,10 +5,9 @@ Such rows of training always end as `max_tokens`: their first turns still teach,
 another number; instead the line says what can be reached at most.
 
 verl gets the ids in `data.leave_out` and `recipe.fitting_rows` as its data set, so the files stay the ones that were
-named. They are noted beside the checkpoints: a stage that goes on does so with the same rows.
+named. `recipe.starts` notes them beside the checkpoints: a stage that goes on does so with the same rows.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from interaction.protocol import Protocol
 from recipe.budget import Budget, Lengths, over_budget
 from recipe.errors import PreflightError
 from recipe.preflight import as_list
-
-NOTE = "left_out.json"
+from recipe.starts import check_same_rows
 
 
 def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list[str]:
@@ -55,7 +53,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
             f"{config.data.train_batch_size}: no step would be made. Cut results with "
             "interaction.train.max_result_chars, lower TRAIN_BATCH_SIZE, or set it to keep."
         )
-    _require_same_rows(config, ids)
+    check_same_rows(config, ids)
     if ids:
         if config.data.custom_cls.path is not None:
             raise PreflightError(
@@ -110,19 +108,3 @@ def _line(config: DictConfig, key: str, name: str, rows: list, over: list, budge
         f"over budget: gold of {len(over)} of {len(rows)} rows of data.{key}={name} ({where}) does not fit {limits}: "
         f"{end}. Longer limits or interaction.{split}.max_result_chars make more of them fit"
     )
-
-
-def _require_same_rows(config: DictConfig, ids: list[str]) -> None:
-    """A data loader's saved position means the same rows only if the rows are the same."""
-    note = Path(config.trainer.default_local_dir) / NOTE
-    before = json.loads(note.read_text()) if note.exists() else []
-    resumes = (note.parent / "latest_checkpointed_iteration.txt").exists() and config.trainer.resume_mode == "auto"
-    if resumes and before != ids:
-        raise PreflightError(
-            f"the checkpoints in {note.parent} were trained with {len(before)} tasks left out, this start would leave "
-            f"out {len(ids)} (stage.over_budget={config.stage.over_budget}). Set stage.over_budget, lengths and turn "
-            "policy as they were, or RUN=another-name for a new run."
-        )
-    if (ids or note.exists()) and not config.preflight_only:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps(ids) + "\n")

@@ -11,6 +11,7 @@ from recipe.memory.check import check_memory, known_model
 from recipe.memory.host import checkpoint_parts, host_parts
 from recipe.memory.passes import Part
 from recipe.memory.settings import read_settings
+from recipe.starts import step_folders
 
 GB = 10**9
 
@@ -93,7 +94,8 @@ def check_disk(config: DictConfig) -> None:
     """
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    there = sum(path.stat().st_size for path in folder.glob("checkpoints/**/*") if path.is_file())  # of a start before
+    resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
+    there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
     wanted = max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
     room = shutil.disk_usage(existing).free
     if room < wanted:

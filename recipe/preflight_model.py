@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
+from recipe.integrity import SUMS, changed
 
 LONGEST = 8
 """Prompts of a file that are tokenized, those with the most characters."""
@@ -43,11 +44,16 @@ def check_weights(path: str) -> None:
     """The weights in a model folder are those of the model that its config.json names. A hub id is not looked at.
 
     Raises:
-        PreflightError: some are missing, and would start at random without a word.
+        PreflightError: some are missing, and would start at random without a word, or differ from what was exported.
     """
     from recipe.export import PEFT_PREFIX, misfit
 
     folder = Path(path).expanduser()
+    if folder.is_dir() and (fault := changed(folder)):
+        raise PreflightError(
+            f"the model in {path} is damaged: {fault}. If a stage left it, start that stage again: it exports its "
+            f"model anew, without a step. If you changed it yourself, delete {folder / SUMS}."
+        )
     if folder.is_dir() and (fault := misfit(folder, surplus=False)):
         raise PreflightError(
             f"the model in {path} is not whole: {fault}. "

@@ -6,30 +6,61 @@ vLLM's sockets, verl's locks) in one folder. Ray and vLLM rename their processes
 leaves the session. The next start reads the note and clears what is left.
 """
 
-import json
 import os
+import re
 import shutil
 import stat
+import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+from pydantic import Field
 
-from recipe.files import write_atomic
+from recipe.files import Damaged, StateFile, read_bounded
+from recipe.typed import STRICT
 
 TOKEN = "BFCL_LAUNCH"
 """Environment variable that every process of a launch has; set means that somebody watches over this process."""
+
+TEMP = "bfcl-"
+"""How the name of a launch's temporary folder begins."""
+
+TOKEN_FILE = "launch"
+"""In that folder: the launch's token."""
 
 SHARED_MEMORY = ("psm_", "sem.mp-", "verl_weights_", "plasma", "nccl-")
 """Beginnings of the names that Python, verl, Ray and NCCL give to their files in /dev/shm."""
 
 
 @dataclass(frozen=True)
+class Folder:
+    """Which folder on this machine: a copy is another one, and one that was moved on its disk is the same."""
+
+    __pydantic_config__ = STRICT
+    path: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Folder":
+        """The folder at `path`."""
+        state = path.stat()
+        return cls(str(path.resolve()), state.st_dev, state.st_ino)
+
+    def is_(self, other: "Folder") -> bool:
+        """Whether both are one. A restart of the machine may change a device's number; then the path tells."""
+        return self.inode == other.inode and (self.device == other.device or self.path == other.path)
+
+
+@dataclass(frozen=True)
 class Launch:
     """How to recognise what belongs to one launch."""
 
-    token: str
+    __pydantic_config__ = STRICT
+    token: Annotated[str, Field(pattern=r"^\w{1,64}$")]
     started: float
     """Seconds since the epoch."""
     temp: str
@@ -39,23 +70,46 @@ class Launch:
     """Its first process, which leads its session; None until that runs."""
     created: float = 0.0
     """When the kernel started that process: a number alone may have gone to another one since."""
+    run: Folder | None = None
+    """The folder that it works in; None in notes of before it was kept."""
+
+
+LAUNCH = StateFile(Launch)
 
 
 def note(path: Path, launch: Launch) -> None:
     """Write down a launch where `clear` finds it."""
-    write_atomic(path, json.dumps(asdict(launch), indent=1) + "\n")
+    LAUNCH.write(path, launch)
 
 
 def read(path: Path) -> Launch | None:
-    """The launch noted in `path`; None if there is none."""
+    """The launch noted in `path`; None if there is none, or a damaged note."""
+    return LAUNCH.read_or_none(path)
+
+
+def make_temp(token: str, base: str) -> str:
+    """A new folder in `base` for the temporary files of a launch, which says whose it is."""
+    temp = tempfile.mkdtemp(prefix=TEMP, dir=base)
+    (Path(temp) / TOKEN_FILE).write_text(token)
+    return temp
+
+
+def foreign(path: Path) -> str | None:
+    """Why the note in `path` says nothing about what may be cleared here; None if it does, or if there is none."""
     try:
-        return Launch(**json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
+        launch = LAUNCH.read(path)
+    except Damaged as error:
+        return f"{error}. What that launch may have left running is not known"
+    if launch and launch.run and not launch.run.is_(Folder.of(path.parent)):
+        return f"{path} is of a start in {launch.run.path}, of which this folder is a copy"
+    return None
 
 
 def clear(path: Path, keep_logs: bool = True) -> list[str]:
     """End the processes of the launch noted in `path` and remove its files and the note.
+
+    A note may have been copied with its folder, or written by anybody: what is ended carries the launch's token, or is
+    of its session and at work in its folders; what is removed is a temporary folder with that token.
 
     Args:
         keep_logs: copy Ray's logs beside the launch's own before they are removed.
@@ -63,45 +117,82 @@ def clear(path: Path, keep_logs: bool = True) -> list[str]:
     Returns:
         What was found, a line each; empty when there was nothing.
     """
-    launch = read(path)
+    launch = None if foreign(path) else read(path)
     if launch is None:
+        path.unlink(missing_ok=True)
         return []
-    found = []
-    if names := end(living(launch)):
+    found, temp = [], own_temp(launch)
+    if names := end(living(launch, path.parent)):
         found.append(f"{len(names)} processes ({', '.join(sorted(set(names)))})")
     if removed := _clear_shared_memory(launch.started):
         found.append(f"{removed} files in shared memory")
-    temp = Path(launch.temp)
-    if temp.is_dir():
+    if temp is not None:
         found.append(f"temporary files in {temp}")
         logs = next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)
         if keep_logs and logs is not None:
             with suppress(OSError, shutil.Error):  # they may be what filled the disk
-                shutil.copytree(logs, Path(launch.log).with_suffix(".ray"), symlinks=True, dirs_exist_ok=True)
+                shutil.copytree(logs, _log(launch, path).with_suffix(".ray"), symlinks=True, dirs_exist_ok=True)
         shutil.rmtree(temp, ignore_errors=True)
     _clear_sockets()
     path.unlink(missing_ok=True)
     return found
 
 
-def living(launch: Launch) -> list[psutil.Process]:
-    """Living processes of the launch: those of its session, and those that carry its token."""
-    session = launch.pid
-    if session is not None:
-        with suppress(psutil.NoSuchProcess):
-            if abs(psutil.Process(session).create_time() - launch.created) > 1.0:
-                session = None  # another process has the number now, so nothing is left of the session
-    mark, found = f"{TOKEN}={launch.token}".encode(), []
+def own_temp(launch: Launch) -> Path | None:
+    """The launch's temporary folder; None for anything else that its note may name."""
+    temp, places = Path(launch.temp), (Path(tempfile.gettempdir()).resolve(), Path("/tmp").resolve())
+    if not temp.name.startswith(TEMP) or temp.parent.resolve() not in places:
+        return None
+    with suppress(OSError):
+        state = temp.lstat()
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid():
+            return temp if read_bounded(temp / TOKEN_FILE) == launch.token.encode() else None
+    return None
+
+
+def _log(launch: Launch, note: Path) -> Path:
+    """The launch's log: in its run, wherever that is now."""
+    log = Path(launch.log)
+    inside = log.resolve().is_relative_to(note.parent.resolve())
+    return log if inside else note.parent / "logs" / log.name
+
+
+def living(launch: Launch, run: Path) -> list[psutil.Process]:
+    """Living processes of the launch: those that carry its token, and those of its session that work in its folders.
+
+    Ray's workers write their titles over their environment, so that the token cannot be read there.
+    """
+    mark, folders = f"{TOKEN}={launch.token}".encode(), [str(run.resolve())]
+    if temp := own_temp(launch):
+        folders.append(str(temp.resolve()))
+    within, found = re.compile("|".join(f"{re.escape(folder)}/" for folder in folders)), []
     for process in psutil.process_iter():
-        if process.pid == os.getpid():
+        if process.pid in (os.getpid(), 1):
             continue
         with suppress(psutil.Error, OSError):
             if process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            member = session is not None and os.getsid(process.pid) == session
-            if member or mark in Path(f"/proc/{process.pid}/environ").read_bytes():
+            marked = mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if marked or (_of_session(process, launch) and _at_work(process, within)):
                 found.append(process)
     return found
+
+
+def _of_session(process: psutil.Process, launch: Launch) -> bool:
+    if launch.pid is None or os.getsid(process.pid) != launch.pid:
+        return False
+    with suppress(psutil.NoSuchProcess):  # if another process has the number now, nothing is left of the session
+        return abs(psutil.Process(launch.pid).create_time() - launch.created) <= 1.0
+    return True
+
+
+def _at_work(process: psutil.Process, within: re.Pattern[str]) -> bool:
+    """Whether the process has a file open in one of the folders: its output goes to a log there."""
+    opened = []
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(OSError):
+            opened.append(os.readlink(link))
+    return any(within.match(target) for target in opened)
 
 
 def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:

@@ -14,20 +14,37 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import preflight
+from recipe import preflight, starts
 from recipe.compose import compose
 from recipe.errors import PreflightError
-from recipe.export import export
+from recipe.export import ExportError, export
+from recipe.files import StateFile, told
+from recipe.integrity import broken_export
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.remains import TOKEN
-from recipe.settings.reading import WARM_START, check_values
-from recipe.train import set_environment
+from recipe.resume import WARM_START, go_back
+from recipe.settings import reading
+from recipe.stage_notes import STARTED_FILE
+from recipe.train import WRITABLE, set_environment, write_start
+from recipe.typed import STRICT
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """`made_with.json`: what the model in `hf` was made with."""
+
+    __pydantic_config__ = STRICT
+    fingerprint: str
+
+
+MADE_WITH = StateFile(MadeWith)
 
 
 def fingerprint(config: DictConfig) -> str:
@@ -93,20 +110,29 @@ def run(config: DictConfig) -> None:
     if not Path(config.data.train_files).is_file():
         command = preflight.data_command(config)
         sys.exit(f"data.train_files={config.data.train_files} does not exist. Make it with `{command}`.")
-    made_with = stage / "made_with.json"
-    note = json.dumps({"fingerprint": fingerprint(config)})
-    if made_with.exists() and made_with.read_text() == note and (stage / "hf" / "config.json").is_file():
+    made_with, made = stage / "made_with.json", MadeWith(fingerprint(config))
+    if MADE_WITH.read_or_none(made_with) == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             check_weights(str(config.model.path))
+            if (Path(config.trainer.default_local_dir) / STARTED_FILE).exists():  # earlier releases did not note it
+                starts.check_same_start(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
-        tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+        try:
+            checkpoints = Path(config.trainer.default_local_dir)
+            contents = list(config.checkpoint.save_contents)
+            goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
+            for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
+                print(said, flush=True)
+            tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
         if config.trainer.device != "cpu":
             sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -117,6 +143,11 @@ def run(config: DictConfig) -> None:
             shutil.rmtree(stage / old, ignore_errors=True)
         parameters = make_tiny_policy(Path(config.model.path))
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
+    if main_process:
+        try:
+            write_start(config)
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
@@ -129,10 +160,12 @@ def run(config: DictConfig) -> None:
 
     run_sft(config)
     if main_process:
-        checkpoints = Path(config.trainer.default_local_dir)
-        step = (checkpoints / "latest_checkpointed_iteration.txt").read_text().strip()
-        target = export(checkpoints / f"global_step_{step}" / "huggingface", stage / "hf", str(config.model.path))
-        made_with.write_text(note)
+        source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
+        try:
+            target = export(source, stage / "hf", str(config.model.path))
+            MADE_WITH.write(made_with, made)
+        except (OSError, ExportError) as error:
+            sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
         print(f"warm-started model in {target}")
 
 
@@ -140,7 +173,7 @@ def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
         config = compose("sft", sys.argv[1:], group="sft_hardware")
-        check_values(config, WARM_START)
+        reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
     run(config)

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from recipe import checkpoints, gates
 from recipe.metrics_log import read_steps
+from recipe.stage_notes import BEST_FILE
 
 
 class StageEnd:
@@ -30,12 +31,12 @@ class StageEnd:
         stage = Path(config.paths.stage)
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
         best = checkpoints.read_best(stage)
-        if best and best["step"] > done:  # of a training that this one does not continue
-            (stage / "best.json").unlink()
-        elif best and config.stage.handover == "best" and best["metric"] != config.stage.handover_metric:
-            (stage / "best.json").unlink()  # their values do not compare
+        if best and best.step > done:  # of a training that this one does not continue
+            (stage / BEST_FILE).unlink()
+        elif best and config.stage.handover == "best" and best.metric != config.stage.handover_metric:
+            (stage / BEST_FILE).unlink()  # their values do not compare
             print(
-                f"RESUME step {best['step']} was the best by {best['metric']}; stage.handover_metric is now "
+                f"RESUME step {best.step} was the best by {best.metric}; stage.handover_metric is now "
                 f"{config.stage.handover_metric}, so the best is chosen from the steps to come",
                 flush=True,
             )

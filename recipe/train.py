@@ -14,12 +14,13 @@ import time
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
-from recipe import checkpoints, files, manifest, preflight, processes, remains, reward_file
+from recipe import checkpoints, manifest, preflight, processes, remains, reward_file, starts
 from recipe.compose import BAD, CONFIG_DIR, compose, detect_hardware, launch_overrides, line_of, verl_config_dir
 from recipe.console import Tail
 from recipe.errors import PreflightError
+from recipe.files import told
 
 __all__ = ["CONFIG_DIR", "detect_hardware", "launch_overrides", "main", "verl_config_dir"]
 
@@ -29,6 +30,9 @@ GATE_ADVICE = (
 )
 
 
+WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
+
+
 def set_environment(config: DictConfig) -> None:
     """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
     for name, value in config.launcher.env.items():
@@ -36,9 +40,18 @@ def set_environment(config: DictConfig) -> None:
     stage = Path(config.paths.stage).absolute()
     os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
     # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
-    metrics = stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    metrics.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["VERL_FILE_LOGGER_PATH"] = str(metrics)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+
+
+def write_start(config: DictConfig) -> None:
+    """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
+
+    Raises:
+        OSError: the stage's folder cannot be written.
+    """
+    starts.note(config)
+    manifest.write_config(config)
+    Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
 def start_prefork(config: DictConfig) -> None:
@@ -96,57 +109,59 @@ def supervise(config: DictConfig) -> int:
     run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
     log = run / "logs" / name
     tail = Tail(log)
-    with processes.alone(run) as note:
-        try:
-            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            tail.echo()
+    try:
+        with processes.alone(run) as note:
+            try:
+                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+            except KeyboardInterrupt:
+                return 130
+            finally:
+                tail.echo()
+    except OSError as error:
+        sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
 
 
-def note_configuration(config: DictConfig, overrides: list[str]) -> None:
-    """Leave the composed configuration and its overrides with the stage."""
-    folder = Path(config.paths.stage) / "config"
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_atomic(folder / "config.yaml", OmegaConf.to_yaml(config))
-    files.write_atomic(folder / "overrides.yaml", OmegaConf.to_yaml(overrides))
-
-
-def run(config: DictConfig, overrides: list[str]) -> None:
+def run(config: DictConfig) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
     watched = remains.TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
     set_environment(config)
-    if not config.preflight_only:
-        note_configuration(config, overrides)
     try:
+        starts.check_mode(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
         lacks = preflight.check(config)
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
+        if not config.preflight_only:
+            for line in starts.start_over(config):
+                print(f"RESUME {line}", flush=True)
+            write_start(config)
+            manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    except OSError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
+    print(preflight.summary(config), flush=True)
     if config.preflight_only:
-        print(preflight.summary(config), flush=True)
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
         print("all checks passed; nothing was started")
         return
-    manifest.note(config)
-    print(preflight.summary(config), flush=True)
     if not checkpoints.at_target(config):
         launch(config)
     if config.trainer.save_freq > 0:
-        done = checkpoints.finish(config)
-        print(f"model of step {done['model_step']} exported to {done['model']}")
-        if done["gate"]:
-            print(f"gate: {done['gate']['text']}")
-            if done["gate"]["stops"]:
+        try:
+            done = checkpoints.finish(config)
+        except OSError as error:
+            sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
+        print(f"model of step {done.model_step} exported to {done.model}")
+        if done.gate:
+            print(f"gate: {done.gate.text}")
+            if done.gate.stops:
                 sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
 
 
@@ -177,7 +192,10 @@ def show(arguments: list[str]) -> None:
     end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
     sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # or Hydra itself prints a traceback
-    _show()
+    try:
+        _show()
+    except BAD as error:
+        raise PreflightError(line_of(error)) from error
 
 
 def main() -> None:
@@ -195,12 +213,10 @@ def main() -> None:
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")
-    except BAD as error:
-        sys.exit(f"\n{name} cannot start: {line_of(error)}")
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )
-    run(config, overrides)
+    run(config)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from recipe.alarms import Alarms
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
 from recipe.dynamic_sampling import DynamicSampling, GroupsLost
+from recipe.integrity import note_sums
 from recipe.overlong_filter import leave_out_cut_episodes
 from recipe.preflight_algorithm import GROUPED
 from recipe.stage_end import StageEnd
@@ -79,15 +80,16 @@ class CurriculumTrainer(PPOTrainerSync):
         controller = getattr(self, "kl_ctrl_in_reward", None)
         return controller if isinstance(controller, EpisodeKLController) else None
 
+    @property
+    def _checkpoint(self) -> Path:
+        """Folder of the checkpoint of this step."""
+        return Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+
     def _load_checkpoint(self) -> None:
         """verl's; then the KL coefficient that the checkpoint had come to."""
         super()._load_checkpoint()
         if self.global_steps and self._kl_controller:
-            trainer = self.config.trainer
-            folder = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            if trainer.resume_mode == "resume_path":
-                folder = Path(trainer.resume_from_path)
-            known = self._kl_controller.load(folder)
+            known = self._kl_controller.load(self._checkpoint)
             print(
                 f"KL coefficient {self._kl_controller.value:.4g} "
                 + ("of the checkpoint" if known else "as at the start: the checkpoint is older and has none"),
@@ -97,11 +99,14 @@ class CurriculumTrainer(PPOTrainerSync):
     def _save_checkpoint(self) -> None:
         """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know.
 
-        The KL coefficient is in the folder before verl calls the checkpoint whole.
+        The KL coefficient is in the folder before verl calls the checkpoint whole. The sums of the model to hand on
+        come after it: without them it is still one.
         """
         if self._kl_controller:
-            self._kl_controller.save(Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}")
+            self._kl_controller.save(self._checkpoint)
         super()._save_checkpoint()
+        if (model := self._checkpoint / "actor" / "huggingface").is_dir():
+            note_sums(model)
         checkpoints.prune(self.config)
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:

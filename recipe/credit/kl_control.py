@@ -9,17 +9,13 @@ Formula: kl_coef *= 1 + clip(kl / target_kl - 1, -0.2, 0.2) * episodes / horizon
 TRL 0.10.1, `PPOTrainer.step`), kl the sum over an episode's own tokens, mean over the episodes of a step.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from verl.trainer.ppo.core_algos import AdaptiveKLController, kl_penalty
 
-from recipe.files import write_atomic
-
-FILE = "kl_coefficient.json"
-"""In the folder of a checkpoint."""
+from recipe.stage_notes import KL_COEFFICIENT, KL_FILE, KLCoefficient
 
 
 class EpisodeKLController(AdaptiveKLController):
@@ -40,14 +36,14 @@ class EpisodeKLController(AdaptiveKLController):
     def save(self, folder: Path) -> None:
         """Write the coefficient of the next step into the folder of a checkpoint."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / FILE, json.dumps({"kl_coef": float(self.value)}) + "\n")
+        KL_COEFFICIENT.write(folder / KL_FILE, KLCoefficient(float(self.value)))
 
     def load(self, folder: Path) -> bool:
         """Take up the coefficient of a checkpoint. False if it has none: older checkpoints do not."""
-        try:
-            self.value = float(json.loads((folder / FILE).read_text())["kl_coef"])
-        except FileNotFoundError:
+        note = KL_COEFFICIENT.read(folder / KL_FILE)
+        if note is None:
             return False
+        self.value = note.kl_coef
         return True
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from recipe import console, report
 from recipe.curriculum import ablations, runner, stages
 from recipe.curriculum.runner import StageFailed
+from recipe.files import told
+from recipe.train import WRITABLE
 
 CURRICULUM_KEYS = ("stages", "overrides")
 
@@ -40,13 +42,15 @@ def main(arguments: list[str]) -> None:
     path = stages.find(options.curriculum)
     chosen = [name for name in options.stages.split(",") if name]
     listed = stages.read_stages(stages.read_yaml(path, CURRICULUM_KEYS), path, options.overrides, chosen)
+    if any(stage.composed.preflight_only for stage in listed):
+        sys.exit("preflight_only=true looks at one stage and starts nothing: bash run_stage1.sh preflight_only=true")
     run = Path(listed[0].composed.paths.run)
     try:
         runner.run_stages(run, path.stem, listed)
     except StageFailed as failure:
         sys.exit(str(failure))
     except OSError as error:
-        sys.exit(f"{error}\nSet paths.run or RUN to a folder that can be written to and has room.")
+        sys.exit(f"{told(error)}. {WRITABLE}")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; nothing is left running. The same command goes on with the first unfinished stage.")
     page = report.write(run)

@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe import checkpoints, console, processes
+from recipe import checkpoints, console, processes, starts
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
+from recipe.stage_notes import DONE_FILE, Done
 from recipe.train import GATE_ADVICE
 
 
@@ -37,12 +38,16 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
         _warm_start(run, stages[0], note)
         for number, stage in enumerate(stages):
             folder = run / stage.folder
-            done = checkpoints.read_done(folder)
-            if done and not (done.get("gate") or {}).get("stops"):
-                print(f"{stage.folder}: already done, {done['global_step']} steps (delete {folder} to repeat it)")
+            starts_over = stage.composed.trainer.resume_mode == "disable"
+            done = None if starts_over else checkpoints.read_done(folder)
+            if done and number == 0 and (other := starts.other_model(stage.composed)):
+                raise StageFailed(other)
+            if done and not (done.gate and done.gate.stops):
+                print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
                 _note_done(state, stage, done)
             else:
-                (folder / "done.json").unlink(missing_ok=True)  # of a gate that was not passed: judged again
+                if not starts_over:  # or it is set aside with all else, once the stage can start
+                    (folder / DONE_FILE).unlink(missing_ok=True)  # of a gate that was not passed: judged again
                 _run_stage(run, stage, state, note)
             if number == 0:
                 os.environ.pop("MODEL", None)  # a start model is for the first stage
@@ -62,16 +67,17 @@ def _warm_start(run: Path, first: Stage, note: Path) -> None:
 
 def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None:
     folder, began = run / stage.folder, time.time()
-    before = state.entries[stage.name]["seconds"]
+    before = state.entries[stage.name].seconds
     watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
 
     def advance(**values: object) -> None:
         target = checkpoints.read_target(folder)
-        values.setdefault("target", target["planned"] if target else None)
+        values.setdefault("target", target.planned if target else None)
         state.update(stage, seconds=round(before + time.time() - began, 1), **values)
 
+    earlier = _stamp(folder / DONE_FILE)
     print(f"{stage.folder}: started, log in {watch.log}", flush=True)
-    launches = state.entries[stage.name]["launches"] + 1
+    launches = state.entries[stage.name].launches + 1
     advance(status=states.RUNNING, reason=None, launches=launches, log=str(watch.log))
     try:
         code = launch("recipe.train", stage.arguments, watch, note)
@@ -79,44 +85,50 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None
         advance(status=states.INTERRUPTED, reason="interrupted")
         raise
     watch()
-    done = checkpoints.read_done(folder)
+    done = checkpoints.read_done(folder) if _stamp(folder / DONE_FILE) != earlier else None
     if done is None:
         reason = f"ended with status {code}" if code else "ended without reaching its last step"
         advance(status=states.FAILED, reason=console.cause(watch.log) or _last_words(watch.log) or reason)
         _fail(stage.folder, watch.log, reason)
     assert done is not None
-    advance(global_step=done["global_step"])
+    advance(global_step=done.global_step)
     _note_done(state, stage, done)
     print(f"{stage.folder}: done in {console.duration(time.time() - began)}, {_ending(done)}", flush=True)
-    if done["gate"] and done["gate"]["stops"]:
+    if done.gate and done.gate.stops:
         advance(status=states.GATE_FAILED)
         raise StageFailed(
-            f"\n{state.table()}\n\n{stage.folder} has trained its {done['global_step']} steps and has not passed its "
-            f"gate: {done['gate']['text']}. {GATE_ADVICE}"
+            f"\n{state.table()}\n\n{stage.folder} has trained its {done.global_step} steps and has not passed its "
+            f"gate: {done.gate.text}. {GATE_ADVICE}"
         )
 
 
-def _note_done(state: states.State, stage: Stage, done: dict) -> None:
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that was in its place before; None where there is none."""
+    state = path.stat() if path.exists() else None
+    return (state.st_ino, state.st_mtime_ns) if state else None
+
+
+def _note_done(state: states.State, stage: Stage, done: Done) -> None:
     state.update(
         stage,
         status=states.DONE,
-        global_step=done["global_step"],
-        target=done.get("target", done["global_step"]),
+        global_step=done.global_step,
+        target=done.global_step if done.target is None else done.target,
         reason=_ending(done),
-        model=done["model"],
-        model_step=done.get("model_step", done["global_step"]),
-        gate=done.get("gate"),
+        model=done.model,
+        model_step=done.global_step if done.model_step is None else done.model_step,
+        gate=done.gate,
     )
 
 
-def _ending(done: dict) -> str:
+def _ending(done: Done) -> str:
     """Why the stage ended, how its gate stands, and which model it hands on."""
-    gate, best = done.get("gate"), done.get("best")
-    parts = [done.get("reason") or f"all {done['global_step']} steps"]
-    if gate and gate["text"] != done.get("reason"):
-        parts.append(f"gate {'passed' if gate['passed'] else 'not reached'}: {gate['text']}")
+    gate, best = done.gate, done.best
+    parts = [done.reason or f"all {done.global_step} steps"]
+    if gate and gate.text != done.reason:
+        parts.append(f"gate {'passed' if gate.passed else 'not reached'}: {gate.text}")
     if best:
-        parts.append(f"hands on step {best['step']}, the best {best['metric']} ({best['value']:.3f})")
+        parts.append(f"hands on step {best.step}, the best {best.metric} ({best.value:.3f})")
     return "; ".join(parts)
 
 

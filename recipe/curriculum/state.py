@@ -1,15 +1,17 @@
 """Where a run stands: `<run>/curriculum.json`, written anew at every change so that it is right after any kill."""
 
-import json
 import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from recipe.curriculum.stages import Stage
-from recipe.files import write_atomic
+from recipe.files import Damaged, StateFile, set_aside
+from recipe.stage_notes import Step, Verdict
+from recipe.typed import STRICT
 
 FILE = "curriculum.json"
 WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (
@@ -22,52 +24,86 @@ WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (
 )
 
 
-def read(run: Path) -> dict[str, Any]:
-    """The state of a run; without stages if it has none."""
-    try:
-        return json.loads((run / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {"stages": []}
+@dataclass(frozen=True)
+class Entry:
+    """One stage. `seconds` and `launches` count all starts; a stage that was killed is `running` until the next one."""
+
+    __pydantic_config__ = STRICT
+    name: str
+    config: str
+    folder: str
+    status: str = WAITING
+    global_step: Step = 0
+    target: Step | None = None
+    reason: str | None = None
+    model: str | None = None
+    seconds: float = 0.0
+    launches: Step = 0
+    log: str | None = None
+    model_step: Step | None = None
+    gate: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """`curriculum.json`."""
+
+    __pydantic_config__ = STRICT
+    curriculum: str = ""
+    pid: int = 0
+    time: str = ""
+    stages: tuple[Entry, ...] = ()
+
+
+STATE = StateFile(Curriculum)
+
+
+def read(run: Path) -> Curriculum:
+    """The state of a run; without stages if it has none, or a damaged one."""
+    return STATE.read_or_none(run / FILE) or Curriculum()
 
 
 class State:
-    """The stages of one start, each with status, global_step, target, reason, model, seconds and launches.
-
-    `seconds` and `launches` count all starts of the run; a stage that was killed is `running` until the next start.
-    """
+    """The stages of one start."""
 
     def __init__(self, run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
         self.run = run
-        before = {entry["folder"]: entry for entry in read(run)["stages"]}
-        self.entries = {stage.name: self._entry(stage, before.pop(stage.folder, {})) for stage in stages}
+        before = {entry.folder: entry for entry in self._before().stages}
+        self.entries = {stage.name: self._entry(stage, before.pop(stage.folder, None)) for stage in stages}
         self._others = list(before.values())  # stages that were not chosen this time
         self._curriculum = curriculum
         self._write()
 
-    @staticmethod
-    def _entry(stage: Stage, before: dict[str, Any]) -> dict[str, Any]:
-        fresh = {"status": WAITING, "global_step": 0, "target": None, "reason": None, "model": None, "seconds": 0.0}
-        return {**fresh, "launches": 0, **before, "name": stage.name, "config": stage.config, "folder": stage.folder}
+    def _before(self) -> Curriculum:
+        path = self.run / FILE
+        try:
+            return STATE.read(path) or Curriculum()
+        except Damaged as error:  # the stages' own notes say what is done
+            print(f"{error}; it is set aside as {set_aside(path).name} and made anew", flush=True)
+            return Curriculum()
 
-    def update(self, stage: Stage, **values: Any) -> dict[str, Any]:
+    @staticmethod
+    def _entry(stage: Stage, before: Entry | None) -> Entry:
+        fresh = before or Entry(stage.name, stage.config, stage.folder)
+        return replace(fresh, name=stage.name, config=stage.config, folder=stage.folder)
+
+    def update(self, stage: Stage, **values: Any) -> Entry:
         """Change a stage's entry and write the file; returns the entry."""
-        entry = self.entries[stage.name]
-        entry.update(values)
+        self.entries[stage.name] = replace(self.entries[stage.name], **values)
         self._write()
-        return entry
+        return self.entries[stage.name]
 
     def _write(self) -> None:
         # the order of folders is not that of stages: a stage that was left out keeps its place by its name
-        content = {
-            "curriculum": self._curriculum,
-            "pid": os.getpid(),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "stages": sorted([*self._others, *self.entries.values()], key=lambda entry: entry["folder"])
-            if self._others
-            else list(self.entries.values()),
-        }
+        entries = [*self._others, *self.entries.values()]
+        content = Curriculum(
+            curriculum=self._curriculum,
+            pid=os.getpid(),
+            time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            stages=tuple(sorted(entries, key=lambda entry: entry.folder) if self._others else entries),
+        )
         try:
-            write_atomic(self.run / FILE, json.dumps(content, indent=1) + "\n")
+            STATE.write(self.run / FILE, content)
         except OSError as error:  # a full disk ends the stage with a message of its own
             print(f"{self.run / FILE} cannot be written: {error}", file=sys.stderr, flush=True)
 
@@ -75,7 +111,6 @@ class State:
         """The stages as text, for the end of a start."""
         lines = []
         for entry in self.entries.values():
-            steps = f"{entry['global_step']}/{entry['target']}" if entry["target"] else str(entry["global_step"])
-            reason = entry["reason"] or ""
-            lines.append(f"{entry['folder']:16} {entry['status']:12} {steps:>9} steps  {reason}".rstrip())
+            steps = f"{entry.global_step}/{entry.target}" if entry.target else str(entry.global_step)
+            lines.append(f"{entry.folder:16} {entry.status:12} {steps:>9} steps  {entry.reason or ''}".rstrip())
         return "\n".join(lines)

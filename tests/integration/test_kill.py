@@ -80,7 +80,7 @@ class Run:
 
     def processes(self) -> list[psutil.Process]:
         launch = self.launch()
-        return [] if launch is None else remains.living(launch)
+        return [] if launch is None else remains.living(launch, self.folder / "run")
 
     def titled(self) -> list[tuple[str, psutil.Process]]:
         """The processes of the launch and what they call themselves: Ray puts the method that runs into it."""
@@ -143,10 +143,10 @@ class Run:
         show(said)
         assert child.returncode == 0, said
         assert self.left() == []
-        entries = {entry["folder"]: entry for entry in state.read(self.folder / "run")["stages"]}
+        entries = {entry.folder: entry for entry in state.read(self.folder / "run").stages}
         for name, steps in self.steps.items():
             stage = self.folder / "run" / name
-            assert (entries[name]["status"], entries[name]["global_step"]) == ("done", steps)
+            assert (entries[name].status, entries[name].global_step) == ("done", steps)
             logged = set(read_steps(stage)) | {step for folder, step in unlogged if folder == name}
             assert logged == set(range(1, steps + 1))
             assert checkpoints.broken_export(stage / "hf") is None
@@ -235,8 +235,8 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
 
 def test_a_killed_run_finishes_with_the_same_number_of_steps_and_leaves_nothing_behind(run: Run):
     run.finishes(unlogged=frozenset({("stage1_format", run.steps["stage1_format"])}))
-    entries = {entry["folder"]: entry for entry in state.read(run.folder / "run")["stages"]}
-    assert entries["stage1_format"]["launches"] == 6
+    entries = {entry.folder: entry for entry in state.read(run.folder / "run").stages}
+    assert entries["stage1_format"].launches == 6
 
 
 @pytest.fixture(scope="module")

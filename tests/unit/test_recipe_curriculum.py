@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import save
 
 from recipe import checkpoints
 from recipe.curriculum import __main__ as command
@@ -15,6 +16,7 @@ from recipe.curriculum import ablations, compose_stage, runner, stages, state
 def finished(folder: Path, step: int = 12, **note) -> None:
     (folder / "hf").mkdir(parents=True, exist_ok=True)
     (folder / "hf" / "config.json").write_text("{}")
+    (folder / "hf" / "model.safetensors").write_bytes(save({}))
     done = {"global_step": step, "target": step, "reason": None, "model": str(folder / "hf"), "model_step": step}
     (folder / "done.json").write_text(json.dumps({**done, "best": None, "gate": None, **note}))
 
@@ -61,13 +63,13 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list:
 
 
 def statuses(run: Path) -> list[tuple[str, str]]:
-    return [(entry["folder"], entry["status"]) for entry in state.read(run)["stages"]]
+    return [(entry.folder, entry.status) for entry in state.read(run).stages]
 
 
 def test_a_stage_is_done_only_with_its_note_and_its_model(tmp_path):
     assert checkpoints.read_done(tmp_path) is None
     finished(tmp_path)
-    assert checkpoints.read_done(tmp_path)["global_step"] == 12
+    assert checkpoints.read_done(tmp_path).global_step == 12
     (tmp_path / "hf" / "config.json").unlink()
     assert checkpoints.read_done(tmp_path) is None
 
@@ -87,6 +89,56 @@ def test_a_start_model_is_for_the_first_stage_only(tmp_path, launched):
     command.main(["actor_rollout_ref.model.path=/given", f"paths.run={tmp_path}"])
     models = [("actor_rollout_ref.model.path=/given" in arguments, model) for _, arguments, model in launched]
     assert models == [(True, "/m"), (False, None), (False, None)]
+
+
+def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
+    finished(tmp_path / "stage1_format")
+    note = tmp_path / "stage1_format" / "checkpoints" / "started_from.json"
+    note.parent.mkdir()
+    for model, refused in (("/a", True), ("/m", False)):
+        note.write_text(json.dumps({"stage": "stage1_format", "model": model}))
+        given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
+        if refused:
+            with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Set RUN"):
+                command.main(given)
+        else:
+            command.main(given)
+    assert launched == []
+
+
+def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_not_taken_for_new_ones(
+    tmp_path, launched, monkeypatch
+):
+    for name in ("stage1_format", "stage2_base"):
+        finished(tmp_path / name, step=9)
+    given = ["--stages=stage1,stage2", "trainer.resume_mode=disable", f"paths.run={tmp_path}"]
+    given += ["actor_rollout_ref.model.path=/m"]
+    command.main(given)
+    assert [arguments[1] for _, arguments, _ in launched] == ["stage1", "stage2"]
+    assert [entry.global_step for entry in state.read(tmp_path).stages] == [12, 12]
+
+    def refuse(module, arguments, watch, note):
+        watch.log.parent.mkdir(parents=True, exist_ok=True)
+        watch.log.write_text("stage1_format cannot start: no data\n")
+        return 1
+
+    monkeypatch.setattr(runner, "launch", refuse)
+    with pytest.raises(SystemExit, match="ended with status 1"):
+        command.main(given)
+    assert checkpoints.read_done(tmp_path / "stage1_format") is not None, "nothing was set aside yet"
+    assert statuses(tmp_path)[0] == ("stage1_format", "failed")
+
+
+def test_a_look_at_a_whole_curriculum_is_refused_and_writes_nothing(tmp_path, launched):
+    with pytest.raises(SystemExit, match="preflight_only=true looks at one stage"):
+        command.main(["preflight_only=true", f"paths.run={tmp_path}/run"])
+    assert list(tmp_path.iterdir()) == [] and launched == []
+
+
+def test_a_run_that_cannot_be_written_is_one_line(tmp_path, launched):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="Not a directory: .*file/run.* Set paths.run or RUN to a folder that can be"):
+        command.main([f"paths.run={tmp_path}/file/run"])
 
 
 def test_an_override_can_be_for_one_stage(tmp_path, launched):

@@ -12,11 +12,13 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from recipe import checkpoints
+from recipe import checkpoints, starts
 from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.gates import GateError
+from recipe.resume import broken
 from recipe.stage_end import StageEnd
+from recipe.stage_notes import Verdict
 
 
 def config_of(tmp_path: Path, **stage) -> DictConfig:
@@ -76,7 +78,7 @@ def save(config: DictConfig, step: int, noted: bool = True) -> Path:
     save_file(weights, hf / "model.safetensors", metadata={"format": "pt"})
     torch.save({}, folder / "data.pt")
     if noted:
-        (folder.parent / checkpoints.TRACKER).write_text(str(step))
+        (folder.parent / starts.TRACKER).write_text(str(step))
     return folder
 
 
@@ -87,7 +89,7 @@ def cut(path: Path) -> None:
 def test_a_whole_checkpoint_is_left_alone(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 2)
-    assert checkpoints.broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
+    assert broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
     assert checkpoints.repair(config) == ["from the checkpoint of step 2"]
     assert checkpoints.latest(folder.parent) == 2
 
@@ -115,9 +117,9 @@ def test_a_checkpoint_with_a_part_missing_or_cut_off_is_not_resumed(tmp_path, na
 
 def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path):
     config = config_of(tmp_path)
-    tracker = save(config, 3).parent / checkpoints.TRACKER
+    tracker = save(config, 3).parent / starts.TRACKER
     tracker.write_text("")
-    assert checkpoints.repair(config)[0] == f"{checkpoints.TRACKER} said nothing and now says 3"
+    assert checkpoints.repair(config)[0] == f"{starts.TRACKER} said nothing and now says 3"
     assert tracker.read_text() == "3"
 
 
@@ -125,8 +127,8 @@ def test_without_any_whole_checkpoint_training_starts_from_step_0(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 3)
     cut(folder / "data.pt")
-    checkpoints.repair(config)
-    assert list(folder.parent.iterdir()) == []
+    assert checkpoints.repair(config)[-1] == "no whole checkpoint is left: from the start model"
+    assert [path.name for path in folder.parent.iterdir()] == ["global_step_3.aside"]
 
 
 def test_old_checkpoints_go_whichever_start_wrote_them(tmp_path):
@@ -161,7 +163,7 @@ def test_a_stage_is_done_only_at_its_last_step(tmp_path):
     save(config, 4)
     assert checkpoints.at_target(config)
     done = checkpoints.finish(config)
-    assert (done["global_step"], done["target"], done["model_step"]) == (4, 4, 4)
+    assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
     assert checkpoints.read_done(tmp_path / "stage") == done
 
 
@@ -186,8 +188,8 @@ def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, c
     save(config, 4)
     assert checkpoints.at_target(config)
     done = checkpoints.finish(config)
-    assert done["gate"] == {"passed": True, "stops": False, "text": done["reason"]}
-    assert (done["global_step"], done["target"]) == (4, 20)
+    assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
+    assert (done.global_step, done.target) == (4, 20)
 
 
 def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_path):
@@ -206,8 +208,8 @@ def test_a_gate_that_was_not_reached_is_said_and_stops_only_where_it_is_required
         Path(config.paths.stage).mkdir(parents=True)
         StageEnd(config, planned=2, done=0)
         save(config, 2)
-        gate = checkpoints.finish(config)["gate"]
-        assert (gate["passed"], gate["stops"]) == (False, required)
+        gate = checkpoints.finish(config).gate
+        assert gate is not None and (gate.passed, gate.stops) == (False, required)
 
 
 def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
@@ -220,9 +222,10 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     end(4, {"other": 1.0})
     save(config, 4)
     done = checkpoints.finish(config)
-    assert (done["model_step"], done["best"]["value"]) == (2, 0.7)
+    assert (done.model_step, done.best and done.best.value) == (2, 0.7)
     chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
-    assert done["chose"] == [chose] and checkpoints.read_best(tmp_path / "stage")["metric"] == chose["metric"]
+    best = checkpoints.read_best(tmp_path / "stage")
+    assert done.chose == (chose,) and best is not None and best.metric == chose["metric"]
     exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
@@ -236,7 +239,7 @@ def test_a_best_model_of_a_run_from_before_adapters_is_handed_on(tmp_path):
     note = {"step": 2, "value": 0.5, "metric": "val/score", "model": str(old)}
     (tmp_path / "stage" / "best.json").write_text(json.dumps(note))
     checkpoints.note_target(config, 2, 2)
-    assert checkpoints.finish(config)["model_step"] == 2
+    assert checkpoints.finish(config).model_step == 2
     assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == (old / "model.safetensors").read_bytes()
 
 
@@ -258,7 +261,7 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     Path(config.paths.stage).mkdir()
     save(config, 3)
     StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
-    assert checkpoints.read_best(tmp_path / "stage")["step"] == 3
+    assert (best := checkpoints.read_best(tmp_path / "stage")) and best.step == 3
     StageEnd(config, planned=4, done=0)
     assert checkpoints.read_best(tmp_path / "stage") is None
 
@@ -282,7 +285,7 @@ def test_the_best_stays_while_the_last_is_to_be_handed_on(tmp_path, capsys):
     config.stage.update({"handover": "last", "handover_metric": "val_choose/score"})
     StageEnd(config, planned=4, done=1)
     best = checkpoints.read_best(tmp_path / "stage")
-    assert best is not None and best["metric"] == "val_choose/acc"
+    assert best is not None and best.metric == "val_choose/acc"
     assert "RESUME" not in capsys.readouterr().out
 
 
@@ -296,8 +299,8 @@ def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_
     config.stage.handover_metric = "val_choose/acc"
     assert checkpoints.at_target(config), "nothing is trained again"
     done = checkpoints.finish(config)
-    assert done["model_step"] == 1
-    assert [item["metric"] for item in done["chose"]] == ["val_choose/score"]
+    assert done.model_step == 1
+    assert [item["metric"] for item in done.chose or ()] == ["val_choose/score"]
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
@@ -305,13 +308,13 @@ def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tm
     Path(config.paths.stage).mkdir()
     assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
     save(config, 2)
-    assert [item["metric"] for item in checkpoints.finish(config)["chose"]] == ["val_choose/acc"]
+    assert [item["metric"] for item in checkpoints.finish(config).chose or ()] == ["val_choose/acc"]
     config.stage.gate = None
     assert not checkpoints.at_target(config), "all steps are trained now"
     assert StageEnd(config, planned=4, done=2).last == 4
     save(config, 4)
     done = checkpoints.finish(config)
-    assert (done["global_step"], done["chose"]) == (4, [])
+    assert (done.global_step, done.chose) == (4, ())
 
 
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_prep.__main__ import main as prepare_data
-from recipe import manifest, preflight
+from recipe import manifest, preflight, starts
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight_machine import check_devices
@@ -105,6 +105,7 @@ def test_a_stage_starts_from_what_the_stage_before_it_exported(data, tmp_path, m
 def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, model):
     config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}")
     preflight.check(config)
+    starts.note(config)
     (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
     preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}"))
     other = tmp_path / "other"
@@ -113,16 +114,11 @@ def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, mode
         preflight.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={other}"))
 
 
-def test_a_look_leaves_no_note_of_what_the_checkpoints_started_from(data, tmp_path, model):
-    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", "preflight_only=true")
-    preflight.check(config)
-    assert not Path(config.trainer.default_local_dir).exists()
-
-
 def test_checkpoints_of_another_lora_are_not_resumed(data, tmp_path, model):
     lora = [f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.model.lora_rank=8"]
     config = composed(data, tmp_path, *lora)
     preflight.check(config)
+    starts.note(config)
     (Path(config.trainer.default_local_dir) / "latest_checkpointed_iteration.txt").write_text("5")
     preflight.check(composed(data, tmp_path, *lora))
     for other in (

@@ -20,7 +20,12 @@ def config(tmp_path):
         {
             "launcher": {"needs": {"memory_gb": 6, "disk_gb": 2}},
             "paths": {"stage": str(tmp_path / "not" / "there" / "yet")},
-            "trainer": {"save_freq": 5, "max_actor_ckpt_to_keep": 2},
+            "trainer": {
+                "save_freq": 5,
+                "max_actor_ckpt_to_keep": 2,
+                "resume_mode": "auto",
+                "default_local_dir": str(tmp_path / "not" / "there" / "yet" / "checkpoints"),
+            },
             "actor_rollout_ref": {"model": {"path": str(tmp_path / "model")}},
             "critic": {"enable": False},
             "stage": {"handover": "last"},

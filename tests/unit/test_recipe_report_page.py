@@ -320,6 +320,7 @@ def test_the_configuration_is_shown_as_it_was_in_that_start(page, tmp_path, monk
         "actor_rollout_ref": {"model": {"path": "m"}, "rollout": {"seed": "${data.seed}"}},
         "reward": {"custom_reward_function": {"path": "pkg://rewards.format"}},
     }
+    manifest.write_config(OmegaConf.create(settings))
     manifest.note(OmegaConf.create(settings))
     monkeypatch.setenv("SEED", "8")
     text = report.write(tmp_path / "run").read_text()

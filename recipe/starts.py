@@ -1,0 +1,254 @@
+"""Which start a stage's checkpoints are of, and how a start begins anew beside an older one.
+
+verl resumes whatever it finds under `trainer.default_local_dir`. So a start notes there what it began with, and another
+one is refused, unless `trainer.resume_mode=disable` asks for a new beginning: then all that the stage has left (its
+checkpoints, model, metrics, episodes, notes) is renamed to `aside/`, before anything new is written. Nothing later can
+take it for its own, nothing is deleted, and `python -m recipe.report <run>/aside` still shows it.
+"""
+
+import json
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_bounded
+from recipe.integrity import identity
+from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
+
+TRACKER = "latest_checkpointed_iteration.txt"
+"""Where verl names the newest checkpoint."""
+
+CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
+"""Name of a checkpoint's folder."""
+
+ASIDE = "aside"
+"""Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
+
+REMEDY = (
+    "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over: what is there is then set aside."
+)
+
+
+def latest(checkpoints: Path) -> int:
+    """Step of the checkpoint that verl would resume; 0 if there is none."""
+    try:
+        with (checkpoints / TRACKER).open("rb") as file:
+            return max(0, int(file.read(32)))
+    except (OSError, ValueError):
+        return 0
+
+
+def step_folders(checkpoints: Path) -> dict[int, Path]:
+    """Step -> folder of every checkpoint, whole or not.
+
+    A file, a link, or a folder with anything before or after its number (a backup, an archive) is none.
+    """
+    named = named_like_checkpoints(checkpoints)
+    return {step: path for step, path in named.items() if path.is_dir() and not path.is_symlink()}
+
+
+def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
+    """Step -> whatever has the name of its checkpoint."""
+    paths = checkpoints.iterdir() if checkpoints.is_dir() else ()
+    return {int(match[1]): path for path in paths if (match := CHECKPOINT.fullmatch(path.name))}
+
+
+def start_of(config: DictConfig) -> Start:
+    """What a start of this configuration begins with."""
+    model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
+    path = Path(str(model.path)).expanduser().absolute()
+    # another rank does not load; another alpha would change the policy by that factor
+    rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
+    return Start(config.stage.name, str(path), rank, alpha, identity(path))
+
+
+def _same(before: Start | None, start: Start) -> bool:
+    """Whether two starts began with the same; where one does not know its weights, the path has to do."""
+    if before and None in (before.weights, start.weights):
+        before = replace(before, weights=start.weights)
+    return before == start
+
+
+def resumes(config: DictConfig) -> bool:
+    """Whether this start goes on from a checkpoint."""
+    if config.trainer.resume_mode != "auto":
+        return False
+    checkpoints = Path(config.trainer.default_local_dir)
+    return latest(checkpoints) > 0 or any((path / "data.pt").exists() for path in step_folders(checkpoints).values())
+
+
+def check_mode(config: DictConfig) -> None:
+    """`trainer.resume_mode` is one that works here.
+
+    Raises:
+        PreflightError: it is not.
+    """
+    mode = config.trainer.resume_mode
+    if mode == "resume_path":
+        raise PreflightError(
+            "trainer.resume_mode=resume_path is not supported: which steps of the stage's own checkpoints then count "
+            "would be left open. To go back, rename the newer folders under "
+            f"{config.trainer.default_local_dir} and start with auto; to begin with the weights of another "
+            "checkpoint, set MODEL to its folder actor/huggingface."
+        )
+    if mode not in ("auto", "disable"):
+        raise PreflightError(
+            f"trainer.resume_mode={mode}; expected auto (go on from the last checkpoint) or disable (start over)."
+        )
+
+
+def check_same_start(config: DictConfig) -> None:
+    """A checkpoint is resumed only by the stage, start model and LoRA settings that wrote it. Writes nothing.
+
+    Raises:
+        PreflightError: another start wrote what is there, it is not known which one did, or `trainer.resume_mode` would
+            set aside what this start reads.
+    """
+    check_mode(config)
+    if config.trainer.resume_mode == "disable":
+        _check_outside(config)
+    if not resumes(config):
+        return
+    checkpoints, start = Path(config.trainer.default_local_dir), start_of(config)
+    try:
+        before = STARTED.read(checkpoints / STARTED_FILE)
+    except Damaged as error:
+        raise PreflightError(
+            f"{error}. So it is not known which start wrote the checkpoints beside it. {REMEDY} If they are of this "
+            f"start, write into that file: {_text(start)}"
+        ) from error
+    if not _same(before, start):
+        raise PreflightError(
+            f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
+        )
+    _check_processes(config)
+
+
+def _check_processes(config: DictConfig) -> None:
+    """verl reads a checkpoint only with as many processes as wrote it."""
+    checkpoints, trainer = Path(config.trainer.default_local_dir), config.trainer
+    model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor"
+    try:
+        before = json.loads(read_bounded(model / "fsdp_config.json"))["world_size"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # a warm start, or nothing that a start would go on from
+    if before != (now := trainer.n_gpus_per_node * trainer.nnodes):
+        raise PreflightError(
+            f"the checkpoints in {checkpoints} were written by {before} processes, and this start has {now} "
+            f"(trainer.n_gpus_per_node={trainer.n_gpus_per_node}, trainer.nnodes={trainer.nnodes}); verl cannot resume "
+            f"them so. Set these two as they were, or begin a new run with MODEL={model / 'huggingface'}."
+        )
+
+
+def other_model(config: DictConfig) -> str | None:
+    """What to say where a stage that is done was trained from another model than the one named now; else None."""
+    if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
+        return None
+    before = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE)
+    if before is None or before.model == start_of(config).model:
+        return None
+    return (
+        f"{config.stage.name} is done and was trained from {before.model}, not from {start_of(config).model}. {REMEDY}"
+    )
+
+
+def check_same_rows(config: DictConfig, left_out: list[str]) -> None:
+    """A data loader's saved position means the same rows only if the rows are the same. Writes nothing.
+
+    Raises:
+        PreflightError: they are others, or it is not known whether they are.
+    """
+    if not resumes(config):
+        return
+    path = Path(config.trainer.default_local_dir) / LEFT_OUT_FILE
+    try:
+        note = LEFT_OUT.read(path)
+    except Damaged as error:
+        raise PreflightError(
+            f"{error}. So it is not known which tasks the checkpoints beside it never saw. {REMEDY} If they are those "
+            f"that this start leaves out, write into that file: {json.dumps(left_out)}"
+        ) from error
+    before = list(note.tasks) if note else []
+    if before != left_out:
+        raise PreflightError(
+            f"the checkpoints in {path.parent} were trained with {len(before)} tasks left out, this start would leave "
+            f"out {len(left_out)} (stage.over_budget={config.stage.over_budget}). Set stage.over_budget, lengths and "
+            f"turn policy as they were. {REMEDY}"
+        )
+
+
+def note(config: DictConfig) -> None:
+    """Note what this start begins with, before it can leave a checkpoint.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    checkpoints, left_out = Path(config.trainer.default_local_dir), config.data.get("leave_out") or []
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    STARTED.write(checkpoints / STARTED_FILE, start_of(config))
+    if left_out or (checkpoints / LEFT_OUT_FILE).exists():
+        LEFT_OUT.write(checkpoints / LEFT_OUT_FILE, LeftOut(tuple(left_out)))
+
+
+def start_over(config: DictConfig) -> list[str]:
+    """With `trainer.resume_mode=disable`: set aside what the stage has left. Returns what was done.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    if config.trainer.resume_mode != "disable":
+        return []
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    said = []
+    if not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder of the user's, which may hold other things
+        if ours := [*step_folders(checkpoints).values(), *_present(checkpoints)]:
+            target = _free(checkpoints / ASIDE / stage.name)
+            target.mkdir(parents=True)
+            for path in ours:
+                path.rename(target / path.name)
+            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
+    if stage.is_dir() and any(stage.iterdir()):
+        target = _free(stage.parent / ASIDE / stage.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stage.rename(target)  # at once, so that a kill leaves no half of it
+        said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
+    return said
+
+
+def _present(checkpoints: Path) -> list[Path]:
+    """The notes that belong to the checkpoints; the tracker first: without it none of them is resumed."""
+    return [path for name in (TRACKER, STARTED_FILE, LEFT_OUT_FILE) if (path := checkpoints / name).exists()]
+
+
+def _free(path: Path) -> Path:
+    number, free = 1, path
+    while free.exists() or free.is_symlink():
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free
+
+
+def _check_outside(config: DictConfig) -> None:
+    """What this start reads is not in the folder that it sets aside."""
+    stage = Path(config.paths.stage).resolve()
+    if not stage.is_dir():
+        return
+    named: list[tuple[str, Any]] = [("MODEL", start_of(config).model)]
+    for setting in ("data.train_files", "data.val_files", "reward.custom_reward_function.path"):
+        value: Any = OmegaConf.select(config, setting)
+        named += [(setting, item) for item in (value if OmegaConf.is_list(value) else [value]) if item]
+    for setting, value in named:
+        if Path(str(value)).expanduser().resolve().is_relative_to(stage):
+            raise PreflightError(
+                f"{setting}={value} is in {config.paths.stage}, which trainer.resume_mode=disable sets aside. Move it "
+                "to another place, or set RUN=another-name."
+            )
+
+
+def _text(start: Start | None) -> str:
+    """A start as its file has it, without what is not set."""
+    return json.dumps({key: value for key, value in asdict(start).items() if value is not None}) if start else "unknown"

@@ -1,0 +1,73 @@
+"""The command of a stage, up to where it would start to train: what a look leaves, and what a refusal leaves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with data, a model, and a run that has trained from another model."""
+    path = tmp_path_factory.mktemp("work")
+    assert prepare_data(["--out", str(path / "data" / "cpu"), "--tiny"]) == 0
+    make_tiny_policy(path / "model")
+    stage = path / "outputs" / "default" / "stage1_format"
+    for name in ("checkpoints/global_step_3/data.pt", "metrics/1.jsonl", "config/overrides.yaml", "hf/config.json"):
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        (stage / name).write_text("{}")
+    (stage / "done.json").write_text('{"damaged')
+    (stage / "total_steps.json").write_text('{"total_steps": 3, "planned": 3}')
+    (stage / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+    (stage / "checkpoints" / "started_from.json").write_text('{"stage": "stage1_format", "model": "/other"}')
+    return path
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything in a folder: when it was changed, its mode, what it holds."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+def look(folder: Path, *overrides: str) -> subprocess.CompletedProcess:
+    environment = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN")}
+    return subprocess.run(
+        [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *overrides],
+        cwd=folder,
+        env={**environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), "MODEL": str(folder / "model")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+LOOKS = {
+    "starting over": (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
+    "another model": (["preflight_only=true"], 1, "holds checkpoints of"),
+    "misspelt": (["preflight_only=true", "trainer.resume_mode=disabled"], 1, "expected 'auto'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "words"),
+    [pytest.param(*LOOKS[name], id=name, marks=[pytest.mark.slow] * (name != "starting over")) for name in LOOKS],
+)
+def test_a_look_writes_nothing_at_all(folder: Path, given: list[str], status: int, words: str):
+    before = tree(folder)
+    looked = look(folder, *given, "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
+    assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
+    assert "Traceback" not in looked.stderr
+    assert tree(folder) == before
