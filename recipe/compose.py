@@ -8,6 +8,7 @@ whatever a person mistypes is to be told in one line: which override, what is wr
 import importlib.util
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -53,10 +54,16 @@ def detect_hardware() -> str:
     return {0: "cpu", 1: "gpu1"}.get(gpus, "gpu8")
 
 
+def quoted(text: str) -> str:
+    """A text as the value of an override, in quotes where Hydra would take its characters for something else."""
+    if re.fullmatch(r"[A-Za-z0-9_./:-]+", text):
+        return text
+    return "'" + re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + "\\'" * bool(match[2]), text) + "'"
+
+
 def searched(folders: Sequence[Path]) -> str:
-    """The override that lets Hydra search these folders too, whatever characters their names have."""
-    quoted = ["'" + f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'") + "'" for folder in folders]
-    return f"hydra.searchpath=[{','.join(quoted)}]"
+    """The override that lets Hydra search these folders too."""
+    return f"hydra.searchpath=[{','.join(quoted(f'file://{folder}') for folder in folders)}]"
 
 
 def launch_overrides(arguments: Sequence[str], group: str = "hardware") -> list[str]:
@@ -99,23 +106,25 @@ def compose(
     for text, override in choices:
         _check_choice(text, override)
     _check_name(name, (CONFIG_DIR, *folders))
-    base = _base(name, tuple(text for text, _ in choices), tuple(folders))
-    config: DictConfig = pickle.loads(base)
+    base, pickled = _base(name, tuple(text for text, _ in choices), tuple(folders))
+    config: DictConfig = pickle.loads(pickled)
     for text, override in values:
         apply(config, text, override)
     for text, override in values:
-        additions.check_kind(pickle.loads(base), config, text, override.key_or_group)
+        additions.check_kind(base, config, text, override.key_or_group)
     return config
 
 
 @lru_cache(maxsize=32)
-def _base(name: str, choices: tuple[str, ...], folders: tuple[Path, ...]) -> bytes:
-    """What the files say, before any override: pickled, which is the cheapest way to copy it."""
+def _base(name: str, choices: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[DictConfig, bytes]:
+    """What the files say, before any override; once more pickled, which is the cheapest way to copy it."""
     try:
         with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-            return pickle.dumps(hydra.compose(name, overrides=[*choices, searched(folders)]))
+            base = hydra.compose(name, overrides=[*choices, searched(folders)])
     except BAD as error:
-        raise PreflightError(f"the configuration {name} cannot be composed: {one_line(error)}") from error
+        chosen = shown(" ".join((name, *choices)), quote=False)
+        raise PreflightError(f"the configuration {chosen} cannot be composed: {line_of(error)}") from error
+    return base, pickle.dumps(base)
 
 
 def _can_hold(path: str) -> bool:
@@ -123,7 +132,8 @@ def _can_hold(path: str) -> bool:
 
 
 def _check_name(name: str, folders: Sequence[Path]) -> None:
-    if any((folder / f"{name}.yaml").is_file() for folder in folders if "\0" not in name):
+    named = re.fullmatch(r"[\w./-]{1,100}", name)
+    if named and any((folder / f"{name}.yaml").is_file() for folder in folders):
         return
     known = sorted(path.stem for path in CONFIG_DIR.glob("stage*.yaml"))
     raise PreflightError(
@@ -149,7 +159,7 @@ def parse(text: str) -> Override:
     except PreflightError:
         raise
     except BAD as error:
-        reason = one_line(str(error).split("See https")[0])
+        reason = one_line(str(error).split("See https")[0].split(" expecting ")[0])
         raise PreflightError(
             f"{said} is no KEY=VALUE: {reason or type(error).__name__}. A text with special characters is quoted, "
             "KEY=\"'text'\"."
@@ -159,11 +169,14 @@ def parse(text: str) -> Override:
 
 def _is_group(override: Override, folders: Sequence[Path]) -> bool:
     key = override.key_or_group
-    return override.package is not None or "/" in key or any((folder / key).is_dir() for folder in folders)
+    named = re.fullmatch(r"[\w.-]{1,100}", key)  # by a text of 5,000 letters no folder can be asked for
+    return override.package is not None or "/" in key or bool(named and any((at / key).is_dir() for at in folders))
 
 
 def _check_choice(text: str, override: Override) -> None:
     group, folder = override.key_or_group, CONFIG_DIR / override.key_or_group
+    if not isinstance(override.value(), str | list):
+        raise PreflightError(f"{shown(text, quote=False)}: expected the name of one of the configurations in {group}.")
     if folder.is_dir() and (known := sorted(path.stem for path in folder.glob("*.yaml"))):
         choice = override.value()
         if choice not in known:
@@ -183,22 +196,21 @@ def apply(config: DictConfig, text: str, override: Override) -> None:
     key, said = override.key_or_group, shown(text, quote=False)
     try:
         there = additions.has(config, key)
+        if not there and not (override.is_add() or override.is_force_add()):
+            raise PreflightError(f"{additions.unknown(config, key)} A new key is added with a + before its name.")
         if override.is_delete():
-            if not there:
-                raise PreflightError(f"{said}: {additions.unknown(config, key)}")
+            if not additions.handed_on(key):
+                raise PreflightError(f"{said}: this key cannot be taken away. Set it to another value.")
             parent, _, name = key.rpartition(".")
             with open_dict(config):
-                del (OmegaConf.select(config, parent) if parent else config)[name]
+                del OmegaConf.select(config, parent)[name]
             return
         value = override.value()
         if override.is_add() and there and not isinstance(value, dict | list):
             raise PreflightError(f"{said}: {key} is already there. Leave out the +.")
-        adds = override.is_add() or override.is_force_add()
-        if not there and not adds:
-            raise PreflightError(f"{said}: {additions.unknown(config, key)} A new key is added with +{key}=...")
         if not there:
-            additions.check_new(config, key, said)
-        OmegaConf.update(config, key, value, merge=True, force_add=adds)
+            additions.check_new(config, key)
+        OmegaConf.update(config, key, value, merge=True, force_add=override.is_add() or override.is_force_add())
     except PreflightError:
         raise
     except BAD as error:

@@ -32,8 +32,7 @@ from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
-from recipe.settings.reading import WARM_START as WARM_START_SETTINGS
-from recipe.settings.reading import check_values
+from recipe.settings import reading
 from recipe.stage_notes import STARTED_FILE
 from recipe.train import WRITABLE, set_environment, write_start
 from recipe.typed import STRICT
@@ -105,7 +104,7 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
-def run(config: DictConfig, overrides: list[str]) -> None:
+def run(config: DictConfig) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
     set_environment(config)
@@ -179,10 +178,10 @@ def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
         config = compose("sft", sys.argv[1:], group="sft_hardware")
-        check_values(config, WARM_START_SETTINGS)
+        reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
-    run(config, sys.argv[1:])
+    run(config)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def supervise(config: DictConfig) -> int:
         sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
 
 
-def run(config: DictConfig, overrides: list[str]) -> None:
+def run(config: DictConfig) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
     watched = remains.TOKEN in os.environ
     if not config.preflight_only and not watched:
@@ -193,7 +193,10 @@ def show(arguments: list[str]) -> None:
     end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
     sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # or Hydra itself prints a traceback
-    _show()
+    try:
+        _show()
+    except BAD as error:
+        raise PreflightError(line_of(error)) from error
 
 
 def main() -> None:
@@ -212,12 +215,10 @@ def main() -> None:
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")
-    except BAD as error:
-        sys.exit(f"\n{name} cannot start: {line_of(error)}")
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )
-    run(config, overrides)
+    run(config)
 
 
 if __name__ == "__main__":

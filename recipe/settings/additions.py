@@ -24,7 +24,7 @@ OURS = ("stage", "interaction", "paths", "launcher", "algorithm.credit")
 HANDED_ON = (
     *("engine_kwargs", "override_config", "override_optimizer_config", "reward_kwargs", "sampler_kwargs", "ray_kwargs"),
     *("apply_chat_template_kwargs", "mm_processor_kwargs", "mixed_precision", "transfer_queue", "wrap_policy"),
-    *("fused_kernel_options", "tool_config", "global_profiler", "skip", "custom", "layer_name_map", "lora"),
+    *("fused_kernel_options", "tool_config", "global_profiler", "skip", "custom", "layer_name_map", "lora", "env"),
 )
 """Sections that take any name, wherever they stand."""
 
@@ -64,7 +64,12 @@ def unknown(config: DictConfig, key: str) -> str:
     return f"{shown(key, quote=False)} is not known{hint}."
 
 
-def check_new(config: DictConfig, key: str, said: str) -> None:
+def handed_on(key: str) -> bool:
+    """Whether a key is below one of the sections that take any name."""
+    return any(part in HANDED_ON for part in key.split(".")[:-1])
+
+
+def check_new(config: DictConfig, key: str) -> None:
     """A key that is to be added is one that something reads.
 
     Raises:
@@ -73,7 +78,7 @@ def check_new(config: DictConfig, key: str, said: str) -> None:
     parent, rest = _parent(config, key)
     if f"{parent}.".startswith(tuple(f"{name}." for name in OURS)):
         return
-    if any(part in HANDED_ON for part in key.split(".")[:-1]):
+    if handed_on(key):
         return
     name = rest.split(".")[0]
     node = OmegaConf.select(config, parent) if parent else config
@@ -87,7 +92,7 @@ def check_new(config: DictConfig, key: str, said: str) -> None:
         return
     elif parent == "data" and (OmegaConf.select(config, "data.custom_cls.path") or not node):
         return
-    raise PreflightError(f"{said}: {unknown(config, key)} Nothing would read it.")
+    raise PreflightError(f"{unknown(config, key)} Nothing would read it.")
 
 
 def check_kind(base: DictConfig, config: DictConfig, said: str, key: str) -> None:
@@ -112,28 +117,27 @@ def _plain(value: Any) -> Any:
 
 
 def _other_kind(before: Any, now: Any, key: str) -> str | None:
-    if now is None or before is None or key in FREE:
+    *above, name = key.split(".")
+    if isinstance(now, float) and not math.isfinite(now):
+        return f"{key}={now}; expected a finite number."
+    if now is None or before is None or key in FREE or name.endswith("dtype"):
+        return None
+    if handed_on(key):
         return None
     if isinstance(before, dict) and isinstance(now, dict):
-        return next(
-            (
-                text
-                for name in before
-                if name in now and (text := _other_kind(before[name], now[name], f"{key}.{name}"))
-            ),
-            None,
-        )
+        found = (_other_kind(before[below], now[below], f"{key}.{below}") for below in before if below in now)
+        return next((text for text in found if text), None)
+    number = isinstance(now, int | float) and not isinstance(now, bool)
     if isinstance(before, bool):
         fits, wanted = isinstance(now, bool), "true or false"
     elif isinstance(before, int | float):
-        fits = isinstance(now, int | float) and not isinstance(now, bool)
-        fits, wanted = fits and (isinstance(now, int) or math.isfinite(now)), "a finite number"
+        fits, wanted = number, "a finite number"
     elif isinstance(before, dict):
         fits, wanted = isinstance(now, dict), "a section, {name: value}"
     elif isinstance(before, list):
         fits, wanted = isinstance(now, list | str), "a list"
     else:
-        fits, wanted = not isinstance(now, dict | bool), "a text"
+        fits, wanted = isinstance(now, list | str), "a text"
     return None if fits else f"{key}={shown(now)}; expected {wanted}."
 
 

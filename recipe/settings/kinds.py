@@ -31,6 +31,13 @@ def printable(text: str) -> str:
     return text
 
 
+def short(text: str) -> str:
+    """A name, or the like."""
+    if len(text) > 200:
+        raise ValueError("a text of at most 200 characters")
+    return printable(text)
+
+
 def path(text: str) -> str:
     """What can be the path of a file or folder, whatever the configuration does with it."""
     printable(text)
@@ -80,7 +87,7 @@ def number_or_text(value: Any) -> Any:
         or not isinstance(value, str | int | float)
         or (not isinstance(value, str) and value <= 0)
     ):
-        raise ValueError("a number above 0, or numbers joined as verl reads them")
+        raise ValueError("a number above 0, such as 2.0, or several as verl joins them, such as 0.5_5.0")
     return value if not isinstance(value, str) else printable(value)
 
 
@@ -116,7 +123,7 @@ def precision(value: Any) -> Any:
 
 PRECISIONS = ("fp32", "float32", 32, "32", "bf16", "bfloat16", "fp16", "float16", 16, "16")
 
-Text = Annotated[str, AfterValidator(printable)]
+Text = Annotated[str, AfterValidator(short)]
 ReadPath = Annotated[str, AfterValidator(path)]
 WrittenPath = Annotated[str, AfterValidator(written_path)]
 FolderName = Annotated[str, AfterValidator(folder_name)]
