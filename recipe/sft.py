@@ -31,7 +31,7 @@ from recipe.preflight_model import check_weights
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.stage_notes import STARTED_FILE
-from recipe.train import WRITABLE, launch_overrides, set_environment, write_start
+from recipe.train import launch_overrides, say, set_environment, write_start, writing
 from recipe.typed import STRICT
 
 
@@ -123,15 +123,12 @@ def _main(config: DictConfig) -> None:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
-        try:
+        with writing(config):
             checkpoints = Path(config.trainer.default_local_dir)
             contents = list(config.checkpoint.save_contents)
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
-            for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
-                print(said, flush=True)
+            say(go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config))
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-        except OSError as error:
-            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
         if config.trainer.device != "cpu":
             sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -143,10 +140,8 @@ def _main(config: DictConfig) -> None:
         parameters = make_tiny_policy(Path(config.model.path))
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
-        try:
+        with writing(config):
             write_start(config)
-        except OSError as error:
-            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")

@@ -249,6 +249,22 @@ def test_a_stage_whose_model_was_damaged_is_not_done_and_is_exported_again(tmp_p
     assert weights.read_bytes() == whole and checkpoints.read_done(tmp_path / "stage") is not None
 
 
+@pytest.mark.parametrize("harm", [flip, cut, Path.unlink])
+def test_a_damaged_best_model_is_exported_anew_from_its_checkpoint_or_forgotten_and_that_is_said(tmp_path, harm):
+    config = config_of(tmp_path)
+    finished(config)
+    stage, before = tmp_path / "stage", checkpoints.read_best(tmp_path / "stage")
+    harm(stage / "best" / "global_step_2" / "hf" / "model.safetensors")
+    (said, _) = checkpoints.repair(config)
+    assert "the best model, of step 2, is damaged" in said and "exported anew from its checkpoint" in said
+    assert checkpoints.read_best(stage) == before
+    harm(stage / "best" / "global_step_2" / "hf" / "model.safetensors")
+    shutil.rmtree(Path(config.trainer.default_local_dir) / "global_step_2")
+    (said, _) = checkpoints.repair(config)
+    assert "The best is chosen from the steps to come" in said and checkpoints.read_best(stage) is None
+    assert sorted(path.name for path in (stage / "best").iterdir()) == [f"global_step_2.aside{n}" for n in ("", "2")]
+
+
 def test_a_damaged_checkpoint_is_not_handed_on(tmp_path):
     config = config_of(tmp_path, handover="last")
     finished(config)
