@@ -114,6 +114,7 @@ def _main(config: DictConfig) -> None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
+        starts.check_mode(config)
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             check_weights(str(config.model.path))
