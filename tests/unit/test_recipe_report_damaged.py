@@ -94,18 +94,31 @@ def test_a_damaged_line_costs_no_other(tmp_path: Path, damaged: bytes) -> None:
     assert {place.header["session_id"] for place in headers(path)} >= {0, 1, 2, 3}
     episodes = [one for one in load(choose([run / "stage1_format"], 20)) if one["session_id"] != 9]
     assert len(episodes) == 8
-    report.write(run)
+    assert report.validations(run)[0].tasks >= 4
 
 
-@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda content: repr(content[:24]))
-def test_damaged_metrics_configurations_and_notes_make_a_page_all_the_same(tmp_path: Path, damaged: bytes) -> None:
-    run = a_run(tmp_path / "run", [0.5] * 10)
-    metrics = next((run / "stage1_format" / "metrics").glob("*.jsonl"))
-    metrics.write_bytes(damaged + b"\n" + metrics.read_bytes() + damaged)
-    (run / "stage1_format" / "config").mkdir()
-    for path in ("stage1_format/config/overrides.yaml", "manifest.json", "curriculum.json"):
-        (run / path).write_bytes(damaged)
-    assert sorted(read_steps(run / "stage1_format")) == list(range(1, 11))
+def test_damaged_metrics_configurations_and_notes_make_a_page_all_the_same(tmp_path: Path) -> None:
+    """Each damage in a stage of its own, and each in the notes of the run in turn."""
+    run = tmp_path / "run"
+    for number, damaged in enumerate(DAMAGED):
+        stage = a_run(run, [0.5] * 10) / "stage1_format"
+        metrics = next((stage / "metrics").glob("*.jsonl"))
+        metrics.write_bytes(damaged + b"\n" + metrics.read_bytes() + damaged)
+        (stage / "config").mkdir()
+        (stage / "config" / "overrides.yaml").write_bytes(damaged)
+        assert sorted(read_steps(stage)) == list(range(1, 11))
+        stage.rename(run / f"stage{number:02}")
+    (run / "manifest.json").write_bytes(b"\xff")
+    page = report.write(run).read_text()
+    assert all(f"stage{number:02}" in page for number in range(len(DAMAGED)))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "curriculum.json"])
+@pytest.mark.parametrize("damaged", [*DAMAGED, b'{"starts": 3, "stages": {}}', b'{"starts": [3], "stages": [null]}'])
+def test_damaged_notes_are_no_notes(tmp_path: Path, name: str, damaged: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = a_run(tmp_path / "run", [0.5])
+    (run / name).write_bytes(damaged)
+    monkeypatch.setattr(curves, "draw", lambda runs: (b"", ""))
     assert "stage1_format" in report.write(run).read_text()
 
 
@@ -126,14 +139,17 @@ def test_metrics_of_any_values_are_read(tmp_path: Path, entries: list[Any], data
         assert all(math.isfinite(value) or isinstance(value, float) for value in numbers.values())
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1e299, 10**300, 10**400], ids=lambda _: "")
-def test_numbers_that_cannot_be_drawn_make_a_page_all_the_same(tmp_path: Path, value: float) -> None:
-    run = a_run(tmp_path / "run", [0.5] * 6 + [0.5 if isinstance(value, int) else value] * 6)
-    data = {"train/stop/completed": value, "timing_s/step": value}
-    lines = [json.dumps({"step": step, "data": data}) + "\n" for step in (1, 2)]
-    (run / "stage1_format" / "metrics" / "2.jsonl").write_text("".join(lines))
-    stored(run, as_written(range(2)))
+def test_numbers_that_cannot_be_drawn_make_a_page_all_the_same(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for number, value in enumerate((math.nan, math.inf, -math.inf, 1e308, -1e299, 10**300, 10**400)):
+        stage = a_run(run, [0.5] * 6 + [0.5 if isinstance(value, int) else value] * 6) / "stage1_format"
+        data = {"train/stop/completed": value, "timing_s/step": value}
+        lines = [json.dumps({"step": step, "data": data}) + "\n" for step in (1, 2)]
+        (stage / "metrics" / "2.jsonl").write_text("".join(lines))
+        stored(run, as_written(range(2)))
+        stage.rename(run / f"stage{number}")
     report.write(run)
+    report.table([run])
 
 
 @pytest.mark.parametrize(
