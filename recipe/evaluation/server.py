@@ -150,11 +150,8 @@ def context_length(model: Path, flags: Sequence[str]) -> int | None:
     if given := flag_of(flags, "--max-model-len"):
         return int(given) if given.isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
-    inner = own.get("text_config")
-    found = own.get("max_position_embeddings") or (
-        inner.get("max_position_embeddings") if isinstance(inner, dict) else 0
-    )
-    return found if type(found) is int and found > 0 else None
+    said = [part.get("max_position_embeddings") for part in (own, own.get("text_config")) if isinstance(part, dict)]
+    return next((length for length in said if type(length) is int and length > 0), None)
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:
