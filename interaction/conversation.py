@@ -20,18 +20,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from bfcl_env import Call, Episode, Scenario
 
+from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, StepRecord, StopReason, TurnEnd, TurnRecord
 
 logger = logging.getLogger(__name__)
-
-AtStepLimit = Literal["end", "official"]
-EmptyGold = Literal["state", "official"]
-Withheld = Literal["refused", "official"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,50 +74,15 @@ class _TurnState:
 class Conversation:
     """Plays `scenario` with one model. Single use: start, reply until done, record, close.
 
-    `max_steps_per_turn` counts the model's messages in one user turn, malformed ones included; BFCL allows 20.
-    `max_format_errors_per_turn` malformed messages are forgiven in one turn, one more ends the episode.
-    `max_result_chars` cuts each result that the model reads (None: no cut); the record keeps all of it.
-    `augment` turns the environment's hints on.
-    `at_step_limit` "end" judges the turn as it stands after `max_steps_per_turn` messages, and the episode ends.
-    "official" does as BFCL: one message more, after 20 the 21st; then the episode ends, and the turn is judged only if
-    it is the last one.
-    `empty_gold` "state" passes a turn without gold calls if it was answered, changed nothing and called no function
-    that is not there; "official" passes it whatever happened in it, as BFCL does. `passed_official` stays as it is.
-    `withheld` "refused" answers a call of a function that is revealed in a later turn as one of an unknown function;
-    "official" executes it, as BFCL does.
+    `settings` are those of `TurnPolicy`, by name.
 
     Raises ValueError, naming setting and value, for a setting that is not one of these.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        protocol: Protocol,
-        max_steps_per_turn: int = 20,
-        max_format_errors_per_turn: int = 3,
-        max_result_chars: int | None = None,
-        augment: bool = False,
-        at_step_limit: AtStepLimit = "end",
-        empty_gold: EmptyGold = "state",
-        withheld: Withheld = "refused",
-    ) -> None:
-        _require_count("max_steps_per_turn", max_steps_per_turn, 1)
-        _require_count("max_format_errors_per_turn", max_format_errors_per_turn, 0)
-        if max_result_chars is not None:
-            _require_count("max_result_chars", max_result_chars, 1, ", or null for no cut")
-        _require_choice("augment", augment, (True, False))
-        _require_choice("at_step_limit", at_step_limit, get_args(AtStepLimit))
-        _require_choice("empty_gold", empty_gold, get_args(EmptyGold))
-        _require_choice("withheld", withheld, get_args(Withheld))
+    def __init__(self, scenario: Scenario, protocol: Protocol, **settings: Any) -> None:
         self.scenario = scenario
         self.protocol = protocol
-        self.max_steps_per_turn = max_steps_per_turn
-        self.max_format_errors_per_turn = max_format_errors_per_turn
-        self.max_result_chars = max_result_chars
-        self.augment = augment
-        self.at_step_limit = at_step_limit
-        self.empty_gold = empty_gold
-        self.withheld: Withheld = withheld
+        self.policy = TurnPolicy(**settings)
         self.stop_reason: StopReason | None = None
         self._fault: str | None = None
         self._episode: Episode | None = None
@@ -214,7 +176,7 @@ class Conversation:
             scenario_id=self.scenario.id,
             category=self.scenario.category,
             protocol=self.protocol.name,
-            augment=self.augment,
+            augment=self.policy.augment,
             turns=tuple(turn.record() for turn in self._turns),
             stop_reason=self.stop_reason,
             fault=self._fault,
@@ -225,11 +187,11 @@ class Conversation:
     def _advance(self, text: str, parsed: Parsed) -> Reply:
         turn = self._turns[self._position]
         if self._episode is None:
-            self._episode = Episode(self.scenario, augment=self.augment, withheld=self.withheld)
+            self._episode = Episode(self.scenario, augment=self.policy.augment, withheld=self.policy.withheld)
         if parsed.error is not None:
             self._keep(text, parsed)
             turn.format_errors += 1
-            if turn.format_errors > self.max_format_errors_per_turn:
+            if turn.format_errors > self.policy.max_format_errors_per_turn:
                 return self._judge_and_end(StopReason.format_errors)
             messages = self.protocol.feedback(parsed)
         elif parsed.answer is not None:
@@ -237,8 +199,8 @@ class Conversation:
             return self._next_turn()
         else:
             messages = self.protocol.results(self._run(text, parsed))
-        official = self.at_step_limit == "official"
-        if len(turn.steps) < self.max_steps_per_turn + official:
+        official = self.policy.at_step_limit == "official"
+        if len(turn.steps) < self.policy.max_steps_per_turn + official:
             return Reply(messages, done=False)
         if official and self._position + 1 < len(self._turns):
             return self._end(StopReason.max_steps)
@@ -264,7 +226,7 @@ class Conversation:
         assert self._episode is not None
         arguments = deepcopy(call.arguments)  # BFCL's classes keep lists they are given, and change them later
         result = self._episode.execute(call)
-        shown = cut(result.text, self.max_result_chars)
+        shown = cut(result.text, self.policy.max_result_chars)
         if result.hint:
             shown = f"{shown} Hint: {result.hint}"
         return CallRecord(
@@ -311,7 +273,7 @@ class Conversation:
         turn = self._turns[self._position]
         turn.ended = ended
         turn.passed_official = bool(verdict.passed_official)
-        by_bfcl = self.empty_gold == "official" and not turn.gold_calls
+        by_bfcl = self.policy.empty_gold == "official" and not turn.gold_calls
         turn.passed = turn.passed_official if by_bfcl else bool(verdict.passed)
         turn.difference = tuple(verdict.difference)
 
@@ -342,13 +304,3 @@ def cut(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}... [{len(text) - max_chars} more characters]"
-
-
-def _require_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more{otherwise}")
-
-
-def _require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
-        raise ValueError(f"{name} is {value!r}; expected {' or '.join(map(str, choices))}")

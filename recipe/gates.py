@@ -9,13 +9,13 @@ validation has a value only where one was made. Without a gate a stage trains it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
-NEEDS_VALUE = ("leave_at", "minimum")
-KINDS = (*NEEDS_VALUE, "plateau")
+from recipe.settings.kinds import NotNegative, Text, Whole
+from recipe.typed import STRICT, TypedError, read
 
 
 class GateError(ValueError):
@@ -26,34 +26,30 @@ class GateError(ValueError):
 class Gate:
     """One stage's gate, as `stage.gate` states it."""
 
-    kind: str
-    metric: str = "critic/score/mean"
+    __pydantic_config__ = STRICT
+    kind: Literal["leave_at", "minimum", "plateau"]
+    metric: Text = "critic/score/mean"
     value: float | None = None
     """For a plateau: the lowest one that counts, so that a stage that never began to learn is not left; null: any."""
-    window: int = 5
-    patience: int = 20
-    min_delta: float = 0.01
+    window: Whole = 5
+    patience: Whole = 20
+    min_delta: NotNegative = 0.01
     required: bool = False
     """Whether the curriculum stops when a stage ends without having got there; a minimum is always required."""
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.kind != "plateau":
+            raise ValueError(f"a value for kind={self.kind}, the {self.metric} to reach: set stage.gate.value")
 
     @classmethod
     def parse(cls, setting: Mapping[str, Any] | None) -> "Gate | None":
         """The gate of a `stage.gate`; None where it is null. Raises GateError for what it cannot be."""
         if setting is None:
             return None
-        known = [field.name for field in fields(cls)]
-        if unknown := sorted(set(setting) - set(known)):
-            raise GateError(f"stage.gate has no setting {', '.join(unknown)}; it takes {', '.join(known)}.")
-        kind = setting.get("kind")
-        if kind not in KINDS:
-            raise GateError(f"stage.gate.kind={kind}; expected {', '.join(KINDS)}, or stage.gate=null for no gate.")
-        gate = cls(**setting)
-        if gate.value is None and kind in NEEDS_VALUE:
-            raise GateError(f"stage.gate.kind={kind} needs stage.gate.value, the {gate.metric} to reach.")
-        for name, low in (("window", 1), ("patience", 1)):
-            if not isinstance(getattr(gate, name), int) or getattr(gate, name) < low:
-                raise GateError(f"stage.gate.{name}={getattr(gate, name)}; expected a whole number from {low} on.")
-        return gate
+        try:
+            return read(cls, setting, "stage.gate")
+        except TypedError as error:
+            raise GateError(f"{error}. stage.gate=null is no gate.") from error
 
     @property
     def stops(self) -> bool:

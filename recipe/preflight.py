@@ -5,11 +5,10 @@ two.
 """
 
 import importlib.metadata
-import inspect
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from recipe.errors import PreflightError
 from recipe.preflight_data import as_list, check_data
@@ -58,8 +57,9 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight_features import check_features
     from recipe.preflight_keys import check_keys
     from recipe.preflight_lora import check_lora
+    from recipe.settings.reading import check_values
 
-    for check_part in (check_keys, check_turn_policy, check_algorithm, check_lora, check_features):
+    for check_part in (check_values, check_keys, load_protocol, check_algorithm, check_lora, check_features):
         check_part(config)
 
 
@@ -80,25 +80,6 @@ def load_protocol(config: DictConfig) -> Any:
         return get_protocol(config.interaction.protocol, docs=config.interaction.docs)
     except ValueError as error:
         raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
-
-
-def check_turn_policy(config: DictConfig) -> None:
-    """Keys and values under `interaction.train` and `interaction.val` are those a conversation takes."""
-    from bfcl_env import load_scenarios
-    from interaction import Conversation
-
-    scenario, protocol = load_scenarios("multi_turn_base")[0], load_protocol(config)
-    allowed = sorted(inspect.signature(Conversation).parameters.keys() - {"scenario", "protocol"})
-    for split in ("train", "val"):
-        settings: Any = OmegaConf.to_container(config.interaction[split], resolve=True)
-        if unknown := sorted(settings.keys() - set(allowed)):
-            raise PreflightError(
-                f"interaction.{split} has no setting {', '.join(unknown)}; it takes {', '.join(allowed)}."
-            )
-        try:
-            Conversation(scenario, protocol=protocol, **settings).close()
-        except (TypeError, ValueError) as error:
-            raise PreflightError(f"interaction.{split}: {error}. Change that setting.") from error
 
 
 def check_model(config: DictConfig) -> None:

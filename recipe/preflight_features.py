@@ -10,9 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 
-OVER_BUDGET = ("keep", "leave_out")
-"""What `stage.over_budget` may be."""
-
 LOGGERS = {
     **{
         "console": None,
@@ -38,12 +35,9 @@ WIDE_FOR_GSPO = 0.05
 
 def check_features(config: DictConfig) -> None:
     """Raises PreflightError for settings that cannot do what their names say."""
-    if (choice := config.stage.over_budget) not in OVER_BUDGET:
-        raise PreflightError(f"stage.over_budget={choice}; expected {' or '.join(OVER_BUDGET)}.")
     _check_loggers(config)
     _check_dynamic_sampling(config)
     _check_correction(config)
-    _check_overlong(config)
     actor = config.actor_rollout_ref.actor
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not _positive(actor.loss_scale_factor):
         raise PreflightError(
@@ -165,8 +159,6 @@ def _check_dynamic_sampling(config: DictConfig) -> None:
 def _check_correction(config: DictConfig) -> None:
     correction = config.algorithm.rollout_correction
     kind, threshold = correction.rollout_is, correction.rollout_is_threshold
-    if kind not in (None, "token", "sequence"):
-        raise PreflightError(f"algorithm.rollout_correction.rollout_is={kind}; it is null, token or sequence.")
     if correction.bypass_mode and (kind or correction.rollout_rs):
         raise PreflightError(
             "algorithm.rollout_correction.bypass_mode=true takes the engine's probabilities for those before the "
@@ -196,21 +188,6 @@ def _bounds(threshold: Any) -> list[Any]:
         return [float(part) for part in parts] if len(parts) <= 2 else [None]
     except ValueError:
         return [None]
-
-
-def _check_overlong(config: DictConfig) -> None:
-    overlong = config.interaction.overlong
-    if not isinstance(overlong.train, bool):
-        raise PreflightError(f"interaction.overlong.train={overlong.train}; it is true or false.")
-    if not (overlong.penalty == 0 or _positive(overlong.penalty)):
-        raise PreflightError(
-            f"interaction.overlong.penalty={overlong.penalty}; expected what the whole budget costs, 0 or more."
-        )
-    if not _positive(overlong.window) or overlong.window > 1:
-        raise PreflightError(
-            f"interaction.overlong.window={overlong.window}; expected the share of the budget over which the penalty "
-            "grows, above 0 and at most 1."
-        )
 
 
 def _positive(value: Any) -> bool:

@@ -17,10 +17,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import starts
+from recipe.compose import compose
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
 from recipe.files import StateFile, told
@@ -32,8 +32,10 @@ from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
+from recipe.settings.reading import WARM_START as WARM_START_SETTINGS
+from recipe.settings.reading import check_values
 from recipe.stage_notes import STARTED_FILE
-from recipe.train import WRITABLE, launch_overrides, set_environment, write_start
+from recipe.train import WRITABLE, set_environment, write_start
 from recipe.typed import STRICT
 
 
@@ -103,8 +105,8 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
-@hydra.main(version_base=None, config_path="config", config_name="sft")
-def _main(config: DictConfig) -> None:
+def run(config: DictConfig, overrides: list[str]) -> None:
+    """Make the warm start, unless it is there."""
     restart_with_environment(config)
     set_environment(config)
     stage = Path(config.paths.stage)
@@ -149,7 +151,7 @@ def _main(config: DictConfig) -> None:
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
         try:
-            write_start(config)
+            write_start(config, overrides)
         except OSError as error:
             sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
@@ -175,8 +177,12 @@ def _main(config: DictConfig) -> None:
 
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
-    sys.argv[1:] += launch_overrides(sys.argv[1:], group="sft_hardware")
-    _main()
+    try:
+        config = compose("sft", sys.argv[1:], group="sft_hardware")
+        check_values(config, WARM_START_SETTINGS)
+    except PreflightError as error:
+        sys.exit(f"\nstage0_sft cannot start: {error}")
+    run(config, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -6,22 +6,24 @@ Composing a configuration, `--help` and the first checks of `recipe.preflight` i
 mistakes show within seconds.
 """
 
-import importlib.util
+import argparse
+import logging
 import os
-import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig, open_dict
 
 from recipe import checkpoints, manifest, preflight, processes, remains, reward_file, starts
+from recipe.compose import BAD, CONFIG_DIR, compose, detect_hardware, launch_overrides, line_of, verl_config_dir
 from recipe.console import Tail
 from recipe.errors import PreflightError
 from recipe.files import told
 
-CONFIG_DIR = Path(__file__).parent / "config"
+__all__ = ["CONFIG_DIR", "detect_hardware", "launch_overrides", "main", "verl_config_dir"]
 
 GATE_ADVICE = (
     "The same command with more epochs (trainer.total_epochs) trains on from there, with a lower stage.gate.value or "
@@ -30,37 +32,6 @@ GATE_ADVICE = (
 
 
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
-
-
-def verl_config_dir() -> Path:
-    """verl's folder of Hydra configurations, found without importing verl."""
-    spec = importlib.util.find_spec("verl")
-    if spec is None or not spec.submodule_search_locations:
-        sys.exit("verl is not installed in this environment. Run `bash setup.sh` and start through the scripts.")
-    return Path(next(iter(spec.submodule_search_locations))) / "trainer" / "config"
-
-
-def detect_hardware() -> str:
-    """Hardware profile: the variable HARDWARE, else by how many GPUs `nvidia-smi` lists: cpu, gpu1 or gpu8."""
-    if profile := os.environ.get("HARDWARE"):
-        return profile
-    try:
-        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return "cpu"
-    gpus = len(answer.stdout.strip().splitlines()) if answer.returncode == 0 else 0
-    return {0: "cpu", 1: "gpu1"}.get(gpus, "gpu8")
-
-
-def launch_overrides(arguments: list[str], group: str = "hardware") -> list[str]:
-    """Overrides that every composition needs.
-
-    Where verl's configurations are, no second log file of Hydra's own and, unless given, the hardware profile.
-    """
-    overrides = [f"hydra.searchpath=[file://{verl_config_dir()}]", "hydra/job_logging=stdout"]
-    if not any(argument.startswith(f"{group}=") for argument in arguments):
-        overrides.append(f"{group}={detect_hardware()}")
-    return overrides
 
 
 def set_environment(config: DictConfig) -> None:
@@ -73,14 +44,14 @@ def set_environment(config: DictConfig) -> None:
     os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
 
 
-def write_start(config: DictConfig) -> None:
+def write_start(config: DictConfig, overrides: Sequence[str]) -> None:
     """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
 
     Raises:
         OSError: the stage's folder cannot be written.
     """
     starts.note(config)
-    manifest.write_config(config)
+    manifest.write_config(config, overrides)
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -151,15 +122,14 @@ def supervise(config: DictConfig) -> int:
         sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
 
 
-@hydra.main(version_base=None, config_path="config", config_name="stage1")
-def _main(config: DictConfig) -> None:
+def run(config: DictConfig, overrides: list[str]) -> None:
+    """Check what is left to check, then train the stage; or only say that it could."""
     watched = remains.TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
     set_environment(config)
     try:
         starts.check_mode(config)
-        checkpoints.check(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
         lacks = preflight.check(config)
@@ -169,7 +139,7 @@ def _main(config: DictConfig) -> None:
         if not config.preflight_only:
             for line in starts.start_over(config):
                 print(f"RESUME {line}", flush=True)
-            write_start(config)
+            write_start(config, overrides)
             manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
@@ -196,14 +166,57 @@ def _main(config: DictConfig) -> None:
                 sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
 
 
+def read_command(arguments: list[str]) -> tuple[str, Path | None, list[str], list[str]]:
+    """Name of the configuration, folder of further ones, overrides, and options that Hydra knows."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-name", "-cn", default="stage1")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    known, rest = parser.parse_known_args(arguments)
+    options = [argument for argument in rest if argument.startswith("-")]
+    # what follows an option may be its value, as in `--cfg job`
+    overrides = [argument for argument in rest if argument not in options and (not options or "=" in argument)]
+    return known.config_name, known.config_dir, overrides, options
+
+
+NOT_HERE = {"--multirun", "-m", "--config-path", "-cp"}
+"""Options of Hydra's that would start something else than one stage."""
+
+
+@hydra.main(version_base=None, config_path="config", config_name="stage1")
+def _show(_: DictConfig) -> None:
+    """Never runs: with an option that shows something, Hydra shows it instead."""
+
+
+def show(arguments: list[str]) -> None:
+    """Let Hydra answer `--help`, `--cfg job` and the like, which start nothing."""
+    given = [i for i, argument in enumerate(arguments, 1) if "=" in argument and not argument.startswith("-")]
+    end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
+    sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # or Hydra itself prints a traceback
+    _show()
+
+
 def main() -> None:
     """Entry point of `python -m recipe.train`."""
-    if "hydra/job_logging=stdout" not in sys.argv:  # a watched child gets the whole command line of its parent
-        arguments = sys.argv[1:]
-        given = [i for i, argument in enumerate(arguments, 1) if "=" in argument and not argument.startswith("-")]
-        end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
-        sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
-    _main()
+    arguments = sys.argv[1:]
+    name, folder, overrides, options = read_command(arguments)
+    try:
+        if refused := NOT_HERE & {option.split("=")[0] for option in options}:
+            raise PreflightError(f"{refused.pop()} is Hydra's, and not for this command. Start it once for each run.")
+        config = compose(name, overrides, folder=folder)
+        if options:
+            return show(arguments)
+        name = str(config.stage.name)
+        preflight.check_settings(config)
+        checkpoints.check(config)
+    except PreflightError as error:
+        sys.exit(f"\n{name} cannot start: {error}")
+    except BAD as error:
+        sys.exit(f"\n{name} cannot start: {line_of(error)}")
+    logging.basicConfig(
+        stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
+    )
+    run(config, overrides)
 
 
 if __name__ == "__main__":

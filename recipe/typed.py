@@ -6,6 +6,7 @@ number must be finite.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
@@ -22,9 +23,12 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 LONGEST_SHOWN = 80
 """Characters of a wrong value that a message repeats."""
 
+MOST_FAULTS = 3
+"""Wrong values that one message names."""
+
 
 class TypedError(ValueError):
-    """Values that do not fit. The message is one line that names each of them."""
+    """Values that do not fit. The message is one line that names them, the first few if they are many."""
 
 
 @cache
@@ -42,31 +46,56 @@ def read(kind: type[T], values: Mapping[str, Any] | str | bytes, where: str) -> 
     Raises:
         TypedError: something in it has the wrong type or range, is unknown or missing, or the text is no JSON.
     """
-    text = values if isinstance(values, str | bytes) else json.dumps(values, default=repr)
+    if isinstance(values, str | bytes):
+        text: str | bytes = values
+    else:
+        try:
+            text = json.dumps(values, default=repr, ensure_ascii=False).encode()
+        except (ValueError, TypeError, RecursionError) as error:  # a lone surrogate, a number of 5,000 digits, bytes
+            raise TypedError(f"{where} holds what no text file could: {one_line(error)}") from error
     try:
         return _adapter(kind).validate_json(text)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise TypedError("; ".join(_line(kind, fault, where) for fault in error.errors(include_url=False))) from error
+        lines = [_line(kind, fault, where) for fault in error.errors(include_url=False)]
+        more = [f"and {len(lines) - MOST_FAULTS} more"] if len(lines) > MOST_FAULTS else []
+        raise TypedError("; ".join(lines[:MOST_FAULTS] + more)) from error
 
 
 def _line(kind: type, fault: Any, where: str) -> str:
-    name = ".".join(str(part) for part in (where, *fault["loc"]))
+    name = ".".join([where, *(shown(part, quote=False) for part in fault["loc"])])
     if fault["type"] == "json_invalid":
         return f"{where} is not JSON: {fault['ctx']['error']}"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         known = [field.name for field in fields(kind)] if len(fault["loc"]) == 1 else []  # type: ignore[arg-type]
-        near = get_close_matches(str(fault["loc"][-1]), known, 1)
-        return f"{name} is not known" + (f"; is {near[0]} meant?" if near else "")
+        return f"{name} is not known{meant(fault['loc'][-1], known)}"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{name} is missing"
-    message = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    return f"{name}={shown(fault['input'])}; expected {message}"
+    expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    if fault["type"] == "literal_error":
+        expected += meant(fault["input"], re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
+    if expected.startswith(("greater", "less")):
+        expected = f"a number {expected}"
+    return f"{name}={shown(fault['input'])}; expected {expected}"
 
 
-def shown(value: Any) -> str:
+def meant(given: Any, known: list[str]) -> str:
+    """The end of a message about a name that is none of these: which one may be meant."""
+    near = get_close_matches(str(given)[:LONGEST_SHOWN], known, 1)
+    return f" (is {near[0]} meant?)" if near else ""
+
+
+def shown(value: Any, quote: bool = True) -> str:
     """A value in a message: on one line, and not longer than `LONGEST_SHOWN`."""
     try:
-        text = repr(value).replace("\n", " ")
+        text = repr(value) if quote or not str(value).isprintable() else str(value)
+        text = text.replace("\n", " ")
     except Exception:  # another's `__repr__`, or a number of more digits than Python prints
         text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def one_line(error: object) -> str:
+    """What an error says, on one line of at most 200 characters, whatever stands in it."""
+    words = " ".join(str(error).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in words)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -21,16 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from recipe import checkpoints
+from recipe.compose import CONFIG_DIR, compose
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
 from recipe.preflight import check_settings
-from recipe.train import CONFIG_DIR, launch_overrides
 
 START_MODEL = "actor_rollout_ref.model.path="
 LARGEST = 2**20
@@ -59,11 +56,13 @@ class Stage:
         return ["--config-name", self.config, *self.overrides]
 
 
-def compose_stage(name: str, overrides: list[str]) -> DictConfig:
-    """The configuration that `python -m recipe.train --config-name NAME` would run with."""
-    own = [override for override in launch_overrides(overrides) if not override.startswith("hydra/")]
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose(name, overrides=[*overrides, *own])
+def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
+    """The configuration that `python -m recipe.train --config-name NAME` would run with.
+
+    Raises:
+        PreflightError: it cannot be composed.
+    """
+    return compose(name, overrides)
 
 
 def find(name: str, kind: str = "curriculum") -> Path:
@@ -139,11 +138,8 @@ def read_stages(
         overrides += for_one[entry["name"]]
         try:
             composed = compose_stage(entry["config"], overrides)
-            checkpoints.check(composed)
             check_settings(composed)
-        except (HydraException, OmegaConfBaseException) as error:
-            cause = error.__cause__ or error.__context__
-            sys.exit(f"{where}, stage {entry['name']}: {error}\n{cause or ''}".rstrip())
+            checkpoints.check(composed)
         except PreflightError as error:
             sys.exit(f"{where}, stage {entry['name']}: {error}")
         if composed.stage.name != entry["folder"]:

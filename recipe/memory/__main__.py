@@ -12,25 +12,22 @@ import sys
 
 from omegaconf import DictConfig
 
+from recipe.errors import PreflightError
 from recipe.memory.architecture import UnknownArchitecture, load_architecture, shipped_models
 from recipe.memory.check import card_bytes, nominal_bytes, problem
 from recipe.memory.host import checkpoint_parts
 from recipe.memory.settings import read_settings
 from recipe.memory.table import cache_line, host_line, peak, reasons, table
 from recipe.memory.terms import GB, phases
+from recipe.settings.reading import check_values
 
 
 def compose_stage(name: str, overrides: list[str]) -> DictConfig:
     """The configuration of a stage as `recipe.train --config-name NAME` composes it; for GPUs unless said otherwise."""
-    from hydra import compose, initialize_config_dir
+    from recipe.compose import compose
 
-    from recipe.train import CONFIG_DIR, verl_config_dir
-
-    given = [f"hydra.searchpath=[file://{verl_config_dir()}]", *overrides]
-    if not any(override.startswith("hardware=") for override in overrides):
-        given.append("hardware=gpu8")
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose(name, overrides=given)
+    profile = [] if any(override.startswith("hardware=") for override in overrides) else ["hardware=gpu8"]
+    return compose(name, [*overrides, *profile])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (FileNotFoundError, UnknownArchitecture) as error:
         print(f"no estimate: {error}", file=sys.stderr)
         return 2
-    config = compose_stage(chosen.config_name, chosen.overrides)
+    try:
+        config = compose_stage(chosen.config_name, chosen.overrides)
+        check_values(config)
+    except PreflightError as error:
+        print(f"no estimate: {error}", file=sys.stderr)
+        return 2
     card = nominal_bytes(chosen.card) if chosen.card else card_bytes(config)
     if config.trainer.device != "cuda" or card is None:
         print("no estimate: the profile is not for GPUs, or no card size is known; set --card GB", file=sys.stderr)

@@ -63,10 +63,18 @@ def test_too_few_values_are_no_pass():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"kind": "leave"}, "leave_at, minimum, plateau"),
-        ({"kind": "leave_at"}, "needs stage.gate.value"),
-        ({"kind": "minimum", "value": 1, "windw": 2}, "windw; it takes kind, metric"),
-        ({"kind": "plateau", "window": 0}, "stage.gate.window=0"),
+        ({"kind": "leave"}, "stage.gate.kind='leave'; expected 'leave_at', 'minimum' or 'plateau'"),
+        ({"value": 1}, "stage.gate.kind is missing"),
+        ({"kind": "leave_at"}, "stage.gate.value"),
+        ({"kind": "minimum", "value": 1, "windw": 2}, r"stage.gate.windw is not known \(is window meant"),
+        ({"kind": "plateau", "window": 0}, "stage.gate.window=0; expected a number greater than or equal to 1"),
+        ({"kind": "plateau", "patience": 2.5}, "stage.gate.patience=2.5"),
+        ({"kind": "leave_at", "value": "high"}, "stage.gate.value='high'; expected a valid number"),
+        ({"kind": "leave_at", "value": float("nan")}, "stage.gate.value=nan; expected a finite number"),
+        ({"kind": "leave_at", "value": True}, "stage.gate.value=True"),
+        ({"kind": "leave_at", "value": 1, "required": "no"}, "stage.gate.required='no'; expected a valid boolean"),
+        ({"kind": "leave_at", "value": 1, "metric": 3}, "stage.gate.metric=3"),
+        ({"kind": "plateau", "min_delta": -1}, "stage.gate.min_delta=-1"),
     ],
 )
 def test_a_gate_that_cannot_work_says_what_to_change(setting, message):

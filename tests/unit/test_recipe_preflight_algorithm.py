@@ -1,23 +1,21 @@
 """What verl would notice late or never is refused before a start; and what is written down of verl is what it does."""
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from recipe import preflight_algorithm as algorithm
+from recipe.compose import compose
 from recipe.errors import PreflightError
-from recipe.train import CONFIG_DIR, launch_overrides
+from recipe.settings.verl import Aggregation
 
 
 @cache
 def base(*groups: str, stage: str = "stage2") -> Any:
-    search = next(item for item in launch_overrides(list(groups)) if item.startswith("hydra.searchpath"))
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose(stage, overrides=[*groups, search])
+    return compose(stage, groups)
 
 
 def composed(*overrides: str) -> Any:
@@ -36,9 +34,8 @@ FORWARD = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
 REFERENCE = "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu"
 CRITIC = "critic.ppo_infer_max_token_len_per_gpu"
 REFUSED = [
-    ([f"{ACTOR}.loss_agg_mode=seqmean"], "loss_agg_mode=seqmean is not known; it is one of .*seq-mean-token-mean"),
-    (["algorithm=tppo", "critic.loss_agg_mode=mean"], r"critic\.loss_agg_mode=mean is not known"),
-    (["algorithm.adv_estimator=grpoo"], r"adv_estimator=grpoo is not known \(did you mean grpo\?\)"),
+    (["algorithm.adv_estimator=grpoo"], r"adv_estimator=grpoo is not known \(is grpo meant\?\)"),
+    ([f"{ACTOR}.policy_loss.loss_mode=gspoo"], r"loss_mode=gspoo is not known \(is gspo meant\?\)"),
     (["algorithm.adv_estimator=remax"], "remax needs the score of a greedy rollout"),
     (["algorithm.adv_estimator=optimal_token_baseline"], "sum_pi_squared.*does not compute"),
     (["algorithm.adv_estimator=gdpo"], "gdpo needs the single scores"),
@@ -99,7 +96,7 @@ ACCEPTED = [
     ["algorithm.adv_estimator=reinforce_plus_plus", "actor_rollout_ref.rollout.n=1"],
     ["algorithm=tppo", "actor_rollout_ref.rollout.n=1"],
     *([f"algorithm.adv_estimator={name}"] for name in algorithm.GROUPED),
-    *([f"{ACTOR}.loss_agg_mode={mode}"] for mode in algorithm.LOSS_AGG_MODES),
+    *([f"{ACTOR}.loss_agg_mode={mode}"] for mode in get_args(Aggregation)),
 ]
 
 
@@ -184,12 +181,20 @@ def test_the_grouped_estimators_are_those_whose_advantages_depend_on_the_group()
     assert sorted(depends) == sorted(set(algorithm.GROUPED) - set(algorithm.OURS))
 
 
+def test_verl_has_the_known_losses_and_no_other():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+
+    import recipe.credit.policy_loss  # noqa: F401
+
+    assert set(algorithm.LOSSES) == set(POLICY_LOSS_REGISTRY)
+
+
 def test_verl_aggregates_in_the_known_ways_and_in_no_other():
     import torch
     from verl.trainer.ppo.core_algos import agg_loss
 
     loss = torch.ones(2, 3)
-    for mode in algorithm.LOSS_AGG_MODES:
+    for mode in get_args(Aggregation):
         assert torch.isfinite(agg_loss(loss, loss, mode))
     with pytest.raises(ValueError, match="Invalid loss_agg_mode"):
         agg_loss(loss, loss, "seqmean")

@@ -1,0 +1,157 @@
+"""The settings of this recipe, as base.yaml and the hardware profiles have them."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from interaction.policy import TurnPolicy
+from recipe.gates import Gate
+from recipe.settings.kinds import (
+    FolderName,
+    Natural,
+    NotNegative,
+    PartAbove0,
+    Positive,
+    ReadPath,
+    RunName,
+    Scalar,
+    Share,
+    Text,
+    Variable,
+    Whole,
+    WrittenPath,
+)
+from recipe.typed import STRICT
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """`stage.alarms`: shares."""
+
+    __pydantic_config__ = STRICT
+    malformed: NotNegative
+    truncated: NotNegative
+    lost: NotNegative
+    turns: NotNegative
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """`stage.tiny`: what the CPU profile makes of a stage."""
+
+    __pydantic_config__ = STRICT
+    train_file: Text | None = None
+    steps: Whole | None = None
+    loss_agg_mode: Text | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`stage`."""
+
+    __pydantic_config__ = STRICT
+    name: FolderName
+    previous: FolderName | None
+    poll_interval: Positive
+    gate: Gate | None
+    handover: Literal["last", "best"]
+    handover_metric: Text
+    over_budget: Literal["keep", "leave_out"]
+    max_lost_share: Share
+    max_gen_batches: Whole
+    alarms: Alarms
+    tiny: Tiny = field(default_factory=Tiny)
+
+
+@dataclass(frozen=True)
+class Overlong:
+    """`interaction.overlong`."""
+
+    __pydantic_config__ = STRICT
+    train: bool
+    penalty: NotNegative
+    window: PartAbove0
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """`interaction`."""
+
+    __pydantic_config__ = STRICT
+    protocol: Text
+    docs: Text
+    max_tokens_per_reply: Whole | None
+    engine_timeout: Positive
+    record_dir: WrittenPath | None
+    overlong: Overlong
+    train: TurnPolicy
+    val: TurnPolicy
+
+
+@dataclass(frozen=True)
+class Paths:
+    """`paths`."""
+
+    __pydantic_config__ = STRICT
+    run: WrittenPath
+    stage: WrittenPath
+    data: ReadPath
+    tiny_policy: ReadPath | None = None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """`launcher.needs`."""
+
+    __pydantic_config__ = STRICT
+    memory_gb: NotNegative
+    disk_gb: NotNegative
+    gpu_memory_gb: Positive | None = None
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """`launcher`."""
+
+    __pydantic_config__ = STRICT
+    env: dict[Variable, Scalar]
+    needs: Needs
+    prefork: bool = False
+    check_gpu_memory: bool = True
+
+
+@dataclass(frozen=True)
+class Credit:
+    """`algorithm.credit`."""
+
+    __pydantic_config__ = STRICT
+    gamma_token: Share
+    lam_token: Share
+    whiten: bool
+
+
+@dataclass(frozen=True)
+class SftStage:
+    """`stage` of the warm start."""
+
+    __pydantic_config__ = STRICT
+    name: FolderName
+
+
+@dataclass(frozen=True)
+class SftLauncher:
+    """`launcher` of the warm start."""
+
+    __pydantic_config__ = STRICT
+    env: dict[Variable, Scalar]
+
+
+@dataclass(frozen=True)
+class FromEnvironment:
+    """The environment variables that the configurations read."""
+
+    __pydantic_config__ = STRICT
+    TRAIN_BATCH_SIZE: Whole | None = None
+    MINI_BATCH_SIZE: Whole | None = None
+    SEED: Natural | None = None
+    MODEL: ReadPath | None = None
+    RUN: RunName | None = None
