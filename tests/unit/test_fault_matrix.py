@@ -51,7 +51,7 @@ SECONDS = 30
 MEMORY = 3 * 2**30
 """What a cell may ask for beyond what the process has."""
 REMEDIES = "set make made give take choose run put correct define start write save rename expected meant".split()
-REMEDY = re.compile(rf"\b({'|'.join(REMEDIES)}|now says|reward\.custom_reward_function\.path)\b", re.I)
+REMEDY = re.compile(rf"\b({'|'.join(REMEDIES)}|now says|one of|reward\.custom_reward_function\.path)\b", re.I)
 CONTENTS = ["model", "optimizer", "extra", "hf_model"]
 STAGE = "stage2_base"
 LINE, FINE, EITHER, REMOVED = "line", "fine", "either", "removed"
@@ -630,7 +630,16 @@ def _command(name: str, room: Path) -> list[str]:
         "recipe.sft": ["sft_hardware=cpu", f"paths.data={data}", f"paths.run={room}/run", f"model.path={model}"],
         "recipe.curriculum": ["--curriculum", f"{room}/user/curriculum.yaml", "hardware=cpu", f"paths.run={room}/run"],
         "recipe.evaluate": [
-            *["--endpoint", "http://127.0.0.1:9/v1", "--model", "m", "--out", f"{room}/evaluation", "--limit", "1"],
+            *[
+                "--endpoint",
+                "http://127.0.0.1:9/v1",
+                "--served-name",
+                "m",
+                "--out",
+                f"{room}/evaluation",
+                "--limit",
+                "1",
+            ],
         ],
     }[name]
 
