@@ -5,6 +5,7 @@ import importlib.metadata
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def _files(setting: Any) -> dict[str, str]:
     return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
 
 
-def write_config(config: DictConfig) -> None:
+def write_config(config: DictConfig, overrides: Sequence[str] = ()) -> None:
     """Write the configuration into the stage's folder `config`, when the stage starts.
 
     `config.yaml` has its references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start. Hydra would
@@ -57,7 +58,7 @@ def write_config(config: DictConfig) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
     texts = {"config": OmegaConf.to_yaml(config), "resolved": resolved}
-    texts["overrides"] = OmegaConf.to_yaml([item for item in sys.argv[1:] if "=" in item or item.startswith("~")])
+    texts["overrides"] = yaml.safe_dump(list(overrides))
     for name, text in texts.items():
         write_atomic(folder / f"{name}.yaml", text)
 

@@ -104,7 +104,7 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
-def run(config: DictConfig) -> None:
+def run(config: DictConfig, overrides: list[str]) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
     set_environment(config)
@@ -148,7 +148,7 @@ def run(config: DictConfig) -> None:
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
         with writing(config):
-            write_start(config)
+            write_start(config, overrides)
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
@@ -177,7 +177,7 @@ def main() -> None:
         reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
-    run(config)
+    run(config, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,14 +62,14 @@ def say(lines: list[str]) -> None:
         print(f"RESUME {line}", flush=True)
 
 
-def write_start(config: DictConfig) -> None:
+def write_start(config: DictConfig, overrides: Sequence[str]) -> None:
     """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
 
     Raises:
         OSError: the stage's folder cannot be written.
     """
     starts.note(config)
-    manifest.write_config(config)
+    manifest.write_config(config, overrides)
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -139,7 +139,7 @@ def supervise(config: DictConfig) -> int:
             tail.echo()
 
 
-def run(config: DictConfig) -> None:
+def run(config: DictConfig, overrides: list[str]) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
     watched = remains.TOKEN in os.environ
     if not config.preflight_only and not watched:
@@ -156,7 +156,7 @@ def run(config: DictConfig) -> None:
         if not config.preflight_only:
             with writing(config):
                 say(starts.start_over(config))
-                write_start(config)
+                write_start(config, overrides)
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
@@ -233,7 +233,7 @@ def main() -> None:
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )
-    run(config)
+    run(config, overrides)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ from recipe.settings.kinds import folder_name
 from recipe.typed import shown
 
 START_MODEL = "actor_rollout_ref.model.path="
-LARGEST = 2**20
-"""Bytes of a curriculum file."""
+LARGEST = 2**16
+"""Bytes of a curriculum file; a megabyte of YAML takes its parser seconds."""
 KEYS = ("name", "config", "gate", "handover", "overrides")
 PREFIX = re.compile(r"^([A-Za-z_][\w-]*):(?=[+~]{0,2}[A-Za-z_])")
 """Before an override: the stage that it is for. A colon in an override's value comes after its `=`."""
