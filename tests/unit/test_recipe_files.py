@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from recipe.files import Damaged, StateFile, set_aside, write_atomic
-from recipe.typed import STRICT, TypedError, read
+from recipe.files import Damaged, StateFile, lines, set_aside, write_atomic
+from recipe.typed import STRICT, TypedError, read, shown
 
 
 @dataclass(frozen=True)
@@ -129,3 +129,23 @@ def test_setting_aside_loses_nothing(tmp_path: Path) -> None:
         "f.aside2": "two",
         "f.aside3": "three",
     }
+
+
+def test_lines_come_with_their_places_and_a_longer_one_than_may_be_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recipe.files.LONGEST_LINE", 8)
+    path = tmp_path / "f"
+    path.write_bytes(b"one\n\n" + b"x" * 20 + b"\nend")
+    found = list(lines(path))
+    assert found == [(0, b"one\n"), (4, b"\n"), (5, b"x" * 8), (13, b"x" * 8), (21, b"xxxx\n"), (26, b"end")]
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [Unprintable(), 10**5000, "a\nb", "x" * 10**6, {"a": Unprintable()}], ids=type)
+def test_a_value_in_a_message_is_one_short_line_whatever_it_is(value: Any) -> None:
+    assert "\n" not in shown(value) and len(shown(value)) < 100
