@@ -128,7 +128,6 @@ def run(config: DictConfig) -> None:
         sys.exit(supervise(config))
     set_environment(config)
     try:
-        starts.check_mode(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
         lacks = preflight.check(config)
@@ -211,6 +210,7 @@ def main() -> None:
         name = str(config.stage.name)
         preflight.check_settings(config)
         checkpoints.check(config)
+        starts.check_mode(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")
     logging.basicConfig(
