@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
@@ -93,6 +92,8 @@ def check_rows(config: DictConfig) -> None:
     settings = deciding(config)
     if not settings:
         return
+    import pyarrow.parquet as parquet  # here, because settings are looked at without it
+
     files = config.data.val_files
     rows = [
         row

@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import reward_file
@@ -123,6 +122,8 @@ def check_model(config: DictConfig) -> None:
 
 def check_data(config: DictConfig) -> None:
     """Files exist, hold enough rows for a batch, and their prompts and agent loops are those that will be used."""
+    import pyarrow.parquet as parquet
+
     from bfcl_env import load_scenarios
     from interaction import Conversation
 
