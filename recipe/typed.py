@@ -96,7 +96,9 @@ def meant(given: Any, known: list[str]) -> str:
 def shown(value: Any, quote: bool = True) -> str:
     """A value in a message: on one line, and not longer than `LONGEST_SHOWN`."""
     try:
-        text = repr(value) if quote or not str(value).isprintable() else str(value)
+        text = str(value)
+        if quote or not text.isprintable() or not text.strip():
+            text = repr(value)
     except ValueError:  # Python refuses to write a number of 5,000 digits
         text = f"a {type(value).__name__}"
     except RecursionError:
