@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
@@ -92,6 +91,8 @@ def check_rows(config: DictConfig) -> None:
     settings = deciding(config)
     if not settings:
         return
+    import pyarrow.parquet as parquet  # here, because settings are looked at without it
+
     files = config.data.val_files
     rows = [
         row

@@ -96,7 +96,9 @@ def meant(given: Any, known: list[str]) -> str:
 def shown(value: Any, quote: bool = True) -> str:
     """A value in a message: on one line, and not longer than `LONGEST_SHOWN`."""
     try:
-        text = repr(value).replace("\n", " ") if quote or not str(value).isprintable() else str(value)
+        text = str(value)
+        if quote or not text.isprintable() or not text.strip():
+            text = repr(value).replace("\n", " ")
     except Exception:  # another's `__repr__`, a number of more digits than Python prints, a nest too deep
         text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
