@@ -99,7 +99,7 @@ def settings(model: Path, packed: bool, dtype: str, lora_rank: int) -> Any:
     """`actor_rollout_ref` of stage 3 with hardware=gpu8; not packed: the plain computation; dtype: fp32 or bf16."""
     from hydra import compose, initialize_config_dir
 
-    from recipe.train import CONFIG_DIR, launch_overrides
+    from recipe.compose import CONFIG_DIR, launch_overrides
 
     chosen = {"path": model, "lora_rank": lora_rank}
     if not packed:

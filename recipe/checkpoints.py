@@ -34,7 +34,7 @@ from recipe.stage_notes import (
     Target,
     Verdict,
 )
-from recipe.starts import latest, step_folders
+from recipe.starts import TRACKER, latest, step_folders
 
 NOTES: dict[str, StateFile[Any]] = {TARGET_FILE: TARGET, BEST_FILE: BEST, DONE_FILE: DONE}
 """What a stage can make anew when it is damaged: steps from the data, the rest from the checkpoints."""
@@ -72,6 +72,11 @@ def check(config: DictConfig) -> None:
         raise PreflightError(
             "trainer.max_actor_ckpt_to_keep=1 (or trainer.remove_previous_ckpt_in_save): verl deletes that one before "
             "the next is whole, and a stage killed in between could not be resumed. Set 2 or more."
+        )
+    if config.actor_rollout_ref.actor.checkpoint.get("async_save"):
+        raise PreflightError(
+            "actor_rollout_ref.actor.checkpoint.async_save=true: verl then never names the newest checkpoint in "
+            f"{TRACKER}, and no start could go on from it. Leave it out."
         )
     if "hf_model" not in config.actor_rollout_ref.actor.checkpoint.save_contents:
         raise PreflightError(

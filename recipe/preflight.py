@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.preflight_data import as_list, check_data
-from recipe.starts import check_same_start
+from recipe.starts import check_mode, check_same_start
 
 VERL_VERSION = "0.9.1"
 
@@ -60,7 +60,15 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight_lora import check_lora
     from recipe.settings.reading import check_values
 
-    for check_part in (check_values, check_keys, load_protocol, check_algorithm, check_lora, check_features):
+    for check_part in (
+        check_mode,
+        check_values,
+        check_keys,
+        load_protocol,
+        check_algorithm,
+        check_lora,
+        check_features,
+    ):
         check_part(config)
 
 

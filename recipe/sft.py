@@ -20,7 +20,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import starts
-from recipe.compose import compose
+from recipe.command import read
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
 from recipe.files import StateFile, told
@@ -173,11 +173,13 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
-        config = compose("sft", sys.argv[1:], group="sft_hardware")
+        if (command := read(sys.argv[1:], "sft", group="sft_hardware")) is None:
+            return
+        config, overrides = command
         reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
-    run(config, sys.argv[1:])
+    run(config, overrides)
 
 
 if __name__ == "__main__":

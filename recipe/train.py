@@ -6,7 +6,6 @@ Composing a configuration, `--help` and the first checks of `recipe.preflight` i
 mistakes show within seconds.
 """
 
-import argparse
 import logging
 import os
 import sys
@@ -15,17 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig, open_dict
 
 from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file, starts
-from recipe.compose import BAD, CONFIG_DIR, compose, detect_hardware, launch_overrides, line_of, verl_config_dir
+from recipe.command import name_of, read
 from recipe.console import Tail
 from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.files import told
-
-__all__ = ["CONFIG_DIR", "detect_hardware", "launch_overrides", "main", "verl_config_dir"]
 
 GATE_ADVICE = (
     "The same command with more epochs (trainer.total_epochs) trains on from there, with a lower stage.gate.value or "
@@ -181,52 +177,15 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
 
 
-def read_command(arguments: list[str]) -> tuple[str, Path | None, list[str], list[str]]:
-    """Name of the configuration, folder of further ones, overrides, and options that Hydra knows."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-name", "-cn", default="stage1")
-    parser.add_argument("--config-dir", "-cd", type=Path)
-    known, rest = parser.parse_known_args(arguments)
-    options = [argument for argument in rest if argument.startswith("-")]
-    # what follows an option may be its value, as in `--cfg job`
-    overrides = [argument for argument in rest if argument not in options and (not options or "=" in argument)]
-    return known.config_name, known.config_dir, overrides, options
-
-
-NOT_HERE = {"--multirun", "-m", "--config-path", "-cp"}
-"""Options of Hydra's that would start something else than one stage."""
-
-
-@hydra.main(version_base=None, config_path="config", config_name="stage1")
-def _show(_: DictConfig) -> None:
-    """Never runs: with an option that shows something, Hydra shows it instead."""
-
-
-def show(arguments: list[str]) -> None:
-    """Let Hydra answer `--help`, `--cfg job` and the like, which start nothing."""
-    given = [i for i, argument in enumerate(arguments, 1) if "=" in argument and not argument.startswith("-")]
-    end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
-    sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # or Hydra itself prints a traceback
-    try:
-        _show()
-    except BAD as error:
-        raise PreflightError(line_of(error)) from error
-
-
 def main() -> None:
     """Entry point of `python -m recipe.train`."""
-    arguments = sys.argv[1:]
-    name, folder, overrides, options = read_command(arguments)
+    name = name_of(sys.argv[1:])
     try:
-        if refused := NOT_HERE & {option.split("=")[0] for option in options}:
-            raise PreflightError(f"{refused.pop()} is Hydra's, and not for this command. Start it once for each run.")
-        config = compose(name, overrides, folder=folder)
-        if options:
-            return show(arguments)
+        if (command := read(sys.argv[1:])) is None:
+            return
+        config, overrides = command
         name = str(config.stage.name)
         preflight.check_settings(config)
-        starts.check_mode(config)
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")

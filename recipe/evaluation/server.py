@@ -24,6 +24,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
+from recipe.integrity import changed
 from recipe.processes import adopt_orphans, end_descendants, end_with_parent
 
 SERVED_NAME = "model"
@@ -130,7 +131,7 @@ def profile_flags(hardware: str) -> list[str]:
 
 
 def check_model_folder(model: Path) -> None:
-    """Raises ServerError if this is no Hugging Face model folder."""
+    """Raises ServerError if this is no Hugging Face model folder, or not the model that a stage exported to it."""
     try:
         if not isinstance(json.loads((model / "config.json").read_text("utf-8")), dict):
             raise ValueError("it holds no object")
@@ -139,6 +140,8 @@ def check_model_folder(model: Path) -> None:
     except (OSError, ValueError, RecursionError) as error:
         fault = f"its config.json cannot be read: {error}"
     else:
+        if wrong := changed(model):
+            raise ServerError(f"{wrong}. Export the model again, or name another one.")
         return
     raise ServerError(
         f"{model} is not a model folder: {fault}. Expected a Hugging Face folder, such as the one a stage exports to "

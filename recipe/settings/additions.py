@@ -92,7 +92,9 @@ def check_new(config: DictConfig, key: str) -> None:
         return
     elif parent == "data" and (OmegaConf.select(config, "data.custom_cls.path") or not node):
         return
-    raise PreflightError(f"{unknown(config, key)} Nothing would read it.")
+    raise PreflightError(
+        f"{unknown(config, key)} Nothing would read it; settings of a plug-in of yours go below +custom."
+    )
 
 
 def check_kind(base: DictConfig, config: DictConfig, said: str, key: str) -> None:

@@ -21,7 +21,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 FILES_OF_A_RUN = (".json", ".html", ".txt", ".yaml", ".lock", ".part", ".aside")
-FOLDERS_OF_A_RUN = ("logs",)
+FOLDERS_OF_A_RUN = ("logs", "aside")
 
 
 def printable(text: str) -> str:

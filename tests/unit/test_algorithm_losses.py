@@ -10,7 +10,7 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from recipe.train import CONFIG_DIR
+from recipe.compose import CONFIG_DIR
 
 LOSSES = ["vanilla", "gspo", "cispo"]
 

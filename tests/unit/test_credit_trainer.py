@@ -14,9 +14,9 @@ from tensordict import NonTensorStack, TensorDict
 from transfer_queue import KVBatchMeta
 
 import recipe.trainer
+from recipe.compose import CONFIG_DIR, launch_overrides
 from recipe.credit import estimators
 from recipe.credit.registry import Columns, check_names
-from recipe.train import CONFIG_DIR, launch_overrides
 from recipe.trainer import CurriculumTrainer
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 import interaction.conversation
 from bfcl_env import Call, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
-from recipe.train import CONFIG_DIR, launch_overrides
+from recipe.compose import CONFIG_DIR, launch_overrides
 from rewards.metrics import episode_metrics
 
 think_xml = get_protocol("think_xml")

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.train import CONFIG_DIR, launch_overrides
+from recipe.compose import CONFIG_DIR, launch_overrides
 
 ROOT = Path(__file__).parents[2]
 

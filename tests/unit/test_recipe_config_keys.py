@@ -24,9 +24,9 @@ from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from recipe import preflight
+from recipe.compose import CONFIG_DIR, launch_overrides
 from recipe.errors import PreflightError
 from recipe.preflight_keys import DEAD, MODEL, check_keys
-from recipe.train import CONFIG_DIR, launch_overrides
 
 ROOT = Path(__file__).parents[2]
 VERL = Path(importlib.util.find_spec("verl").submodule_search_locations[0])  # type: ignore[union-attr,index]

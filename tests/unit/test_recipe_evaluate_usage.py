@@ -76,3 +76,15 @@ def test_a_context_that_the_configuration_does_not_say_is_not_guessed(content, t
     (tmp_path / "config.json").write_text(json.dumps(content))
     assert context_length(tmp_path, []) is None
     assert context_length(tmp_path, ["--max-model-len=64"]) == 64
+
+
+def test_a_model_that_has_changed_since_it_was_exported_is_refused(tmp_path, capsys):
+    from recipe.integrity import note_sums
+
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    note_sums(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"weightz")
+    assert evaluate.main(["--model", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "model.safetensors is not what was written" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -14,12 +14,12 @@ from omegaconf import DictConfig
 from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from recipe import manifest, preflight, preflight_reward, starts
+from recipe.compose import CONFIG_DIR, launch_overrides
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight_machine import check_devices
 from recipe.preflight_model import load_tokenizer
 from recipe.preflight_template import check_template
-from recipe.train import CONFIG_DIR, launch_overrides
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.compose import CONFIG_DIR, launch_overrides
 from recipe.errors import PreflightError
 from recipe.preflight_lora import LARGEST_RANK, check_lora
-from recipe.train import CONFIG_DIR, launch_overrides
 
 MODEL = "actor_rollout_ref.model"
 

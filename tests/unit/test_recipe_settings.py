@@ -228,7 +228,23 @@ def test_what_a_person_may_set_passes(overrides: list[str]) -> None:
     checkpoints.check(config)
 
 
-NAMES = ("../../evil", ".", "..", "logs", "a/b", "", " ", "a\nb", "~", "-x", "a b", "$x", "manifest.json", "x" * 101)
+NAMES = (
+    "../../evil",
+    ".",
+    "..",
+    "logs",
+    "aside",
+    "a/b",
+    "",
+    " ",
+    "a\nb",
+    "~",
+    "-x",
+    "a b",
+    "$x",
+    "manifest.json",
+    "x" * 101,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -305,7 +321,7 @@ STAGES_OF_A_FILE = [
     ("stages: [stage1]\noverrides: [3]", "3 is no KEY=VALUE"),
     ("[" * 3000, "is not YAML"),
     ("stages: [stage1\x00]", "is not YAML"),
-    ("stages: [stage\udc80]", "is not YAML"),
+    ("stages: [stage\udc80]", "cannot be read"),
 ]
 
 

@@ -133,7 +133,10 @@ def one_of(*choices: Any) -> Callable[[Any], bool]:
 
 def safe_name(value: Any) -> bool:
     return (
-        isinstance(value, str) and value not in ("logs", ".", "..") and not set(value) & set("/\0\n ~$") and value != ""
+        isinstance(value, str)
+        and value not in ("logs", "aside", ".", "..")
+        and not set(value) & set("/\0\n ~$")
+        and value != ""
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bfcl_env import Call, Episode, load_scenarios
 from interaction import Conversation, get_protocol
-from recipe.train import CONFIG_DIR
+from recipe.compose import CONFIG_DIR
 from rewards import format as format_reward
 from rewards.metrics import episode_metrics
 
