@@ -16,13 +16,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from bfcl_env import part_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
-from recipe.preflight_data import as_list
+from recipe.preflight import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")
@@ -92,6 +91,8 @@ def check_rows(config: DictConfig) -> None:
     settings = deciding(config)
     if not settings:
         return
+    import pyarrow.parquet as parquet  # here, because settings are looked at without it
+
     files = config.data.val_files
     rows = [
         row

@@ -54,10 +54,16 @@ def detect_hardware() -> str:
     return {0: "cpu", 1: "gpu1"}.get(gpus, "gpu8")
 
 
+def quoted(text: str) -> str:
+    """A text as the value of an override, in quotes where Hydra would take its characters for something else."""
+    if re.fullmatch(r"[A-Za-z0-9_./:-]+", text):
+        return text
+    return "'" + re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + "\\'" * bool(match[2]), text) + "'"
+
+
 def searched(folders: Sequence[Path]) -> str:
-    """The override that lets Hydra search these folders too, whatever characters their names have."""
-    quoted = ["'" + f"file://{folder}".replace("\\", "\\\\").replace("'", "\\'") + "'" for folder in folders]
-    return f"hydra.searchpath=[{','.join(quoted)}]"
+    """The override that lets Hydra search these folders too."""
+    return f"hydra.searchpath=[{','.join(quoted(f'file://{folder}') for folder in folders)}]"
 
 
 def launch_overrides(arguments: Sequence[str], group: str = "hardware") -> list[str]:

@@ -8,6 +8,7 @@ left when this process itself is killed outright, `recipe.remains` finds at the 
 import ctypes
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,12 +70,12 @@ def alone(run: Path) -> Iterator[Path]:
     """
     run.mkdir(parents=True, exist_ok=True)
     launch = run / "launch.json"
-    with (run / ".lock").open("a+") as lock:
+    with (run / ".lock").open("a+", errors="replace") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
         except OSError:
             lock.seek(0)
-            owner = lock.read().strip() or "unknown"
+            owner = lock.read(20).strip() or "unknown"
             sys.exit(
                 f"{run} is in use: process {owner} trains into it. Wait for it or end it, or set RUN=another-name."
             )
@@ -117,7 +118,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     log.parent.mkdir(parents=True, exist_ok=True)
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
-    child, code = None, None
+    child, code, launch = None, None, None
     try:
         token = uuid.uuid4().hex
         run_folder = remains.Folder.of(note.parent)
@@ -153,5 +154,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
     finally:
         end_descendants()
         remains.clear(note, keep_logs=code not in (0, None))
+        if launch is not None:  # where the note could not be written, nobody else knows of it
+            shutil.rmtree(launch.temp, ignore_errors=True)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,6 +7,7 @@ off, a half-written folder stays, and a checkpoint can have changed since it was
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from typing import Any
 from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
 from recipe.integrity import broken_archive, broken_export
 from recipe.stage_notes import ADAPTER, ADAPTER_FILE, KL_COEFFICIENT, KL_FILE
-from recipe.starts import TRACKER, latest, step_folders
+from recipe.starts import TRACKER, latest, named_like_checkpoints, step_folders
 
 PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 """Contents of a checkpoint, and how the file of each begins."""
 
 MOST_RANKS = 1 << 16
+
+READERS = 8
+"""Files that are read at once: one of them is read and summed at 1 to 2 GB a second at most."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def broken(folder: Path, contents: list[str], layout: Layout = STAGE) -> str | N
             kind.read(path)
         except Damaged as error:
             return str(error)
-    fault = next((fault for path in files if (fault := broken_archive(path))), None)
+    with ThreadPoolExecutor(READERS) as pool:
+        fault = next(filter(None, pool.map(broken_archive, files)), None)
     if fault or "hf_model" not in contents:
         return fault
     return broken_export(model / "huggingface")
@@ -84,8 +89,8 @@ def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> l
     if os.path.lexists(tracker := checkpoints / TRACKER) and not tracker.is_file():
         said.append(f"{tracker} is no file, and is set aside as {set_aside(tracker).name}")
     noted = latest(checkpoints)
-    for path in checkpoints.glob("global_step_*"):  # verl would write into what is behind a link
-        if path.name.removeprefix("global_step_").isdecimal() and (path.is_symlink() or not path.is_dir()):
+    for path in named_like_checkpoints(checkpoints).values():  # verl would write into what is behind a link
+        if path.is_symlink() or not path.is_dir():
             said.append(f"{path} is no folder, and is set aside as {set_aside(path).name}")
     folders, whole = step_folders(checkpoints), 0
     for step in sorted(folders, reverse=True):

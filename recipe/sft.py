@@ -25,15 +25,15 @@ from recipe.errors import PreflightError
 from recipe.export import ExportError, export
 from recipe.files import StateFile, told
 from recipe.integrity import broken_export
-from recipe.preflight_data import check_conversations, data_command
+from recipe.preflight import data_command
+from recipe.preflight_data import check_conversations
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
-from recipe.settings.reading import WARM_START as WARM_START_SETTINGS
-from recipe.settings.reading import check_values
+from recipe.settings import reading
 from recipe.stage_notes import STARTED_FILE
 from recipe.train import WRITABLE, set_environment, write_start
 from recipe.typed import STRICT
@@ -179,7 +179,7 @@ def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
         config = compose("sft", sys.argv[1:], group="sft_hardware")
-        check_values(config, WARM_START_SETTINGS)
+        reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
     run(config, sys.argv[1:])

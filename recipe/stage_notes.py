@@ -22,7 +22,7 @@ class Start:
     __pydantic_config__ = STRICT
     stage: str
     model: str
-    """A folder's absolute path, or a hub id."""
+    """A folder's absolute path; a hub id as if it were one."""
     lora_rank: int | None = None
     lora_alpha: int | float | None = None
     weights: str | None = None

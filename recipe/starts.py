@@ -7,6 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.files import Damaged, read_text
+from recipe.files import Damaged, read_json, read_text
 from recipe.integrity import identity
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
+
+CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
+"""Name of a checkpoint's folder."""
 
 ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
@@ -42,15 +46,14 @@ def step_folders(checkpoints: Path) -> dict[int, Path]:
 
     A file, a link, or a folder with anything before or after its number (a backup, an archive) is none.
     """
-    if not checkpoints.is_dir():
-        return {}
-    steps = {}
-    for path in checkpoints.iterdir():
-        head, _, number = path.name.rpartition("_")
-        if head == "global_step" and number.isascii() and number.isdecimal() and str(int(number[:18])) == number:
-            if path.is_dir() and not path.is_symlink():
-                steps[int(number)] = path
-    return steps
+    named = named_like_checkpoints(checkpoints)
+    return {step: path for step, path in named.items() if path.is_dir() and not path.is_symlink()}
+
+
+def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
+    """Step -> whatever has the name of its checkpoint."""
+    paths = checkpoints.iterdir() if checkpoints.is_dir() else ()
+    return {int(match[1]): path for path in paths if (match := CHECKPOINT.fullmatch(path.name))}
 
 
 def start_of(config: DictConfig) -> Start:
@@ -120,6 +123,23 @@ def check_same_start(config: DictConfig) -> None:
     if not _same(before, start):
         raise PreflightError(
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
+        )
+    _check_processes(config)
+
+
+def _check_processes(config: DictConfig) -> None:
+    """verl reads a checkpoint only with as many processes as wrote it."""
+    checkpoints, trainer = Path(config.trainer.default_local_dir), config.trainer
+    model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor"
+    try:
+        before = read_json(model / "fsdp_config.json")["world_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # a warm start, or nothing that a start would go on from
+    if before != (now := trainer.n_gpus_per_node * trainer.nnodes):
+        raise PreflightError(
+            f"the checkpoints in {checkpoints} were written by {before} processes, and this start has {now} "
+            f"(trainer.n_gpus_per_node={trainer.n_gpus_per_node}, trainer.nnodes={trainer.nnodes}); verl cannot resume "
+            f"them so. Set these two as they were, or begin a new run with MODEL={model / 'huggingface'}."
         )
 
 

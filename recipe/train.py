@@ -129,7 +129,6 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(supervise(config))
     set_environment(config)
     try:
-        starts.check_mode(config)
         for line in [] if config.preflight_only else checkpoints.repair(config):
             print(f"RESUME {line}", flush=True)
         lacks = preflight.check(config)
@@ -193,7 +192,10 @@ def show(arguments: list[str]) -> None:
     end = given[-1] if given else len(arguments)  # argparse wants overrides side by side, also before `--cfg job`
     sys.argv[1:] = [*arguments[:end], *launch_overrides(arguments), *arguments[end:]]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # or Hydra itself prints a traceback
-    _show()
+    try:
+        _show()
+    except BAD as error:
+        raise PreflightError(line_of(error)) from error
 
 
 def main() -> None:
@@ -209,10 +211,9 @@ def main() -> None:
         name = str(config.stage.name)
         preflight.check_settings(config)
         checkpoints.check(config)
+        starts.check_mode(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")
-    except BAD as error:
-        sys.exit(f"\n{name} cannot start: {line_of(error)}")
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )

@@ -8,10 +8,10 @@ number must be finite.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -66,8 +66,7 @@ def _line(kind: type, fault: Any, where: str) -> str:
     if fault["type"] == "json_invalid":
         return f"{where} is not JSON: {fault['ctx']['error']}"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        known = [field.name for field in fields(kind)] if len(fault["loc"]) == 1 else []  # type: ignore[arg-type]
-        return f"{name} is not known{meant(fault['loc'][-1], known)}"
+        return f"{name} is not known{meant(fault['loc'][-1], _names(kind, fault['loc'][:-1]))}"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{name} is missing"
     expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
@@ -76,6 +75,16 @@ def _line(kind: type, fault: Any, where: str) -> str:
     if expected.startswith(("greater", "less")):
         expected = f"a number {expected}"
     return f"{name}={shown(fault['input'])}; expected {expected}"
+
+
+def _names(kind: Any, loc: tuple[Any, ...]) -> list[str]:
+    """The fields of the dataclass that stands at `loc` in `kind`."""
+    for part in loc:
+        hint = get_type_hints(kind).get(str(part))
+        kind = next((one for one in (hint, *get_args(hint)) if is_dataclass(one)), None)
+        if kind is None:
+            return []
+    return [field.name for field in fields(kind)]
 
 
 def meant(given: Any, known: list[str]) -> str:
@@ -87,8 +96,9 @@ def meant(given: Any, known: list[str]) -> str:
 def shown(value: Any, quote: bool = True) -> str:
     """A value in a message: on one line, and not longer than `LONGEST_SHOWN`."""
     try:
-        text = repr(value) if quote or not str(value).isprintable() else str(value)
-        text = text.replace("\n", " ")
+        text = str(value)
+        if quote or not text.isprintable() or not text.strip():
+            text = repr(value).replace("\n", " ")
     except Exception:  # another's `__repr__`, or a number of more digits than Python prints
         text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 
 from recipe import choosing
+from recipe.compose import quoted
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
 from recipe.metrics_log import read_steps
@@ -48,9 +49,10 @@ def main(name: str, arguments: list[str]) -> None:
     base = stages.read_stages({"stages": [first]}, path, arguments)[0].composed.paths.run
     planned: dict[str, tuple[Path, list[Stage]]] = {}
     for run, content in runs.items():  # all are read before the first starts: a mistake in the last shows now
-        if set(content or {}) - set(RUN_KEYS):
+        stages.check_folder(str(run), f"{path}: the run")
+        if not isinstance(content or {}, dict) or set(content or {}) - set(RUN_KEYS):
             sys.exit(f"{path}, run {run}: expected the keys {', '.join(RUN_KEYS)}.")
-        own = [*arguments, f"paths.run={base}/{run}"]
+        own = [*arguments, f"paths.run={quoted(f'{base}/{run}')}"]
         listed = stages.read_stages({**default, **(content or {})}, path, own)
         planned[run] = Path(listed[0].composed.paths.run), listed
     failed, model = {}, os.environ.get("MODEL")

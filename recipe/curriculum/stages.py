@@ -24,10 +24,12 @@ import yaml
 from omegaconf import DictConfig
 
 from recipe import checkpoints
-from recipe.compose import CONFIG_DIR, compose
+from recipe.compose import CONFIG_DIR, compose, quoted
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
 from recipe.preflight import check_settings
+from recipe.settings.kinds import folder_name
+from recipe.typed import one_line, shown
 
 START_MODEL = "actor_rollout_ref.model.path="
 LARGEST = 2**16
@@ -88,8 +90,8 @@ def read_yaml(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     except Damaged as error:
         sys.exit(f"{error}. Give a YAML file with the keys {', '.join(keys)}.")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        sys.exit(f"{path} is not YAML that can be read: {words[:200]}. Expected the keys {', '.join(keys)}.")
+        words = one_line(error) or type(error).__name__
+        sys.exit(f"{path} is not YAML that can be read: {words}. Expected the keys {', '.join(keys)}.")
     if not isinstance(content, dict) or set(content) - set(keys):
         sys.exit(f"{path}: expected the keys {', '.join(keys)} at the top level.")
     return content
@@ -109,6 +111,9 @@ def read_stages(
         SystemExit: the content is no curriculum, an override names a stage that is not in it or cannot be applied, or a
             stage has settings that cannot work.
     """
+    for name in ("stages", "overrides"):
+        if not isinstance(content.get(name) or [], list):
+            sys.exit(f"{where}: {name} is {shown(content[name])}; expected a list.")
     entries = [_entry(entry, where) for entry in content.get("stages") or []]
     names = [entry["name"] for entry in entries]
     if not names or len(set(names)) < len(names):
@@ -132,8 +137,8 @@ def read_stages(
     for entry, previous in zip(entries, ["null", *folders], strict=False):
         if chosen and entry["name"] not in chosen:
             continue
-        overrides = [*(content.get("overrides") or []), *entry["overrides"]]
-        overrides.append(f"stage.previous={previous}")
+        overrides = [*map(str, content.get("overrides") or []), *entry["overrides"]]
+        overrides.append(f"stage.previous={quoted(previous)}")
         overrides += [item for item in for_all if not stages or not item.startswith(START_MODEL)]
         overrides += for_one[entry["name"]]
         try:
@@ -148,6 +153,14 @@ def read_stages(
     return stages
 
 
+def check_folder(name: str, what: str) -> None:
+    """Raises SystemExit for what cannot be the name of a folder below another."""
+    try:
+        folder_name(name)
+    except ValueError as error:
+        sys.exit(f"{what} {shown(name)}; expected {error}.")
+
+
 def _entry(entry: Any, where: Path) -> dict[str, Any]:
     """One item of `stages`; its gate, its hand-over and, where it borrows a configuration, its name as overrides."""
     if isinstance(entry, str):
@@ -155,16 +168,22 @@ def _entry(entry: Any, where: Path) -> dict[str, Any]:
     if not isinstance(entry, dict) or not entry.get("name") or set(entry) - set(KEYS):
         sys.exit(f"{where}: a stage is a name, or has the keys {', '.join(KEYS)}; got {entry!r}.")
     name, config = str(entry["name"]), str(entry.get("config") or entry["name"])
+    check_folder(name, f"{where}: the stage")
+    check_folder(config, f"{where}: the configuration of stage {name}")
     if not (CONFIG_DIR / f"{config}.yaml").is_file():
         sys.exit(f"{where}: stage {name} needs recipe/config/{config}.yaml, which does not exist; see `config:`.")
-    overrides = [f"stage.name={name}"] if config != name else []
+    overrides = [f"stage.name={quoted(name)}"] if config != name else []
     folder = name if config != name else yaml.safe_load((CONFIG_DIR / f"{config}.yaml").read_text())["stage"]["name"]
     if "gate" in entry:
         overrides.append("stage.gate=null")  # or the gate of the configuration would be merged with this one
         if entry["gate"] is not None:
-            pairs = ",".join(f"{key}:{json.dumps(value)}" for key, value in dict(entry["gate"]).items())
+            if not isinstance(entry["gate"], dict):
+                sys.exit(f"{where}, stage {name}: gate is {shown(entry['gate'])}; expected null or {{kind: ...}}.")
+            pairs = ",".join(f"{key}:{json.dumps(value, default=str)}" for key, value in entry["gate"].items())
             overrides.append(f"stage.gate={{{pairs}}}")
     if entry.get("handover"):
         overrides.append(f"stage.handover={entry['handover']}")
+    if not isinstance(entry.get("overrides") or [], list):
+        sys.exit(f"{where}, stage {name}: overrides is {shown(entry['overrides'])}; expected a list.")
     overrides += map(str, entry.get("overrides") or [])
     return {"name": name, "config": config, "folder": folder, "overrides": overrides}

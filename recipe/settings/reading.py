@@ -12,8 +12,8 @@ from recipe.errors import PreflightError
 from recipe.settings import ours, verl
 
 TRAINING: Mapping[str, type] = {
-    "paths": ours.Paths,
     "stage": ours.Stage,
+    "paths": ours.Paths,
     "interaction": ours.Interaction,
     "launcher": ours.Launcher,
     "data": verl.Data,
@@ -49,12 +49,9 @@ def check_values(config: DictConfig, sections: Mapping[str, type] = TRAINING) ->
     Raises:
         PreflightError: at the first section in which one has not; one line.
     """
+    _check_texts(OmegaConf.to_container(config))  # first as they were given: by references they stand in several places
     values = resolved(config)
-    for key, text in texts(values):
-        if text == "???" and not key.startswith(UNUSED):
-            raise PreflightError(f"{typed.shown(key, quote=False)} is missing: it has no value of its own. Set it.")
-        if "\0" in text or not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise PreflightError(f"{typed.shown(key, quote=False)}={typed.shown(text)}; expected a text in UTF-8.")
+    _check_texts(values)
     if sections is TRAINING and not isinstance(values.get("preflight_only"), bool):
         raise PreflightError(f"preflight_only={typed.shown(values.get('preflight_only'))}; expected true or false.")
     for where, kind in sections.items():
@@ -67,6 +64,14 @@ def check_values(config: DictConfig, sections: Mapping[str, type] = TRAINING) ->
             typed.read(kind, section, where)
         except typed.TypedError as error:
             raise PreflightError(f"{error}.") from error
+
+
+def _check_texts(values: Any) -> None:
+    for key, text in texts(values):
+        if text == "???" and not key.startswith(UNUSED):
+            raise PreflightError(f"{typed.shown(key, quote=False)} is missing: it has no value of its own. Set it.")
+        if "\0" in text or not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise PreflightError(f"{typed.shown(key, quote=False)}={typed.shown(text)}; expected a text in UTF-8.")
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:

@@ -386,11 +386,12 @@ class RewardFunction:
 
 @dataclass(frozen=True)
 class Reward:
-    """`reward`."""
+    """`reward`; `timeout` is this recipe's."""
 
     __pydantic_config__ = OPEN
     custom_reward_function: RewardFunction
     num_workers: Whole = 8
+    timeout: Positive = 300
 
 
 @dataclass(frozen=True)

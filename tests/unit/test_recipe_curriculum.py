@@ -253,11 +253,11 @@ def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments,
     [
         ("actor_rollout_ref.actor.grad_clip=0.5", "optim.clip_grad instead"),
         ("trainer.v1.trainer_mode=colocate_async", "trainer_mode=sync"),
-        ("algorithm.adv_estimator=grpoo", "did you mean grpo"),
-        ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha=half"),
+        ("algorithm.adv_estimator=grpoo", "is grpo meant"),
+        ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha='half'"),
         ("interaction.overlong.window=0", "overlong.window=0"),
-        ("stage.over_budget=leaveout", "over_budget=leaveout; expected keep or leave_out"),
-        ("interaction.train.at_step_limit=stop", "interaction.train: "),
+        ("stage.over_budget=leaveout", "over_budget='leaveout'; expected 'keep' or 'leave_out'"),
+        ("interaction.train.at_step_limit=stop", "interaction.train.at_step_limit"),
     ],
 )
 def test_a_setting_of_a_later_stage_that_cannot_work_stops_before_the_first(tmp_path, launched, override, message):

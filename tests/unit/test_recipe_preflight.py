@@ -241,8 +241,8 @@ def test_a_prompt_that_would_be_cut_is_refused_and_one_that_is_left_out_is_told(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("+interaction.train.max_stepz=3", "interaction.train has no setting max_stepz; it takes .*max_steps_per_turn"),
-        ("interaction.val.max_steps_per_turn=0", "interaction.val: max_steps_per_turn is 0"),
+        ("+interaction.train.max_stepz=3", "interaction.train.max_stepz is not known"),
+        ("interaction.val.max_steps_per_turn=0", "interaction.val.max_steps_per_turn=0; expected a number greater"),
         ("interaction.protocol=xml", "unknown protocol 'xml'; known: hermes"),
     ],
 )

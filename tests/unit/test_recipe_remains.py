@@ -161,6 +161,17 @@ def test_a_damaged_note_is_said_and_does_not_stop_the_start(tmp_path, capsys, co
     assert said.count("\n") == 1
 
 
+def test_a_start_whose_note_cannot_be_written_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device", "launch.json")
+
+    monkeypatch.setattr(remains, "note", fails)
+    before = set(Path(tempfile.gettempdir()).glob(f"{remains.TEMP}*"))
+    with pytest.raises(OSError, match="No space"):
+        processes.run([sys.executable, "-c", ""], tmp_path / "log", lambda: None, tmp_path / "launch.json")
+    assert set(Path(tempfile.gettempdir()).glob(f"{remains.TEMP}*")) <= before
+
+
 def test_a_copied_lock_locks_nothing(started, tmp_path):
     run, _, _ = started
     copy = Path(shutil.copytree(run, tmp_path / "b"))

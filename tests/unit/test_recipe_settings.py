@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from recipe import checkpoints, preflight
-from recipe.compose import CONFIG_DIR, compose
+from recipe.compose import CONFIG_DIR, compose, parse, quoted
+from recipe.curriculum import stages
 from recipe.errors import PreflightError
 from recipe.settings import additions, ours, verl
 from recipe.settings.reading import TRAINING, WARM_START, check_values
@@ -181,7 +182,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         (["+data.foo=1"], ["data.foo is not known. Nothing would read it"]),
         (["~stage"], ["~stage: this key cannot be taken away"]),
         (["hydra.run.dir=x"], ["hydra.run.dir=x", "Leave it out"]),
-        (["paths.run=~/runs"], ["paths.run='~/runs'", "~ would become a folder"]),
+        (["paths.run='~/runs'"], ["paths.run='~/runs'", "~ would become a folder"]),
         (["paths.run=''"], ["paths.run=''"]),
         (["launcher.env={1x: 2}"], ["1x"]),
     ],
@@ -289,3 +290,36 @@ def test_a_configuration_that_is_not_there_is_named(name: str, words: list[str])
     line = refusal(name=name)
     for word in words:
         assert word in line
+
+
+STAGES_OF_A_FILE = [
+    ("stages: [../evil]", "'../evil'; expected the name of a folder"),
+    ("stages: [{name: logs, config: stage1}]", "'logs'; expected another name"),
+    ("stages: [{name: a/b, config: stage1}]", "'a/b'; expected the name of a folder"),
+    ("stages: [{name: x, config: ../config/stage1}]", "'../config/stage1'; expected the name of a folder"),
+    ("stages: stage1", "stages is 'stage1'; expected a list"),
+    ("stages: [stage1]\noverrides: a=b", "overrides is 'a=b'; expected a list"),
+    ("stages: [{name: stage1, gate: often}]", "gate is 'often'; expected null or"),
+    ("stages: [{name: stage1, gate: {kind: leave_at, value: high}}]", "stage.gate.value='high'"),
+    ("stages: [{name: stage1, overrides: {a: 1}}]", "expected a list"),
+    ("stages: [stage1]\noverrides: [3]", "3 is no KEY=VALUE"),
+    ("[" * 3000, "is not YAML"),
+    ("stages: [stage1\x00]", "is not YAML"),
+    ("stages: [stage\udc80]", "is not YAML"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), STAGES_OF_A_FILE, ids=lambda value: value[:40])
+def test_a_curriculum_file_is_read_as_strictly(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(SystemExit) as refused:
+        stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path)
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", "é", "it's", "a\\", "\\'", "'", "a,b", "a=b", "#", "[x]", "{y}", "$z", "%s", '"', "a\\'b"]
+)
+def test_a_quoted_text_is_read_back_as_it_was(text: str) -> None:
+    assert parse(f"key={quoted(text)}").value() == text

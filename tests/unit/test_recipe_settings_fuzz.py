@@ -318,8 +318,9 @@ def problem_of_line(line: str, words: list[str], keys: list[str]) -> str | None:
     """What a person would have against a message."""
     if any(len(part) > 400 or not part.isprintable() for part in line.split("\n")):
         return "too long or not printable"
-    names = [*keys, *(word[:40] for word in words if word.isprintable()), *RIGHT]
-    if not any(name and name in line for name in names) and "\\" not in line:
+    heads = [*keys, *(word.partition("=")[0].lstrip("+~") for word in words), *RIGHT]
+    parents = [head.rpartition(".")[0] for head in heads if head.count(".") > 1]
+    if not any(head[:40] in line for head in (*heads, *parents) if head) and not line.startswith("'"):
         return "names no setting"
     return None
 

@@ -167,6 +167,18 @@ def test_where_it_is_not_known_whose_the_checkpoints_are_the_message_says_what_t
     starts.check_same_start(config_of(tmp_path, "/a"))
 
 
+def test_another_number_of_processes_than_wrote_the_checkpoint_is_refused_before_verl_fails_on_it(finished, tmp_path):
+    actor = Path(finished.trainer.default_local_dir) / "global_step_12" / "actor"
+    (actor / "fsdp_config.json").write_text('{"world_size": 8}')
+    for cards, nodes, fits in ((8, 1, True), (4, 2, True), (4, 1, False), (8, 2, False)):
+        config = config_of(tmp_path, n_gpus_per_node=cards, nnodes=nodes)
+        if fits:
+            starts.check_same_start(config)
+        else:
+            with pytest.raises(PreflightError, match=f"written by 8 processes, and this start has {cards * nodes} "):
+                starts.check_same_start(config)
+
+
 def test_a_start_model_that_was_trained_anew_under_the_same_path_is_another_one(finished, tmp_path):
     model = tmp_path / "before" / "hf"
     model.mkdir(parents=True)
