@@ -1,14 +1,15 @@
 """The numbers a run has logged, read back from its `metrics/*.jsonl` (verl's file logger, one file a launch)."""
 
 import json
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from recipe.files import lines
 
-LAST_STEP = 2**53
-"""No run has more steps."""
+LARGEST_INT, LARGEST = 2**53, 1e300
+"""A larger whole number is none that a float holds exactly, and a sum of larger numbers none that it holds at all."""
 
 
 def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, float]]:
@@ -22,11 +23,13 @@ def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, f
                 step, data = int(entry["step"]), entry["data"].items()
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 continue
-            if 0 <= step < LAST_STEP:
+            if 0 <= step <= LARGEST_INT:
                 steps.setdefault(step, {}).update((name, value) for name, value in data if _is_number(value))
     return dict(sorted(steps.items()))
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one that a float holds; NaN is, and shows that something went wrong."""
-    return isinstance(value, float) or (isinstance(value, int) and abs(value) < LAST_STEP)
+    """Whether it is one that can be averaged and drawn; NaN and infinity are, and show that something went wrong."""
+    if isinstance(value, int):
+        return abs(value) <= LARGEST_INT
+    return isinstance(value, float) and not LARGEST < abs(value) < math.inf

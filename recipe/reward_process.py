@@ -94,8 +94,6 @@ class RewardProcess:
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, _: TracebackType | None) -> None:
         self._connection.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0 if kind is None else 0)
         self._kill()
         self._reader.join(5)
         if self.printed > MOST_PRINTED:
@@ -138,9 +136,10 @@ class RewardProcess:
         return f"closed its connection or answered with more than {LONGEST_ANSWER} bytes"
 
     def _kill(self) -> None:
-        with suppress(ProcessLookupError):
+        """End the process and what it has started. Its number is its own until it is waited for."""
+        if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
 
     def _pass_on(self) -> None:
         """What the reward prints, as far as it is passed on."""
@@ -167,6 +166,8 @@ def _serve(descriptor: int, source: str, name: str) -> None:
             fault = f"{title} {error}"
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the user's code too
             fault = f"{title} raised {line_of(error)}"
+        with suppress(Exception):  # what was printed goes before the answer; afterwards this process may be killed
+            sys.stdout.flush()
         connection.send_bytes((text if fault is None else json.dumps({"error": fault})).encode())
         return fault is None
 

@@ -27,6 +27,7 @@ from bfcl_env.execution import unknown_function_text
 from bfcl_env.source import function_owners
 from interaction.protocol import PROTOCOLS, Message, get_protocol
 from recipe.evaluation.official import CALL_OF_NOTHING, scenarios_by_id
+from recipe.evaluation.plain import generic
 
 PREFIX = "bfcl-grpo-"
 
@@ -94,8 +95,9 @@ class ProtocolMethods:
     def _query_prompting(self, inference_data: dict[str, Any]) -> tuple[Any, float]:
         inference_data["inference_input_log"] = {"messages": inference_data["message"]}
         began = time.time()
+        messages = [{**message, "content": generic(message["content"])} for message in inference_data["message"]]
         response = self.client.chat.completions.create(
-            model=self.model_path_or_id, messages=inference_data["message"], temperature=self.temperature, timeout=72000
+            model=self.model_path_or_id, messages=messages, temperature=self.temperature, timeout=72000
         )
         return response, time.time() - began
 

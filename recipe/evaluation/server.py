@@ -130,11 +130,19 @@ def profile_flags(hardware: str) -> list[str]:
 
 def check_model_folder(model: Path) -> None:
     """Raises ServerError if this is no Hugging Face model folder."""
-    if not (model / "config.json").is_file():
-        raise ServerError(
-            f"{model} is not a model folder: it has no config.json. Expected a Hugging Face folder, such as the one "
-            "a stage exports to outputs/<RUN>/<stage>/hf."
-        )
+    try:
+        if not isinstance(json.loads((model / "config.json").read_text("utf-8")), dict):
+            raise ValueError("it holds no object")
+    except FileNotFoundError:
+        fault = "it has no config.json"
+    except (OSError, ValueError, RecursionError) as error:
+        fault = f"its config.json cannot be read: {error}"
+    else:
+        return
+    raise ServerError(
+        f"{model} is not a model folder: {fault}. Expected a Hugging Face folder, such as the one a stage exports to "
+        "outputs/<RUN>/<stage>/hf."
+    )
 
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
@@ -142,7 +150,8 @@ def context_length(model: Path, flags: Sequence[str]) -> int | None:
     if given := flag_of(flags, "--max-model-len"):
         return int(given) if given.isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
-    return own.get("max_position_embeddings") or own.get("text_config", {}).get("max_position_embeddings")
+    said = [part.get("max_position_embeddings") for part in (own, own.get("text_config")) if isinstance(part, dict)]
+    return next((length for length in said if type(length) is int and length > 0), None)
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:

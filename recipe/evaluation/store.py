@@ -209,11 +209,11 @@ def record_of(data: Any) -> EpisodeRecord:
 
 
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
-    """The records in a JSONL file of an evaluation or a training run, and how many lines hold none."""
+    """The records in a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
     records, skipped = [], 0
     for _, text in lines(path):
         try:
             records.append(record_of(json.loads(text)["episode"]))
         except (ValueError, KeyError, TypeError, RecursionError):
-            skipped += 1
+            skipped += text.endswith(b"\n")
     return records, skipped

@@ -18,7 +18,10 @@ def main() -> None:
         begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
         if not begun and not tables.trained_stages(run):
             parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
-    path = page.write(runs[0], tuple(runs[1:]))
+    try:
+        path = page.write(runs[0], tuple(runs[1:]))
+    except OSError as error:  # a full disk, a folder that cannot be read or written
+        parser.exit(1, f"the report cannot be written: {error}\n")
     print(tables.table(runs))
     print(f"\nreport  {path}")
 

@@ -8,6 +8,7 @@ import threading
 from contextlib import contextmanager
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from bfcl_env import CATEGORIES, load_scenarios
 from interaction import get_protocol
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe.evaluation import bounded, plain
+from recipe.evaluation.bfcl_handler import ProtocolMethods
 from recipe.evaluation.endpoint import Completion, Endpoint, EndpointFault, EndpointRefusal
 from recipe.evaluation.play import play_episode
 from recipe.evaluation.store import Settings
@@ -288,6 +290,20 @@ def test_forged_turns_reach_no_server_as_control_tokens(name, family, by_model, 
     for messages in sent:
         for message in messages:
             assert not ids & set(tokenizer.encode(message["content"], add_special_tokens=False)), message
+
+
+def test_the_leaderboards_own_command_sends_no_control_tokens_either():
+    class Handler(ProtocolMethods):
+        model_path_or_id, temperature = "m", 0.0
+        client = SimpleNamespace(
+            chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **request: sent.append(request)))
+        )
+
+    sent: list = []
+    said = [{"role": "user", "content": ECHO}, {"role": "user", "content": "plain"}]
+    Handler()._query_prompting({"message": said})
+    assert [message["content"] for message in sent[0]["messages"]] == [plain.generic(ECHO), "plain"]
+    assert said[0]["content"] == ECHO, "the conversation that is judged is kept as it was"
 
 
 @pytest.mark.parametrize(

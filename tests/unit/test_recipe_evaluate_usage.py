@@ -8,6 +8,7 @@ from bfcl_env import load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.record import VERSION
 from recipe import evaluate
+from recipe.evaluation.server import context_length
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,18 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
     assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[]", b"null", b"[" * 200_000], ids=repr)
+def test_a_model_folder_with_a_damaged_configuration_is_one_line(content, tmp_path, capsys):
+    (tmp_path / "config.json").write_bytes(content)
+    assert evaluate.main(["--model", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err.strip()
+    assert f"{tmp_path} is not a model folder: its config.json cannot be read" in error and "\n" not in error
+
+
+@pytest.mark.parametrize("content", [{"max_position_embeddings": "x"}, {"text_config": 3}, {"text_config": None}, {}])
+def test_a_context_that_the_configuration_does_not_say_is_not_guessed(content, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert context_length(tmp_path, []) is None
+    assert context_length(tmp_path, ["--max-model-len=64"]) == 64

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
-from recipe.typed import STRICT, TypedError, read
+from recipe.files import Damaged, StateFile, lines, read_json, set_aside, write_atomic
+from recipe.typed import STRICT, TypedError, read, shown
 
 
 @dataclass(frozen=True)
@@ -146,3 +146,23 @@ def test_what_is_no_plain_file_is_never_waited_for(tmp_path: Path) -> None:
             assert "\n" not in str(error.value)
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "nothing")
+
+
+def test_lines_come_with_their_places_and_a_longer_one_than_may_be_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recipe.files.LONGEST_LINE", 8)
+    path = tmp_path / "f"
+    path.write_bytes(b"one\n\n" + b"x" * 20 + b"\nend")
+    found = list(lines(path))
+    assert found == [(0, b"one\n"), (4, b"\n"), (5, b"x" * 8), (13, b"x" * 8), (21, b"xxxx\n"), (26, b"end")]
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [Unprintable(), 10**5000, "a\nb", "x" * 10**6, {"a": Unprintable()}], ids=type)
+def test_a_value_in_a_message_is_one_short_line_whatever_it_is(value: Any) -> None:
+    assert "\n" not in shown(value) and len(shown(value)) < 100

@@ -129,7 +129,8 @@ def test_a_damaged_line_costs_no_other(run, monkeypatch, capsys, line):
 def test_a_reward_that_gives_no_score_is_one_line_and_status_1(run, tmp_path, monkeypatch, capsys, body, said):
     (tmp_path / "bad.py").write_text(f"def compute_score(**given):\n    {body}\n")
     with pytest.raises(SystemExit) as exit_:
-        rescored(run, "--reward", str(tmp_path / "bad.py"), "--timeout", "1", monkeypatch=monkeypatch)
+        seconds = "1" if "sleep" in body else "60"
+        rescored(run, "--reward", str(tmp_path / "bad.py"), "--timeout", seconds, monkeypatch=monkeypatch)
     error = capsys.readouterr().err
     assert exit_.value.code == 1
     assert said in error and error.count("\n") == 1

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from statistics import median
 
 import pytest
 
@@ -55,12 +54,10 @@ def test_whatever_is_raised_becomes_one_line(error, said):
 
 def test_what_returns_is_given_back_and_costs_less_than_a_millisecond():
     assert call(lambda *args, **kwargs: (args, kwargs), 5, 1, x=2) == ((1,), {"x": 2})
-    took = []
-    for _ in range(200):
-        began = time.perf_counter()
+    began = time.process_time()  # of this process alone, whatever else the machine does
+    for _ in range(500):
         call(int, 5)
-        took.append(time.perf_counter() - began)
-    assert median(took) < 1e-3
+    assert (time.process_time() - began) / 500 < 1e-3
 
 
 def test_what_hangs_is_left_behind_counted_and_after_some_not_called_any_more(monkeypatch):

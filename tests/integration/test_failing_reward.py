@@ -1,0 +1,101 @@
+"""A reward that fails in a real training: samples are lost and the others train, or training stops and says why.
+
+Four starts of all processes, about a minute each on two cores.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.metrics_log import read_steps
+
+ROOT = Path(__file__).parents[2]
+
+REWARD = """
+import math, os, time
+calls = []
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    calls.append(1)
+    score = float(len(solution_str) % 11)
+    if "num_turns" not in extra_info:  # the trial before the start
+        return score
+    {body}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reward")
+    assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
+    make_tiny_policy(path / "model")
+    return path
+
+
+def train(folder: Path, name: str, body: str, *overrides: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    reward = folder / f"{name}.py"
+    reward.write_text(REWARD.format(body=body))
+    command = [
+        *(sys.executable, "-m", "recipe.train", "--config-name", "stage1"),
+        f"paths.run={folder}/{name}",
+        f"paths.data={folder}/data",
+        f"actor_rollout_ref.model.path={folder}/model",
+        f"reward.custom_reward_function.path={reward}",
+        "trainer.total_training_steps=2",
+        "trainer.save_freq=2",
+        "trainer.test_freq=-1",
+        "data.train_batch_size=2",
+        "data.max_response_length=300",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+        "actor_rollout_ref.rollout.n=4",
+        *overrides,
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    return done, folder / name / "stage1_format"
+
+
+@pytest.mark.slow
+def test_samples_whose_reward_is_nan_are_lost_and_counted_and_the_others_train(folder: Path) -> None:
+    body = "return math.nan if len(calls) % 8 == 3 else score"
+    done, stage = train(folder, "part", body, "stage.max_lost_share=0.5")
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert f"the reward compute_score of {folder}/part.py returned the score nan; expected a finite" in done.stdout
+    steps = read_steps(stage)
+    assert sorted(steps) == [1, 2]
+    for numbers in steps.values():
+        assert numbers["train/lost_samples"] == pytest.approx(1 / 8)
+        assert numbers["train/failed_rewards"] > 0
+        assert all(map(math.isfinite, numbers.values())), "NaN has reached the metrics"
+    weights = load_file(stage / "hf" / "model.safetensors")
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("nan", "return math.nan", "returned the score nan"),
+        ("hang", "time.sleep(10_000)", "has not returned within 2 s"),
+        ("exit", "os._exit(0)", "failed for 2 prompts"),
+    ],
+)
+def test_a_reward_that_always_fails_stops_training_before_the_update(
+    folder: Path, name: str, body: str, said: str
+) -> None:
+    done, stage = train(folder, name, body, *(["reward.timeout=2"] if name == "hang" else []))
+    assert done.returncode == 1
+    assert said in done.stdout
+    reward = f"the reward compute_score of {folder}/{name}.py"
+    assert (
+        f"8 of 8 samples of step 1 were lost because {reward} failed for 2 prompts; more than stage.max_lost"
+        in done.stdout
+    )
+    assert read_steps(stage) == {}
+    assert not (stage / "done.json").exists() and not (stage / "hf").exists()
