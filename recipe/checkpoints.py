@@ -25,6 +25,8 @@ from recipe.stage_notes import (
     BEST_FILE,
     DONE,
     DONE_FILE,
+    STARTED,
+    STARTED_FILE,
     TARGET,
     TARGET_FILE,
     Best,
@@ -94,12 +96,16 @@ def repair(config: DictConfig) -> list[str]:
     """Before a start: go back to the last whole checkpoint, take out of the way what no start can use.
 
     Returns what was done.
+
+    Raises:
+        OSError: something cannot be renamed or written.
+        ExportError: the best model cannot be exported anew.
     """
     if config.trainer.resume_mode != "auto":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     said = [line for name, kind in NOTES.items() if (line := _mend(stage / name, kind))]
-    if not read_best(stage) and (line := _find_best(config)):
+    if config.stage.handover == "best" and (line := _mend_best(config)):
         said.append(line)
     for path in (stage / "rollouts" / "train").glob("*.jsonl"):
         _end_line(path)
@@ -196,11 +202,30 @@ def best_model(stage: Path, step: int) -> Path:
     return folder / "hf" if (folder / "hf").is_dir() else folder  # without adapters there was no `hf`
 
 
+def _mend_best(config: DictConfig) -> str | None:
+    """Where the best model or its note is lost, make it anew from its checkpoint, or the note from what was logged."""
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    best = BEST.read_or_none(stage / BEST_FILE)
+    if best is None:
+        return _find_best(config)
+    model = best_model(stage, best.step)
+    fault = broken_export(model)
+    if fault is None:
+        return None
+    if model.exists():
+        fault += f"; it is set aside as {set_aside(model.parent).name}"
+    source = checkpoints / f"global_step_{best.step}" / "actor" / "huggingface"
+    start = STARTED.read_or_none(checkpoints / STARTED_FILE)
+    if broken_export(source) is None and start is not None:
+        export(source, stage / "best" / f"global_step_{best.step}" / "hf", start.model)
+        return f"the best model, of step {best.step}, is damaged: {fault}, and was exported anew from its checkpoint"
+    (stage / BEST_FILE).unlink()
+    return f"the best model, of step {best.step}, is damaged: {fault}. The best is chosen from the steps to come"
+
+
 def _find_best(config: DictConfig) -> str | None:
     """Where the note of the best model is lost and the model is not, make the note from what was logged."""
     stage, metric = Path(config.paths.stage), str(config.stage.handover_metric)
-    if config.stage.handover != "best" or (stage / BEST_FILE).exists():
-        return None
     logged = read_steps(stage)
     for step in sorted(step_folders(stage / "best"), reverse=True):
         value, model = logged.get(step, {}).get(metric), best_model(stage, step)

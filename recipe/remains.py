@@ -4,6 +4,10 @@ Nobody cleans up after `kill -9`, so a launch writes down beforehand how to reco
 of a session of its own, carries a token in its environment, and keeps its temporary files (Ray's sockets and logs,
 vLLM's sockets, verl's locks) in one folder. Ray and vLLM rename their processes and start process groups, but none
 leaves the session. The next start reads the note and clears what is left.
+
+The note is a file, so it may have come with a copy of the run's folder, or from anybody. It names the folder it was
+written in, and is ignored in any other; and it is not believed: a process is ended, and a folder removed, only if it
+carries the launch's token itself, or is of the launch's session and at work in its folders.
 """
 
 import os
@@ -107,9 +111,6 @@ def foreign(path: Path) -> str | None:
 
 def clear(path: Path, keep_logs: bool = True) -> list[str]:
     """End the processes of the launch noted in `path` and remove its files and the note.
-
-    A note may have been copied with its folder, or written by anybody: what is ended carries the launch's token, or is
-    of its session and at work in its folders; what is removed is a temporary folder with that token.
 
     Args:
         keep_logs: copy Ray's logs beside the launch's own before they are removed.

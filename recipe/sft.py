@@ -35,7 +35,7 @@ from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.settings import reading
 from recipe.stage_notes import STARTED_FILE
-from recipe.train import WRITABLE, set_environment, write_start
+from recipe.train import say, set_environment, write_start, writing
 from recipe.typed import STRICT
 
 
@@ -120,6 +120,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
+        starts.check_mode(config)
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
@@ -130,15 +131,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
-        try:
+        with writing(config):
             checkpoints = Path(config.trainer.default_local_dir)
             contents = list(config.checkpoint.save_contents)
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
-            for said in go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config):
-                print(said, flush=True)
+            say(go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config))
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-        except OSError as error:
-            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.model.path is None:
         if config.trainer.device != "cpu":
             sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -150,10 +148,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         parameters = make_tiny_policy(Path(config.model.path))
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
-        try:
+        with writing(config):
             write_start(config, overrides)
-        except OSError as error:
-            sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")

@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import hydra
@@ -21,6 +22,7 @@ from recipe import checkpoints, manifest, preflight, processes, remains, reward_
 from recipe.compose import BAD, CONFIG_DIR, compose, detect_hardware, launch_overrides, line_of, verl_config_dir
 from recipe.console import Tail
 from recipe.errors import PreflightError
+from recipe.export import ExportError
 from recipe.files import told
 
 __all__ = ["CONFIG_DIR", "detect_hardware", "launch_overrides", "main", "verl_config_dir"]
@@ -42,6 +44,22 @@ def set_environment(config: DictConfig) -> None:
     os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
     # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
     os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+
+
+@contextmanager
+def writing(config: DictConfig) -> Iterator[None]:
+    """Ends the process with one line where the run's folder cannot be written, or has no room."""
+    try:
+        yield
+    except (OSError, ExportError) as error:
+        text = f"{told(error)}. {WRITABLE}" if isinstance(error, OSError) else error
+        sys.exit(f"\n{config.stage.name} cannot start: {text}")
+
+
+def say(lines: list[str]) -> None:
+    """Print what was done to go on from an earlier start; the console shows such lines."""
+    for line in lines:
+        print(f"RESUME {line}", flush=True)
 
 
 def write_start(config: DictConfig, overrides: Sequence[str]) -> None:
@@ -110,16 +128,13 @@ def supervise(config: DictConfig) -> int:
     run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
     log = run / "logs" / name
     tail = Tail(log)
-    try:
-        with processes.alone(run) as note:
-            try:
-                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-            except KeyboardInterrupt:
-                return 130
-            finally:
-                tail.echo()
-    except OSError as error:
-        sys.exit(f"{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
+    with writing(config), processes.alone(run) as note:
+        try:
+            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            tail.echo()
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
@@ -129,21 +144,20 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(supervise(config))
     set_environment(config)
     try:
-        for line in [] if config.preflight_only else checkpoints.repair(config):
-            print(f"RESUME {line}", flush=True)
+        if not config.preflight_only:
+            with writing(config):
+                say(checkpoints.repair(config))
         lacks = preflight.check(config)
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
         preflight.check_model(config)
         if not config.preflight_only:
-            for line in starts.start_over(config):
-                print(f"RESUME {line}", flush=True)
-            write_start(config, overrides)
-            manifest.note(config)
+            with writing(config):
+                say(starts.start_over(config))
+                write_start(config, overrides)
+                manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    except OSError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {told(error)}. {WRITABLE}")
     print(preflight.summary(config), flush=True)
     if config.preflight_only:
         if lacks:

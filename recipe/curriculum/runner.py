@@ -46,8 +46,8 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
                 print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
                 _note_done(state, stage, done)
             else:
-                if not starts_over:  # or it is set aside with all else, once the stage can start
-                    (folder / DONE_FILE).unlink(missing_ok=True)  # of a gate that was not passed: judged again
+                if done:  # and its gate was not passed, which is judged again
+                    (folder / DONE_FILE).unlink()
                 _run_stage(run, stage, state, note)
             if number == 0:
                 os.environ.pop("MODEL", None)  # a start model is for the first stage

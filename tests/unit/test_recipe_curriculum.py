@@ -129,6 +129,26 @@ def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_n
     assert statuses(tmp_path)[0] == ("stage1_format", "failed")
 
 
+@pytest.mark.parametrize("content", [b"", b'{"global_step": "12"}', None])
+def test_a_damaged_note_that_a_stage_is_done_is_left_to_the_stage_which_says_so(
+    tmp_path, launched, monkeypatch, content
+):
+    finished(tmp_path / "stage1_format")
+    note = tmp_path / "stage1_format" / "done.json"
+    note.unlink()
+    note.mkdir() if content is None else note.write_bytes(content)
+    inner = runner.launch
+
+    def mends(module, arguments, watch, place):
+        assert note.exists()
+        note.rename(note.with_name("done.json.aside"))
+        return inner(module, arguments, watch, place)
+
+    monkeypatch.setattr(runner, "launch", mends)
+    command.main(["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"])
+    assert statuses(tmp_path)[0] == ("stage1_format", "done")
+
+
 def test_a_look_at_a_whole_curriculum_is_refused_and_writes_nothing(tmp_path, launched):
     with pytest.raises(SystemExit, match="preflight_only=true looks at one stage"):
         command.main(["preflight_only=true", f"paths.run={tmp_path}/run"])

@@ -19,6 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from recipe import checkpoints, files, integrity, manifest, starts
 from recipe.curriculum import state
 from recipe.metrics_log import read_steps
+from recipe.resume import WARM_START, go_back
 from recipe.stage_end import StageEnd
 
 CONTENTS = ["model", "optimizer", "extra", "hf_model"]
@@ -32,7 +33,7 @@ def models_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(tmp_path: Path, **stage: Any) -> DictConfig:
     folder = tmp_path / "stage"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     best = {"handover": "best", "handover_metric": "val_choose/score"}
     return OmegaConf.create(
         {
@@ -123,6 +124,19 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_resumed(tmp_pat
     assert all("\n" not in line for line in said) and said[-1] == "from the checkpoint of step 2"
     assert starts.latest(newest.parent) == 2 and list(starts.step_folders(newest.parent)) == [2]
     assert (aside / name).read_bytes() == harmed
+
+
+def test_a_warm_start_goes_back_in_the_same_way(tmp_path):
+    folders = []
+    for step in (9, 18):
+        actor = save(config_of(tmp_path / str(step)), step) / "actor"
+        folders.append(Path(shutil.copytree(actor, tmp_path / "checkpoints" / f"global_step_{step}")))
+        torch.save({"step": step}, folders[-1] / "data_0.pt")
+    (tmp_path / "checkpoints" / starts.TRACKER).write_text("18")
+    assert go_back(tmp_path / "checkpoints", CONTENTS, WARM_START) == ["from the checkpoint of step 18"]
+    flip(folders[1] / "optim_world_size_2_rank_1.pt")
+    said = go_back(tmp_path / "checkpoints", CONTENTS, WARM_START)
+    assert "step 18 is not whole and is set aside" in said[0] and said[-1] == "from the checkpoint of step 9"
 
 
 def test_a_half_written_checkpoint_is_removed_for_its_room_is_needed(tmp_path):
@@ -247,6 +261,22 @@ def test_a_stage_whose_model_was_damaged_is_not_done_and_is_exported_again(tmp_p
     assert checkpoints.at_target(config)
     checkpoints.finish(config)
     assert weights.read_bytes() == whole and checkpoints.read_done(tmp_path / "stage") is not None
+
+
+@pytest.mark.parametrize("harm", [flip, cut, Path.unlink])
+def test_a_damaged_best_model_is_exported_anew_from_its_checkpoint_or_forgotten_and_that_is_said(tmp_path, harm):
+    config = config_of(tmp_path)
+    finished(config)
+    stage, before = tmp_path / "stage", checkpoints.read_best(tmp_path / "stage")
+    harm(stage / "best" / "global_step_2" / "hf" / "model.safetensors")
+    (said, _) = checkpoints.repair(config)
+    assert "the best model, of step 2, is damaged" in said and "exported anew from its checkpoint" in said
+    assert checkpoints.read_best(stage) == before
+    harm(stage / "best" / "global_step_2" / "hf" / "model.safetensors")
+    shutil.rmtree(Path(config.trainer.default_local_dir) / "global_step_2")
+    (said, _) = checkpoints.repair(config)
+    assert "The best is chosen from the steps to come" in said and checkpoints.read_best(stage) is None
+    assert sorted(path.name for path in (stage / "best").iterdir()) == [f"global_step_2.aside{n}" for n in ("", "2")]
 
 
 def test_a_damaged_checkpoint_is_not_handed_on(tmp_path):
