@@ -6,6 +6,7 @@ are tested. A traceback is a failure, a wrong value that passes is one, and so i
 """
 
 import functools
+import gc
 import math
 import os
 import random
@@ -246,8 +247,13 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HARDWARE", "cpu")
     monkeypatch.chdir(tmp_path)
+    threshold = gc.get_threshold()
+    gc.freeze()  # looking for garbage in all that was imported takes nearly half of the time
+    gc.set_threshold(100_000, 20, 100)
     monkeypatch.setattr(omegaconf.base, "parse", functools.lru_cache(None)(omegaconf.base.parse))
     yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
     assert list(tmp_path.iterdir()) == [], "something was written"
 
 
