@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from bfcl_env import part_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
-from recipe.preflight_data import as_list
+from recipe.preflight import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")

@@ -8,14 +8,24 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.preflight_data import as_list, check_data
 from recipe.starts import check_mode, check_same_start
 
 VERL_VERSION = "0.9.1"
+
+
+def data_command(config: DictConfig) -> str:
+    """The command that makes the data of the chosen hardware profile."""
+    tiny = " --tiny" if config.trainer.device == "cpu" else ""
+    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
+
+
+def as_list(files: Any) -> list[str]:
+    """Names of data files, which may be one or several."""
+    return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]
 
 
 def check(config: DictConfig) -> list[str]:
@@ -27,6 +37,7 @@ def check(config: DictConfig) -> list[str]:
         PreflightError: at the first check that fails.
     """
     from recipe.choosing import check_rows
+    from recipe.preflight_data import check_data
     from recipe.preflight_features import loggers_of
     from recipe.preflight_machine import check_machine
     from recipe.preflight_reward import check_reward

@@ -20,7 +20,7 @@ from interaction import Conversation
 from interaction.protocol import Protocol
 from recipe.budget import Budget, Lengths, over_budget
 from recipe.errors import PreflightError
-from recipe.preflight_data import as_list
+from recipe.preflight import as_list
 from recipe.starts import check_same_rows
 
 

@@ -22,6 +22,7 @@ from interaction.protocol import Message, Protocol
 from recipe.agent_loops import read_loops
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, require_file
+from recipe.preflight import as_list, data_command
 from recipe.typed import shown
 
 SPLITS = {"train_files": "train", "val_files": "val"}
@@ -45,17 +46,6 @@ MOST_ROWS = 1_000_000
 
 PATTERN = "*?["
 """Characters that `datasets`, with which verl reads the files, takes for a pattern."""
-
-
-def data_command(config: DictConfig) -> str:
-    """The command that makes the data of the chosen hardware profile."""
-    tiny = " --tiny" if config.trainer.device == "cpu" else ""
-    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
-
-
-def as_list(files: Any) -> list[str]:
-    """Names of data files, which may be one or several."""
-    return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]
 
 
 def check_data(config: DictConfig) -> None:

@@ -25,7 +25,8 @@ from recipe.errors import PreflightError
 from recipe.export import ExportError, export
 from recipe.files import StateFile, told
 from recipe.integrity import broken_export
-from recipe.preflight_data import check_conversations, data_command
+from recipe.preflight import data_command
+from recipe.preflight_data import check_conversations
 from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights

@@ -133,7 +133,7 @@ def _check_processes(config: DictConfig) -> None:
     model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor"
     try:
         before = read_json(model / "fsdp_config.json")["world_size"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return  # a warm start, or nothing that a start would go on from
     if before != (now := trainer.n_gpus_per_node * trainer.nnodes):
         raise PreflightError(

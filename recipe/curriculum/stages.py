@@ -90,8 +90,8 @@ def read_yaml(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     except Damaged as error:
         sys.exit(f"{error}. Give a YAML file with the keys {', '.join(keys)}.")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        sys.exit(f"{path} is not YAML that can be read: {words[:200]}. Expected the keys {', '.join(keys)}.")
+        words = one_line(error) or type(error).__name__
+        sys.exit(f"{path} is not YAML that can be read: {words}. Expected the keys {', '.join(keys)}.")
     if not isinstance(content, dict) or set(content) - set(keys):
         sys.exit(f"{path}: expected the keys {', '.join(keys)} at the top level.")
     return content

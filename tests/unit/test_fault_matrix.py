@@ -229,6 +229,7 @@ def _config(run: Path) -> Any:
             "trainer": {
                 **{"device": "cpu", "resume_mode": "auto", "default_local_dir": str(run / STAGE / "checkpoints")},
                 **{"total_epochs": 1, "total_training_steps": None, "max_actor_ckpt_to_keep": 2},
+                **{"n_gpus_per_node": 1, "nnodes": 1},
             },
             "interaction": {"protocol": "think_xml", "docs": "signature"},
             "data": {
