@@ -29,7 +29,7 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
 from recipe.preflight import check_settings
 from recipe.settings.kinds import folder_name
-from recipe.typed import shown
+from recipe.typed import one_line, shown
 
 START_MODEL = "actor_rollout_ref.model.path="
 LARGEST = 2**16
