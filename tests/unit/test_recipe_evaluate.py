@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bfcl_env import load_scenarios
-from interaction import conversation, get_protocol
+from bfcl_env import episode, load_scenarios
+from interaction import get_protocol
 from recipe import evaluate
 from recipe.evaluation.endpoint import Endpoint, EndpointFault
 
@@ -199,13 +199,13 @@ def test_an_episode_in_which_the_environment_failed_is_scored_as_in_training(tmp
     """What the model wrote may have led there: it must not decide which episodes count."""
     unlucky = load_scenarios("multi_turn_base", split="val")[0]
 
-    class Failing(conversation.Episode):
+    class Failing(episode.Episode):
         def execute(self, call):
             if self.scenario.id == unlucky.id:
                 raise RuntimeError("our mistake")
             return super().execute(call)
 
-    monkeypatch.setattr(conversation, "Episode", Failing)
+    monkeypatch.setattr(episode, "Episode", Failing)
     with serving(gold_player("base")) as server:
         status, found = run(server.url, tmp_path)
     assert (status, found["lost"], found["overall"]["episodes"]) == (0, [], 3)
