@@ -17,7 +17,7 @@ from recipe.errors import PreflightError
 from recipe.export import ExportError, export
 from recipe.files import Damaged, StateFile, set_aside
 from recipe.gates import Gate, GateError, values_until
-from recipe.integrity import broken_export
+from recipe.integrity import broken_export, broken_weights
 from recipe.metrics_log import read_steps
 from recipe.resume import go_back
 from recipe.stage_notes import (
@@ -184,8 +184,10 @@ def keep_best(config: DictConfig, step: int, value: float) -> bool:
     """
     stage = Path(config.paths.stage)
     source = Path(config.trainer.default_local_dir) / f"global_step_{step}" / "actor" / "huggingface"
-    before = read_best(stage)
-    if not source.is_dir() or not math.isfinite(value) or (before and before.step < step and before.value >= value):
+    if not source.is_dir() or not math.isfinite(value):
+        return False
+    before = BEST.read_or_none(stage / BEST_FILE)  # a start has looked at its sums; here the GPUs wait
+    if before and before.step < step and before.value >= value and not broken_weights(best_model(stage, before.step)):
         return False
     model = export(source, stage / "best" / f"global_step_{step}" / "hf", str(config.actor_rollout_ref.model.path))
     BEST.write(stage / BEST_FILE, Best(step, value, str(config.stage.handover_metric), str(model)))

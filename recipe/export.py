@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.files import Damaged
-from recipe.integrity import note_sums
+from recipe.integrity import SUMS, note_sums
 from recipe.stage_notes import ADAPTER, ADAPTER_FILE
 
 PEFT_PREFIX = "base_model.model."
@@ -48,7 +48,8 @@ def export(source: Path, target: Path, start: str) -> Path:
         if source.with_name("adapter").is_dir():
             shutil.copytree(source.with_name("adapter"), adapter_part)
     _drop_attention(part / "config.json")
-    note_sums(part)
+    if not (part / SUMS).is_file():  # a copy keeps the sums of what it was made from
+        note_sums(part)
     if fault := misfit(part):
         raise ExportError(f"the model in {source} cannot be handed on: {fault}")
     if adapter_part.is_dir():

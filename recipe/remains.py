@@ -147,7 +147,8 @@ def own_temp(launch: Launch) -> Path | None:
     with suppress(OSError, Damaged):
         state = temp.lstat()
         if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid():
-            return temp if read_text(temp / TOKEN_FILE) == launch.token else None
+            earlier = launch.run is None and not (temp / TOKEN_FILE).exists()  # of a release that wrote neither
+            return temp if earlier or read_text(temp / TOKEN_FILE) == launch.token else None
     return None
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
-from recipe.integrity import broken_archive, broken_export
+from recipe.integrity import READERS, broken_archive, broken_export
 from recipe.stage_notes import ADAPTER, ADAPTER_FILE, KL_COEFFICIENT, KL_FILE
 from recipe.starts import TRACKER, latest, named_like_checkpoints, step_folders
 
@@ -21,9 +22,6 @@ PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 """Contents of a checkpoint, and how the file of each begins."""
 
 MOST_RANKS = 1 << 16
-
-READERS = 8
-"""Files that are read at once: one of them is read and summed at 1 to 2 GB a second at most."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,19 @@ def broken(folder: Path, contents: list[str], layout: Layout = STAGE) -> str | N
 def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> list[str]:
     """Have verl's file name the newest whole checkpoint of the training that wrote last. Returns what was done.
 
-    A damaged checkpoint is set aside; one that was being written is removed, for its room is needed.
+    A damaged checkpoint is set aside, of a link only the link; one that was being written when its start was killed is
+    removed, for its room is needed.
 
     Raises:
+        PreflightError: the newest checkpoint is whole, but was saved without something that this start needs.
         OSError: something cannot be renamed or written.
     """
     said = []
     if os.path.lexists(tracker := checkpoints / TRACKER) and not tracker.is_file():
         said.append(f"{tracker} is no file, and is set aside as {set_aside(tracker).name}")
     noted = latest(checkpoints)
-    for path in named_like_checkpoints(checkpoints).values():  # verl would write into what is behind a link
-        if path.is_symlink() or not path.is_dir():
+    for path in named_like_checkpoints(checkpoints).values():  # verl could not make its folder there
+        if not path.is_dir():
             said.append(f"{path} is no folder, and is set aside as {set_aside(path).name}")
     folders, whole = step_folders(checkpoints), 0
     for step in sorted(folders, reverse=True):
@@ -103,7 +103,13 @@ def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> l
         elif (fault := broken(folder, contents, layout)) is None:
             whole = step
             break
-        elif not os.path.lexists(folder / layout.last):  # verl was writing it
+        elif saved := _saved_otherwise([folder, *folders.values()], contents, layout):
+            raise PreflightError(
+                f"{folder} was saved with {', '.join(saved)} alone, and this start asks for {', '.join(contents)} "
+                "(checkpoint.save_contents). Ask for what it has, or start over with trainer.resume_mode=disable."
+            )
+        elif step > noted and not folder.is_symlink() and not os.path.lexists(folder / layout.last):
+            # verl was writing it
             said.append(f"checkpoint of step {step} is not whole and is removed: {fault}")
             shutil.rmtree(folder, ignore_errors=True)
         else:
@@ -117,6 +123,18 @@ def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> l
     if whole:
         return [*said, f"from the checkpoint of step {whole}"]
     return [*said, "no whole checkpoint is left: from the start model"] if folders else said
+
+
+def _saved_otherwise(folders: list[Path], contents: list[str], layout: Layout) -> list[str]:
+    """What the first checkpoint was saved with, where none of them has something of `contents`; empty for any other."""
+    has = [content for content in contents if any(_has(folder / layout.parts[0], content) for folder in folders)]
+    return has if has != contents and "model" in has and broken(folders[0], has, layout) is None else []
+
+
+def _has(model: Path, content: str) -> bool:
+    if content == "hf_model":
+        return (model / "huggingface" / "config.json").exists()
+    return content not in PARTS or any(model.glob(f"{PARTS[content]}_world_size_*"))
 
 
 def _older(path: Path, than: Path) -> bool:

@@ -42,12 +42,11 @@ def latest(checkpoints: Path) -> int:
 
 
 def step_folders(checkpoints: Path) -> dict[int, Path]:
-    """Step -> folder of every checkpoint, whole or not.
+    """Step -> folder of every checkpoint, whole or not; it may be a link to a folder on another disk.
 
-    A file, a link, or a folder with anything before or after its number (a backup, an archive) is none.
+    A file, or a folder with anything before or after its number (a backup, an archive) is none.
     """
-    named = named_like_checkpoints(checkpoints)
-    return {step: path for step, path in named.items() if path.is_dir() and not path.is_symlink()}
+    return {step: path for step, path in named_like_checkpoints(checkpoints).items() if path.is_dir()}
 
 
 def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:

@@ -15,6 +15,7 @@ rendezvous listens, is a rendezvous of ours (`recipe.loopback.plugin`), which ve
 
 import importlib.metadata
 import os
+from contextlib import suppress
 from pathlib import Path
 
 SCHEME = "loopback"
@@ -33,9 +34,12 @@ ENVIRONMENT = {
 def cluster() -> str | None:
     """The Ray cluster that somebody has started and that a run would join; None where it starts its own."""
     if address := os.environ.get("RAY_ADDRESS"):
-        return address
+        return None if address == "local" else address  # Ray's word for one of its own
     note = Path("/tmp/ray/ray_current_cluster")
-    return str(note) if note.exists() else None
+    with suppress(OSError):
+        if note.stat().st_uid == os.getuid():
+            return str(note)
+    return None
 
 
 def environment(nodes: int) -> dict[str, str]:

@@ -18,6 +18,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe import checkpoints, files, integrity, manifest, starts
 from recipe.curriculum import state
+from recipe.errors import PreflightError
 from recipe.metrics_log import read_steps
 from recipe.resume import WARM_START, go_back
 from recipe.stage_end import StageEnd
@@ -175,17 +176,53 @@ def test_a_checkpoint_that_was_whole_before_verl_could_name_it_is_resumed(tmp_pa
     assert checkpoints.repair(config)[-1] == "from the checkpoint of step 4"
 
 
-def test_a_file_or_link_in_the_place_of_a_checkpoint_is_set_aside_and_what_is_behind_it_stays(tmp_path):
+def test_a_file_or_dead_link_in_the_place_of_a_checkpoint_is_set_aside_and_what_is_behind_a_link_stays(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 2).parent
     (tmp_path / "backup").mkdir()
     (folder / "global_step_3").write_text("mine")
     (folder / "global_step_4").symlink_to(tmp_path / "backup")
+    (folder / "global_step_5").symlink_to(tmp_path / "nothing")
     (folder / "global_step_4.bak").mkdir()
     said = checkpoints.repair(config)
-    assert len([line for line in said if "is no folder, and is set aside" in line]) == 2
+    assert len([line for line in said if "set aside" in line]) == 3
     assert (folder / "global_step_3.aside").read_text() == "mine" and (tmp_path / "backup").is_dir()
     assert (folder / "global_step_4.bak").is_dir() and said[-1] == "from the checkpoint of step 2"
+
+
+def test_checkpoints_that_were_moved_to_another_disk_and_linked_back_are_resumed(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 2).parent
+    save(config, 4)
+    (folder / starts.TRACKER).write_text("4")
+    (tmp_path / "disk").mkdir()
+    for name in ("global_step_2", "global_step_4"):
+        (folder / name).rename(tmp_path / "disk" / name)
+        (folder / name).symlink_to(tmp_path / "disk" / name)
+    assert checkpoints.repair(config) == ["from the checkpoint of step 4"]
+    flip(tmp_path / "disk" / "global_step_4" / "data.pt")
+    assert checkpoints.repair(config)[-1] == "from the checkpoint of step 2"
+    assert (tmp_path / "disk" / "global_step_4" / "data.pt").exists()
+
+
+def test_a_checkpoint_that_was_saved_without_something_is_refused_and_not_taken_for_damaged(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 4)
+    for path in (folder / "actor").glob("optim_world_size_*"):
+        path.unlink()
+    with pytest.raises(PreflightError, match=r"saved with model, extra, hf_model alone.*save_contents"):
+        checkpoints.repair(config)
+    config.actor_rollout_ref.actor.checkpoint.save_contents = ["model", "extra", "hf_model"]
+    assert checkpoints.repair(config) == ["from the checkpoint of step 4"]
+
+
+def test_what_somebody_left_of_the_last_checkpoint_is_not_deleted(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 4)
+    (folder.parent / starts.TRACKER).write_text("4")
+    (folder / "data.pt").unlink()
+    assert "is set aside as global_step_4.aside" in checkpoints.repair(config)[0]
+    assert (folder.parent / "global_step_4.aside" / "actor" / "huggingface" / "config.json").exists()
 
 
 def finished(config: DictConfig) -> None:

@@ -40,6 +40,8 @@ def test_one_machine_starts_closed_and_several_or_a_cluster_of_the_users_as_they
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert loopback.environment(nodes=1) == {}
     assert "10.0.0.1:6379" in loopback.notes(nodes=1)[0]
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # Ray starts its own all the same
+    assert loopback.environment(nodes=1) == loopback.ENVIRONMENT and loopback.notes(nodes=1) == []
 
 
 def test_ray_still_reads_the_switch() -> None:
