@@ -14,12 +14,13 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import starts
+from recipe import processes, remains, starts
 from recipe.command import read
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
@@ -31,6 +32,7 @@ from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
+from recipe.processes import LOCK
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.settings import reading
@@ -105,6 +107,19 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
+def hold(run: Path, held: ExitStack) -> None:
+    """Have nobody else train into the run's folder, unless whoever started this process holds it: its note is there.
+
+    The curriculum of another run watches over this process and holds another folder: the tiny policy is for all runs.
+
+    Raises:
+        SystemExit: another start is at work there.
+    """
+    noted = remains.read(run / "launch.json")
+    if noted is None or noted.token != os.environ.get(TOKEN):
+        held.enter_context(processes.alone(run))
+
+
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
@@ -115,8 +130,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         check_conversations(config.data.train_files, data_command(config))
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    made_with, made = stage / "made_with.json", MadeWith(fingerprint(config))
-    if MADE_WITH.read_or_none(made_with) == made and broken_export(stage / "hf") is None:
+    made = MadeWith(fingerprint(config))
+    if MADE_WITH.read_or_none(stage / "made_with.json") == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
@@ -129,13 +144,23 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 starts.check_same_start(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    with ExitStack() as held:  # until the model is written
+        train(config, overrides, made, held)
+
+
+def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitStack) -> None:
+    """Train and export, in a process that has checked everything."""
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
         with writing(config):
-            checkpoints = Path(config.trainer.default_local_dir)
+            folder = Path(config.paths.run)
+            hold(folder, held)
             contents = list(config.checkpoint.save_contents)
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
             say(go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config))
+            if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
+                hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     if config.model.path is None:
         if config.trainer.device != "cpu":
@@ -165,7 +190,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
         try:
             target = export(source, stage / "hf", str(config.model.path))
-            MADE_WITH.write(made_with, made)
+            MADE_WITH.write(stage / "made_with.json", made)
         except (OSError, ExportError) as error:
             sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
         print(f"warm-started model in {target}")

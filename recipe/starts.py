@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
 from recipe.integrity import identity
+from recipe.processes import LOCK
 from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -210,7 +211,7 @@ def start_over(config: DictConfig) -> list[str]:
             for path in ours:
                 path.rename(target / path.name)
             said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(stage.iterdir()):
+    if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
