@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -36,14 +38,14 @@ from recipe.processes import LOCK
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.settings import reading
-from recipe.stage_notes import STARTED_FILE
+from recipe.stage_notes import MADE_WITH_FILE, STARTED_FILE
 from recipe.train import say, set_environment, write_start, writing
 from recipe.typed import STRICT
 
 
 @dataclass(frozen=True)
 class MadeWith:
-    """`made_with.json`: what the model in `hf` was made with."""
+    """`made_with.json`: what the model in `hf`, or the checkpoints beside it, were made with."""
 
     __pydantic_config__ = STRICT
     fingerprint: str
@@ -51,13 +53,40 @@ class MadeWith:
 
 MADE_WITH = StateFile(MadeWith)
 
+DECIDE_NOTHING = ("resume_mode", "save_freq", "max_ckpt_to_keep", "logger")
+"""Settings of `trainer` with which the same model is made."""
 
-def fingerprint(config: DictConfig) -> str:
+
+def fingerprint(config: DictConfig, without: tuple[str, ...] = DECIDE_NOTHING) -> str:
     """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
-    parts = [json.dumps(OmegaConf.to_container(config, resolve=True), sort_keys=True).encode()]
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in without}
+    parts = [json.dumps(settings, sort_keys=True).encode()]
     parts.append(Path(config.data.train_files).read_bytes())
     parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def check_same_settings(config: DictConfig, made: Sequence[MadeWith]) -> None:
+    """A checkpoint at the last step has nothing left to train, so another setting must not resume it. Writes nothing.
+
+    Args:
+        made: how this start would note itself, as this release and as earlier ones do; those left no note beside their
+            checkpoints, only one of the model that was made of them.
+
+    Raises:
+        PreflightError: other settings or data wrote what is there, or it is not known which.
+    """
+    if not starts.resumes(config):
+        return
+    checkpoints = Path(config.trainer.default_local_dir)
+    notes = [folder / MADE_WITH_FILE for folder in (checkpoints, Path(config.paths.stage))]
+    before = next((MADE_WITH.read_or_none(note) for note in notes if note.exists()), None)
+    if before not in made:
+        raise PreflightError(
+            f"{checkpoints} holds checkpoints made with {'other' if before else 'unknown'} settings or data; expected "
+            f"those of this start. {starts.REMEDY}"
+        )
 
 
 def single_process_group() -> None:
@@ -127,21 +156,24 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     stage = Path(config.paths.stage)
     config.data.train_files = os.path.expanduser(config.data.train_files)
     try:
+        starts.check_mode(config)
         check_conversations(config.data.train_files, data_command(config))
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     made = MadeWith(fingerprint(config))
-    if MADE_WITH.read_or_none(stage / "made_with.json") == made and broken_export(stage / "hf") is None:
+    known = (made, MadeWith(fingerprint(config, without=())))  # earlier releases left nothing out
+    there = MADE_WITH.read_or_none(stage / MADE_WITH_FILE) in known and broken_export(stage / "hf") is None
+    if there and config.trainer.resume_mode != "disable":
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
-        starts.check_mode(config)
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
             check_weights(config.model.path)
             if (Path(config.trainer.default_local_dir) / STARTED_FILE).exists():  # earlier releases did not note it
                 starts.check_same_start(config)
+            check_same_settings(config, known)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     with ExitStack() as held:  # until the model is written
@@ -175,6 +207,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitSt
     if main_process:
         with writing(config):
             write_start(config, overrides)
+            MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
@@ -190,7 +223,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitSt
         source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
         try:
             target = export(source, stage / "hf", str(config.model.path))
-            MADE_WITH.write(stage / "made_with.json", made)
+            MADE_WITH.write(stage / MADE_WITH_FILE, made)
         except (OSError, ExportError) as error:
             sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
         print(f"warm-started model in {target}")

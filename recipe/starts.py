@@ -18,7 +18,7 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
 from recipe.integrity import identity
 from recipe.processes import LOCK
-from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
+from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, MADE_WITH_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
@@ -78,7 +78,8 @@ def resumes(config: DictConfig) -> bool:
     if config.trainer.resume_mode != "auto":
         return False
     checkpoints = Path(config.trainer.default_local_dir)
-    return latest(checkpoints) > 0 or any((path / "data.pt").exists() for path in step_folders(checkpoints).values())
+    last = [path / name for path in step_folders(checkpoints).values() for name in ("data.pt", "data_0.pt")]
+    return latest(checkpoints) > 0 or any(path.exists() for path in last)  # the latter is a warm start's
 
 
 def check_mode(config: DictConfig) -> None:
@@ -221,7 +222,8 @@ def start_over(config: DictConfig) -> list[str]:
 
 def _present(checkpoints: Path) -> list[Path]:
     """The notes that belong to the checkpoints; the tracker first: without it none of them is resumed."""
-    return [path for name in (TRACKER, STARTED_FILE, LEFT_OUT_FILE) if (path := checkpoints / name).exists()]
+    names = (TRACKER, STARTED_FILE, LEFT_OUT_FILE, MADE_WITH_FILE)
+    return [path for name in names if (path := checkpoints / name).exists()]
 
 
 def _free(path: Path) -> Path:

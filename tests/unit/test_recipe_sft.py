@@ -113,3 +113,51 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
     monkeypatch.setattr(sys.modules["verl.trainer.sft_trainer"], "run_sft", look)
     assert started("trainer.resume_mode=disable") == [0]
     assert (tmp_path / "aside" / "run" / "checkpoints" / starts.TRACKER).is_file()
+
+
+def test_a_changed_setting_is_not_taken_for_what_older_checkpoints_were_made_with(
+    started: Start, tmp_path: Path
+) -> None:
+    assert started() == [0]
+    assert started("trainer.save_freq=50", "trainer.logger=[console]") == []
+    noted = (tmp_path / "run" / "made_with.json").read_bytes()
+    with pytest.raises(SystemExit, match=r"with other settings or data; expected .* trainer.resume_mode=disable"):
+        started("optim.lr=1e-3")
+    assert (tmp_path / "run" / "made_with.json").read_bytes() == noted
+    assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
+    assert started("optim.lr=1e-3") == []
+
+
+def test_a_warm_start_that_was_interrupted_goes_on_with_the_same_settings_only(started: Start, tmp_path: Path) -> None:
+    started()
+    (tmp_path / "run" / "made_with.json").unlink()
+    with pytest.raises(SystemExit, match="with other settings or data"):
+        started("optim.lr=1e-3")
+    assert started() == [7]
+    for note in ("made_with.json", "checkpoints/made_with.json"):
+        (tmp_path / "run" / note).unlink()
+    with pytest.raises(SystemExit, match="with unknown settings or data"):
+        started()
+
+
+def test_a_warm_start_of_an_earlier_release_is_up_to_date_if_nothing_changed(
+    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sft.fingerprint
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sft, "fingerprint", lambda config, without=(): made(config, ()))
+        started()
+    (tmp_path / "run" / "checkpoints" / "made_with.json").unlink()
+    assert started() == []
+    with pytest.raises(SystemExit, match="with other settings or data"):
+        started("optim.lr=1e-3")
+    (tmp_path / "run" / "hf").rmdir()
+    assert started() == [7]
+
+
+def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert started("trainer.resume_mode=disable") == [0]
+    assert (tmp_path / "aside" / "run" / "hf").is_dir()
+    with pytest.raises(SystemExit, match="trainer.resume_mode=never; expected auto"):
+        started("trainer.resume_mode=never")
