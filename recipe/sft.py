@@ -38,7 +38,7 @@ from recipe.processes import LOCK
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.settings import reading
-from recipe.stage_notes import MADE_WITH_FILE, STARTED_FILE
+from recipe.stage_notes import MADE_WITH_FILE
 from recipe.train import say, set_environment, write_start, writing
 from recipe.typed import STRICT
 
@@ -171,8 +171,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
             check_weights(config.model.path)
-            if (Path(config.trainer.default_local_dir) / STARTED_FILE).exists():  # earlier releases did not note it
-                starts.check_same_start(config)
+            starts.check_same_start(config)
             check_same_settings(config, known)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")

@@ -161,3 +161,12 @@ def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: 
     assert (tmp_path / "aside" / "run" / "hf").is_dir()
     with pytest.raises(SystemExit, match="trainer.resume_mode=never; expected auto"):
         started("trainer.resume_mode=never")
+
+
+def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_path: Path) -> None:
+    started()
+    (tmp_path / "run" / "checkpoints" / "started_from.json").unlink()
+    (tmp_path / "run" / "hf").rmdir()
+    with pytest.raises(SystemExit, match=r"checkpoints of unknown, this start is .* trainer.resume_mode=disable"):
+        started()
+    assert started("trainer.resume_mode=disable") == [0]
