@@ -22,7 +22,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import processes, remains, starts
+from recipe import loopback, processes, remains, starts
 from recipe.command import read
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
@@ -89,8 +89,19 @@ def check_same_settings(config: DictConfig, made: Sequence[MadeWith]) -> None:
         )
 
 
-def single_process_group() -> None:
-    """Variables that torchrun would set, where it did not start this process."""
+def machines() -> int:
+    """How many machines train: torchrun says it in every process; without it there is one process."""
+    return int(os.environ.get("WORLD_SIZE", "1")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def process_group() -> None:
+    """Variables that torchrun would set, where it did not start this process; on one machine it meets on loopback.
+
+    SLURM and others name the machine's address in its network; where torchrun listens on that itself, it stays.
+    """
+    closed = machines() == 1 and os.environ.get("DIST_INIT_METHOD") == loopback.ENVIRONMENT["DIST_INIT_METHOD"]
+    if closed and not loopback.joins_torchrun():
+        os.environ["MASTER_ADDR"] = loopback.HOST
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
         os.environ.setdefault(name, value)
     if "MASTER_PORT" not in os.environ:
@@ -152,7 +163,7 @@ def hold(run: Path, held: ExitStack) -> None:
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
-    set_environment(config)
+    set_environment(config, machines())
     stage = Path(config.paths.stage)
     config.data.train_files = os.path.expanduser(config.data.train_files)
     try:
@@ -214,7 +225,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitSt
             sys.exit(f"\n{config.stage.name} cannot start: {error}")
         if line and main_process:
             print(line, flush=True)
-    single_process_group()
+    process_group()
     from verl.trainer.sft_trainer import run_sft
 
     run_sft(config)

@@ -39,7 +39,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     monkeypatch.setitem(sys.modules, played.__name__, played)
     for name in ("restart_with_environment", "set_environment", "check_conversations", "check_weights"):
         monkeypatch.setattr(sft, name, lambda *_: None)
-    for name in ("single_process_group", "tee_output"):
+    for name in ("process_group", "tee_output"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "start_model", str)
     monkeypatch.setattr(sft, "go_back", lambda *_: [])
