@@ -27,6 +27,9 @@ from recipe import loopback, remains
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
+LOCK = ".lock"
+"""In a run's folder: locked by the start that trains into it, and names its process."""
+
 LONGEST_TEMP = 24
 """Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
 
@@ -70,7 +73,7 @@ def alone(run: Path) -> Iterator[Path]:
     """
     run.mkdir(parents=True, exist_ok=True)
     launch = run / "launch.json"
-    with (run / ".lock").open("a+", errors="replace") as lock:
+    with (run / LOCK).open("a+", errors="replace") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
         except OSError:

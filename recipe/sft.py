@@ -14,12 +14,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import starts
+from recipe import loopback, processes, remains, starts
 from recipe.command import read
 from recipe.errors import PreflightError
 from recipe.export import ExportError, export
@@ -31,17 +34,18 @@ from recipe.preflight_gpu import choose_attention
 from recipe.preflight_lora import check_model_lora
 from recipe.preflight_model import check_weights
 from recipe.preflight_start import start_model
+from recipe.processes import LOCK
 from recipe.remains import TOKEN
 from recipe.resume import WARM_START, go_back
 from recipe.settings import reading
-from recipe.stage_notes import STARTED_FILE
+from recipe.stage_notes import MADE_WITH_FILE
 from recipe.train import say, set_environment, write_start, writing
 from recipe.typed import STRICT
 
 
 @dataclass(frozen=True)
 class MadeWith:
-    """`made_with.json`: what the model in `hf` was made with."""
+    """`made_with.json`: what the model in `hf`, or the checkpoints beside it, were made with."""
 
     __pydantic_config__ = STRICT
     fingerprint: str
@@ -49,17 +53,55 @@ class MadeWith:
 
 MADE_WITH = StateFile(MadeWith)
 
+DECIDE_NOTHING = ("resume_mode", "save_freq", "max_ckpt_to_keep", "logger")
+"""Settings of `trainer` with which the same model is made."""
 
-def fingerprint(config: DictConfig) -> str:
+
+def fingerprint(config: DictConfig, without: tuple[str, ...] = DECIDE_NOTHING) -> str:
     """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
-    parts = [json.dumps(OmegaConf.to_container(config, resolve=True), sort_keys=True).encode()]
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in without}
+    parts = [json.dumps(settings, sort_keys=True).encode()]
     parts.append(Path(config.data.train_files).read_bytes())
     parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def single_process_group() -> None:
-    """Variables that torchrun would set, where it did not start this process."""
+def check_same_settings(config: DictConfig, made: Sequence[MadeWith]) -> None:
+    """A checkpoint at the last step has nothing left to train, so another setting must not resume it. Writes nothing.
+
+    Args:
+        made: how this start would note itself, as this release and as earlier ones do; those left no note beside their
+            checkpoints, only one of the model that was made of them.
+
+    Raises:
+        PreflightError: other settings or data wrote what is there, or it is not known which.
+    """
+    if not starts.resumes(config):
+        return
+    checkpoints = Path(config.trainer.default_local_dir)
+    notes = [folder / MADE_WITH_FILE for folder in (checkpoints, Path(config.paths.stage))]
+    before = next((MADE_WITH.read_or_none(note) for note in notes if note.exists()), None)
+    if before not in made:
+        raise PreflightError(
+            f"{checkpoints} holds checkpoints made with {'other' if before else 'unknown'} settings or data; expected "
+            f"those of this start. {starts.REMEDY}"
+        )
+
+
+def machines() -> int:
+    """How many machines train: torchrun says it in every process; without it there is one process."""
+    return int(os.environ.get("WORLD_SIZE", "1")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def process_group() -> None:
+    """Variables that torchrun would set, where it did not start this process; on one machine it meets on loopback.
+
+    SLURM and others name the machine's address in its network; where torchrun listens on that itself, it stays.
+    """
+    closed = machines() == 1 and os.environ.get("DIST_INIT_METHOD") == loopback.ENVIRONMENT["DIST_INIT_METHOD"]
+    if closed and not loopback.joins_torchrun():
+        os.environ["MASTER_ADDR"] = loopback.HOST
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
         os.environ.setdefault(name, value)
     if "MASTER_PORT" not in os.environ:
@@ -105,37 +147,62 @@ def tee_output(path: Path) -> None:
     atexit.register(restore)
 
 
+def hold(run: Path, held: ExitStack) -> None:
+    """Have nobody else train into the run's folder, unless whoever started this process holds it: its note is there.
+
+    The curriculum of another run watches over this process and holds another folder: the tiny policy is for all runs.
+
+    Raises:
+        SystemExit: another start is at work there.
+    """
+    noted = remains.read(run / "launch.json")
+    if noted is None or noted.token != os.environ.get(TOKEN):
+        held.enter_context(processes.alone(run))
+
+
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
-    set_environment(config)
+    set_environment(config, machines())
     stage = Path(config.paths.stage)
     config.data.train_files = os.path.expanduser(config.data.train_files)
     try:
+        starts.check_mode(config)
         check_conversations(config.data.train_files, data_command(config))
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    made_with, made = stage / "made_with.json", MadeWith(fingerprint(config))
-    if MADE_WITH.read_or_none(made_with) == made and broken_export(stage / "hf") is None:
+    made = MadeWith(fingerprint(config))
+    known = (made, MadeWith(fingerprint(config, without=())))  # earlier releases left nothing out
+    there = MADE_WITH.read_or_none(stage / MADE_WITH_FILE) in known and broken_export(stage / "hf") is None
+    if there and config.trainer.resume_mode != "disable":
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
-        starts.check_mode(config)
         check_model_lora(config.model, "model")
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
             check_weights(config.model.path)
-            if (Path(config.trainer.default_local_dir) / STARTED_FILE).exists():  # earlier releases did not note it
-                starts.check_same_start(config)
+            starts.check_same_start(config)
+            check_same_settings(config, known)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    with ExitStack() as held:  # until the model is written
+        train(config, overrides, made, held)
+
+
+def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitStack) -> None:
+    """Train and export, in a process that has checked everything."""
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     main_process = int(os.environ.get("RANK", "0")) == 0
     if main_process:
         with writing(config):
-            checkpoints = Path(config.trainer.default_local_dir)
+            folder = Path(config.paths.run)
+            hold(folder, held)
             contents = list(config.checkpoint.save_contents)
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
             say(go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config))
+            if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
+                hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     if config.model.path is None:
         if config.trainer.device != "cpu":
@@ -150,6 +217,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if main_process:
         with writing(config):
             write_start(config, overrides)
+            MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
     if config.trainer.device == "cuda":  # every process, so that all come to the same attention
         try:
             line = choose_attention(config, "cuda")
@@ -157,7 +225,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             sys.exit(f"\n{config.stage.name} cannot start: {error}")
         if line and main_process:
             print(line, flush=True)
-    single_process_group()
+    process_group()
     from verl.trainer.sft_trainer import run_sft
 
     run_sft(config)
@@ -165,7 +233,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
         try:
             target = export(source, stage / "hf", str(config.model.path))
-            MADE_WITH.write(made_with, made)
+            MADE_WITH.write(stage / MADE_WITH_FILE, made)
         except (OSError, ExportError) as error:
             sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
         print(f"warm-started model in {target}")

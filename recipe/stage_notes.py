@@ -114,6 +114,7 @@ LEFT_OUT = StateFile(LeftOut, earlier=lambda content: {"tasks": content} if isin
 KL_COEFFICIENT, ADAPTER = StateFile(KLCoefficient), StateFile(Adapter)
 
 STARTED_FILE, LEFT_OUT_FILE = "started_from.json", "left_out.json"
+MADE_WITH_FILE = "made_with.json"  # of a warm start: `recipe.sft`
 TARGET_FILE, BEST_FILE, DONE_FILE = "total_steps.json", "best.json", "done.json"
 KL_FILE = "kl_coefficient.json"
 ADAPTER_FILE = "lora_train_meta.json"

@@ -17,7 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
 from recipe.integrity import identity
-from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, LeftOut, Start
+from recipe.processes import LOCK
+from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, MADE_WITH_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
@@ -76,7 +77,8 @@ def resumes(config: DictConfig) -> bool:
     if config.trainer.resume_mode != "auto":
         return False
     checkpoints = Path(config.trainer.default_local_dir)
-    return latest(checkpoints) > 0 or any((path / "data.pt").exists() for path in step_folders(checkpoints).values())
+    last = [path / name for path in step_folders(checkpoints).values() for name in ("data.pt", "data_0.pt")]
+    return latest(checkpoints) > 0 or any(path.exists() for path in last)  # the latter is a warm start's
 
 
 def check_mode(config: DictConfig) -> None:
@@ -209,7 +211,7 @@ def start_over(config: DictConfig) -> list[str]:
             for path in ours:
                 path.rename(target / path.name)
             said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(stage.iterdir()):
+    if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
@@ -219,7 +221,8 @@ def start_over(config: DictConfig) -> list[str]:
 
 def _present(checkpoints: Path) -> list[Path]:
     """The notes that belong to the checkpoints; the tracker first: without it none of them is resumed."""
-    return [path for name in (TRACKER, STARTED_FILE, LEFT_OUT_FILE) if (path := checkpoints / name).exists()]
+    names = (TRACKER, STARTED_FILE, LEFT_OUT_FILE, MADE_WITH_FILE)
+    return [path for name in names if (path := checkpoints / name).exists()]
 
 
 def _free(path: Path) -> Path:

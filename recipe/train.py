@@ -32,9 +32,9 @@ GATE_ADVICE = (
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 
 
-def set_environment(config: DictConfig) -> None:
+def set_environment(config: DictConfig, nodes: int) -> None:
     """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
-    for name, value in {**config.launcher.env, **loopback.environment(config.trainer.nnodes)}.items():
+    for name, value in {**config.launcher.env, **loopback.environment(nodes)}.items():
         os.environ.setdefault(name, str(value))
     stage = Path(config.paths.stage).absolute()
     os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
@@ -140,7 +140,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     watched = remains.TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
-    set_environment(config)
+    set_environment(config, config.trainer.nnodes)
     try:
         if not config.preflight_only:
             with writing(config):

@@ -47,6 +47,11 @@ def environment(nodes: int) -> dict[str, str]:
     return dict(ENVIRONMENT) if nodes == 1 and cluster() is None else {}
 
 
+def joins_torchrun() -> bool:
+    """Whether torchrun listens itself, where MASTER_ADDR says, and its processes only connect."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def notes(nodes: int) -> list[str]:
     """A line on what stays open, for the log; none on one machine."""
     if environment(nodes):

@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
-from recipe.loopback import ENVIRONMENT, HOST, SCHEME
+from recipe.loopback import ENVIRONMENT, HOST, SCHEME, joins_torchrun
 
 
 def rendezvous(url: str, timeout: timedelta, **_: Any) -> Iterator[tuple[Any, int, int]]:
     """Store, rank and number of ranks; what torch does not append to the URL stands in the environment.
 
     Raises:
-        ValueError: MASTER_ADDR is another machine.
+        ValueError: MASTER_ADDR is another address, and torchrun does not listen there.
     """
     from torch.distributed import TCPStore
 
@@ -26,18 +26,24 @@ def rendezvous(url: str, timeout: timedelta, **_: Any) -> Iterator[tuple[Any, in
     rank = int(query["rank"][0] if "rank" in query else os.environ["RANK"])
     world_size = int(query["world_size"][0] if "world_size" in query else os.environ["WORLD_SIZE"])
     host, port = os.environ["MASTER_ADDR"].strip("[]"), int(os.environ["MASTER_PORT"])
-    if host not in (HOST, "localhost"):
+    joins = joins_torchrun()
+    if not joins and host not in (HOST, "localhost"):
         raise ValueError(
-            f"MASTER_ADDR={host} is not this machine, and DIST_INIT_METHOD={SCHEME}:// is for one alone. Unset it."
+            f"MASTER_ADDR={host}, but DIST_INIT_METHOD={SCHEME}:// meets on {HOST} alone. Set MASTER_ADDR={HOST} if "
+            "all processes are on this machine, else DIST_INIT_METHOD=env:// (docs/security.md says what then listens)."
         )
+    hosts = rank == 0 and not joins
     settings: dict[str, Any] = {}
-    hosts = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # torchrun may host the store itself
     if hosts:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         settings["master_listen_fd"] = listener.detach()  # the store listens on it, and closes it
-    yield TCPStore(HOST, port, world_size, is_master=hosts, timeout=timeout, **settings), rank, world_size
+    yield (
+        TCPStore(host if joins else HOST, port, world_size, is_master=hosts, timeout=timeout, **settings),
+        rank,
+        world_size,
+    )
     raise RuntimeError(f"{SCHEME}:// cannot rendezvous again")
 
 

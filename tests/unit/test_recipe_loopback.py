@@ -1,13 +1,14 @@
 """On one machine nothing listens beyond loopback: what a run starts with, and torch's rendezvous."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from recipe import loopback
+from recipe import loopback, sft
 
 RANK = """
 import datetime, os, sys, psutil, torch.distributed as dist
@@ -65,9 +66,40 @@ def test_two_ranks_meet_on_loopback_alone(unused_port: int) -> None:
         assert said.strip() == "3.0 2 ['127.0.0.1']", fault
 
 
-def test_another_machines_address_is_refused_in_words(unused_port: int) -> None:
-    rank = start(0, unused_port, MASTER_ADDR="10.0.0.1")
-    assert "MASTER_ADDR=10.0.0.1 is not this machine" in rank.communicate(timeout=60)[1]
+def test_another_address_is_refused_with_what_to_set(unused_port: int) -> None:
+    said = start(0, unused_port, MASTER_ADDR="10.0.0.1").communicate(timeout=60)[1]
+    assert "MASTER_ADDR=10.0.0.1, but" in said and "Set MASTER_ADDR=127.0.0.1 if" in said and "env://" in said
+
+
+def test_ranks_of_a_torchrun_that_listens_elsewhere_connect_to_it_and_listen_on_loopback_alone() -> None:
+    from torch.distributed import TCPStore
+
+    store = TCPStore(socket.gethostname(), 0, None, is_master=True, wait_for_workers=False)
+    changes = {"MASTER_ADDR": socket.gethostname(), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for rank in [start(rank, store.port, **changes) for rank in (0, 1)]:
+        said, fault = rank.communicate(timeout=120)
+        assert said.strip() in ("3.0 2 ['127.0.0.1']", "3.0 2 []"), fault
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "address"),
+    [
+        ({}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7"}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 2, "node7"),
+        ({"MASTER_ADDR": "node7", "TORCHELASTIC_USE_AGENT_STORE": "True"}, 1, "node7"),
+        ({"MASTER_ADDR": "node7", "DIST_INIT_METHOD": "env://"}, 1, "node7"),
+    ],
+)
+def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], count: int, address: str
+) -> None:
+    environment = {"DIST_INIT_METHOD": "loopback://", "MASTER_PORT": "29556", **given}
+    monkeypatch.setattr(os, "environ", environment)
+    assert sft.machines() == count
+    sft.process_group()
+    assert environment["MASTER_ADDR"] == address
 
 
 def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
@@ -78,8 +110,6 @@ def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
 
 @pytest.fixture
 def unused_port() -> int:
-    import socket
-
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
