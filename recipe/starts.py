@@ -7,6 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
+import os
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +22,9 @@ from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, STARTED, STARTED_FILE, L
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+"""A model of the hub, unless there is a folder of that name."""
 
 CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
 """Name of a checkpoint's folder."""
@@ -59,17 +63,35 @@ def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
 def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
-    path = Path(str(model.path)).expanduser().absolute()
+    name = str(model.path)
+    if HUB_ID.fullmatch(name) is None or Path(name).is_dir():
+        name = str(Path(name).expanduser().absolute())
     # another rank does not load; another alpha would change the policy by that factor
     rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
-    return Start(config.stage.name, str(path), rank, alpha, identity(path))
+    return Start(config.stage.name, name, rank, alpha, identity(Path(name)))
 
 
 def _same(before: Start | None, start: Start) -> bool:
-    """Whether two starts began with the same; where one does not know its weights, the path has to do."""
-    if before and None in (before.weights, start.weights):
-        before = replace(before, weights=start.weights)
-    return before == start
+    """Whether two starts began with the same; where one does not know its weights, the place has to do."""
+    if before is None or (None not in (before.weights, start.weights) and before.weights != start.weights):
+        return False
+    return _same_model(before, start) and replace(before, model=start.model, weights=start.weights) == start
+
+
+def _same_model(before: Start, start: Start) -> bool:
+    """Whether two starts name one model: by its weights, wherever a folder was moved or mounted, else by its place."""
+    if before.weights is not None and before.weights == start.weights:
+        return True
+    if not os.path.isabs(start.model) and before.model.endswith(f"/{start.model}"):
+        return not os.path.isdir(before.model)  # earlier releases noted a hub id as if it were a folder's path
+    return _place(before.model) == _place(start.model)
+
+
+def _place(model: str) -> str:
+    try:
+        return os.path.realpath(model) if os.path.isabs(model) else model  # else a hub id
+    except ValueError:  # a damaged note can hold what is no path
+        return model
 
 
 def resumes(config: DictConfig) -> bool:
@@ -147,11 +169,12 @@ def other_model(config: DictConfig) -> str | None:
     """What to say where a stage that is done was trained from another model than the one named now; else None."""
     if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
         return None
-    before = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE)
-    if before is None or before.model == start_of(config).model:
+    before, start = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE), start_of(config)
+    if before is None or _same_model(before, start):
         return None
     return (
-        f"{config.stage.name} is done and was trained from {before.model}, not from {start_of(config).model}. {REMEDY}"
+        f"{config.stage.name} is done and was trained from {before.model}, not from {start.model}. Leave MODEL out to "
+        f"go on with what it has made. {REMEDY}"
     )
 
 

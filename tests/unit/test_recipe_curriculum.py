@@ -99,7 +99,9 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
         note.write_text(json.dumps({"stage": "stage1_format", "model": model}))
         given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
         if refused:
-            with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Set RUN"):
+            with pytest.raises(
+                SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"
+            ):
                 command.main(given)
         else:
             command.main(given)

@@ -196,6 +196,54 @@ def test_a_start_model_that_was_trained_anew_under_the_same_path_is_another_one(
                 starts.check_same_start(config)
 
 
+def test_a_start_model_that_was_moved_is_the_same_where_its_weights_are_known(finished, tmp_path):
+    models = [tmp_path / name / "hf" for name in ("old", "new", "other")]
+    for model, content in zip(models, (b"one", b"one", b"two"), strict=True):
+        model.mkdir(parents=True)
+        (model / "model.safetensors").write_bytes(content)
+        note_sums(model)
+    starts.note(config_of(tmp_path, str(models[0])))
+    moved, other = config_of(tmp_path, str(models[1])), config_of(tmp_path, str(models[2]))
+    starts.check_same_start(moved)
+    assert starts.other_model(moved) is None
+    with pytest.raises(PreflightError, match="this start is .*other"):
+        starts.check_same_start(other)
+    assert "other/hf. Leave MODEL out to go on" in str(starts.other_model(other))
+
+
+def test_folders_without_any_sum_are_told_apart_by_their_place(finished, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        note_sums(tmp_path / name)
+    starts.note(config_of(tmp_path, str(tmp_path / "one")))
+    with pytest.raises(PreflightError, match="this start is .*two"):
+        starts.check_same_start(config_of(tmp_path, str(tmp_path / "two")))
+
+
+def test_a_start_model_that_is_reached_through_a_link_is_the_same(finished, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "link").symlink_to("model")
+    starts.note(config_of(tmp_path, str(tmp_path / "model")))
+    linked = config_of(tmp_path, str(tmp_path / "link"))
+    starts.check_same_start(linked)
+    assert starts.other_model(linked) is None
+
+
+@pytest.mark.parametrize("noted", ["Qwen/Qwen3-8B", "/moved/repository/Qwen/Qwen3-8B"])
+def test_a_hub_id_is_the_same_wherever_the_start_is_made(finished, tmp_path, monkeypatch, noted):
+    note = Path(finished.trainer.default_local_dir) / STARTED_FILE
+    note.write_text(json.dumps({"stage": "stage", "model": noted}))
+    monkeypatch.chdir(tmp_path)
+    same, other = config_of(tmp_path, "Qwen/Qwen3-8B"), config_of(tmp_path, "Other/Qwen3-8B")
+    starts.check_same_start(same)
+    assert starts.other_model(same) is None and starts.start_of(same).model == "Qwen/Qwen3-8B"
+    with pytest.raises(PreflightError, match="this start is .*Other/Qwen3-8B"):
+        starts.check_same_start(other)
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)  # a folder of that name is what is loaded
+    with pytest.raises(PreflightError, match=f"this start is .*{tmp_path}/Qwen/Qwen3-8B"):
+        starts.check_same_start(same)
+
+
 def test_a_note_of_an_earlier_release_is_read(finished, tmp_path):
     note = Path(finished.trainer.default_local_dir) / STARTED_FILE
     note.write_text(json.dumps({"stage": "stage", "model": "/a"}, indent=1))
