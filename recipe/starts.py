@@ -255,19 +255,20 @@ def _free(path: Path) -> Path:
 
 
 def _check_outside(config: DictConfig) -> None:
-    """What this start reads is not in the folder that it sets aside."""
-    stage = Path(config.paths.stage).resolve()
-    if not stage.is_dir():
-        return
+    """What this start reads is in no folder that it sets aside: that of the stage, and the checkpoints elsewhere."""
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    folders = [path.resolve() for path in (stage, *step_folders(checkpoints).values()) if path.is_dir()]
     named: list[tuple[str, Any]] = [("MODEL", start_of(config).model)]
-    for setting in ("data.train_files", "data.val_files", "reward.custom_reward_function.path"):
+    settings = ("critic.model.path", "data.train_files", "data.val_files", "reward.custom_reward_function.path")
+    for setting in settings:
         value: Any = OmegaConf.select(config, setting)
         named += [(setting, item) for item in (value if OmegaConf.is_list(value) else [value]) if item]
     for setting, value in named:
-        if Path(str(value)).expanduser().resolve().is_relative_to(stage):
+        place = Path(str(value)).expanduser().resolve()
+        if inside := [folder for folder in folders if place.is_relative_to(folder)]:
             raise PreflightError(
-                f"{setting}={value} is in {config.paths.stage}, which trainer.resume_mode=disable sets aside. Move it "
-                "to another place, or set RUN=another-name."
+                f"{setting}={value} is in {inside[0]}, which trainer.resume_mode=disable sets aside. Move it to "
+                "another place, or set RUN=another-name (and trainer.default_local_dir, where that is set)."
             )
 
 

@@ -139,6 +139,20 @@ def test_what_the_start_itself_reads_is_not_set_aside(finished, tmp_path, settin
         starts.check_same_start(over)
 
 
+@pytest.mark.parametrize("setting", ["MODEL", "critic.model.path", "data.train_files"])
+def test_a_checkpoint_elsewhere_that_the_start_itself_reads_is_not_set_aside(tmp_path, setting):
+    disk = tmp_path / "disk"
+    over = config_of(tmp_path, "/b", "disable", default_local_dir=str(disk))
+    path = str(save(over, 5) / "actor" / "huggingface")
+    OmegaConf.update(over, "actor_rollout_ref.model.path" if setting == "MODEL" else setting, path, force_add=True)
+    with pytest.raises(PreflightError, match=f"{setting}.*global_step_5, which trainer.resume_mode=disable sets aside"):
+        starts.check_same_start(over)
+    (disk / "global_step_5").rename(disk / "kept")
+    OmegaConf.update(over, "actor_rollout_ref.model.path", str(disk / "kept"))
+    OmegaConf.update(over, "data.train_files", "rows.parquet")
+    starts.check_same_start(over)
+
+
 @pytest.mark.parametrize("mode", ["resume_path", "disabled", "Auto", "", None, True, 3])
 def test_another_resume_mode_is_refused(tmp_path, mode):
     with pytest.raises(PreflightError, match="trainer.resume_mode="):
