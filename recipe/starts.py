@@ -225,20 +225,32 @@ def start_over(config: DictConfig) -> list[str]:
     if config.trainer.resume_mode != "disable":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    said = []
+    link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
+    said, kept = [], None
     if not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder of the user's, which may hold other things
         if ours := [*step_folders(checkpoints).values(), *_present(checkpoints)]:
-            target = _free(checkpoints / ASIDE / stage.name)
-            target.mkdir(parents=True)
+            kept = _free(checkpoints.resolve() / ASIDE / stage.name)
+            kept.mkdir(parents=True)
             for path in ours:
-                path.rename(target / path.name)
-            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(stage.iterdir()):
+                path.rename(kept / path.name)
+            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
+    if stage.is_dir() and any(path != checkpoints or link is None for path in stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
+        if link is not None:
+            _link_again(checkpoints, link, target / checkpoints.name, kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
+
+
+def _link_again(checkpoints: Path, link: Path, old: Path, kept: Path | None) -> None:
+    """A link to a larger disk stays where it was, and what was set aside gets one to what was set aside there."""
+    checkpoints.parent.mkdir()
+    checkpoints.symlink_to(link)
+    old.unlink()  # or what comes behind it would look like what was set aside
+    if kept is not None:
+        old.symlink_to(kept)
 
 
 def _present(checkpoints: Path) -> list[Path]:

@@ -120,6 +120,27 @@ def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_link_to_a_larger_disk_stays_and_what_was_behind_it_is_set_aside_there(tmp_path, relative):
+    disk, over = tmp_path / "disk", config_of(tmp_path, "/b", "disable")
+    link = Path(over.trainer.default_local_dir)
+    disk.mkdir()
+    link.parent.mkdir()
+    link.symlink_to("../disk" if relative else disk)
+    starts.note(config_of(tmp_path))
+    save(over, 5)
+    (tmp_path / "stage" / "done.json").write_text("{}")
+    assert len(starts.start_over(over)) == 2
+    assert link.is_symlink() and link.resolve() == disk and list(disk.iterdir()) == [disk / "aside"]
+    assert [path.name for path in link.parent.iterdir()] == ["checkpoints"]
+    aside = tmp_path / "aside" / "stage" / "checkpoints"
+    assert aside.resolve() == disk / "aside" / "stage" and sorted(starts.step_folders(aside)) == [5]
+    assert starts.start_over(over) == [], "the link alone is nothing to set aside"
+    starts.note(over)
+    save(over, 1)
+    assert (disk / "global_step_1").is_dir() and sorted(starts.step_folders(aside)) == [5]
+
+
 def test_without_anything_to_set_aside_nothing_is_said_or_made(tmp_path):
     assert starts.start_over(config_of(tmp_path, mode="disable")) == []
     assert list(tmp_path.iterdir()) == []
