@@ -73,6 +73,11 @@ def check(config: DictConfig) -> None:
             "trainer.max_actor_ckpt_to_keep=1 (or trainer.remove_previous_ckpt_in_save): verl deletes that one before "
             "the next is whole, and a stage killed in between could not be resumed. Set 2 or more."
         )
+    if OmegaConf.select(config, "critic.enable") and trainer.max_critic_ckpt_to_keep == 1:
+        raise PreflightError(
+            "trainer.max_critic_ckpt_to_keep=1: verl deletes the critic's before the next is whole, and a stage killed "
+            "in between could not be resumed. Set 2 or more."
+        )
     if config.actor_rollout_ref.actor.checkpoint.get("async_save"):
         raise PreflightError(
             "actor_rollout_ref.actor.checkpoint.async_save=true: verl then never names the newest checkpoint in "
