@@ -102,6 +102,12 @@ def resumes(config: DictConfig) -> bool:
     return latest(checkpoints) > 0 or any((path / "data.pt").exists() for path in step_folders(checkpoints).values())
 
 
+def going_on(*configs: DictConfig) -> str:
+    """What to add to "the same command", or to "start it again", where that is to go on: nothing, most of the time."""
+    starts_over = any(config.trainer.resume_mode == "disable" for config in configs)
+    return " without trainer.resume_mode=disable" if starts_over else ""
+
+
 def check_mode(config: DictConfig) -> None:
     """`trainer.resume_mode` is one that works here.
 
