@@ -34,7 +34,7 @@ from recipe.stage_notes import (
     Target,
     Verdict,
 )
-from recipe.starts import TRACKER, latest, step_folders
+from recipe.starts import TRACKER, going_on, latest, step_folders
 
 NOTES: dict[str, StateFile[Any]] = {TARGET_FILE: TARGET, BEST_FILE: BEST, DONE_FILE: DONE}
 """What a stage can make anew when it is damaged: steps from the data, the rest from the checkpoints."""
@@ -72,6 +72,11 @@ def check(config: DictConfig) -> None:
         raise PreflightError(
             "trainer.max_actor_ckpt_to_keep=1 (or trainer.remove_previous_ckpt_in_save): verl deletes that one before "
             "the next is whole, and a stage killed in between could not be resumed. Set 2 or more."
+        )
+    if OmegaConf.select(config, "critic.enable") and trainer.max_critic_ckpt_to_keep == 1:
+        raise PreflightError(
+            "trainer.max_critic_ckpt_to_keep=1: verl deletes the critic's before the next is whole, and a stage killed "
+            "in between could not be resumed. Set 2 or more."
         )
     if config.actor_rollout_ref.actor.checkpoint.get("async_save"):
         raise PreflightError(
@@ -255,15 +260,15 @@ def finish(config: DictConfig) -> Done:
     if target is None or step < target.total_steps:
         sys.exit(
             f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
-            "start it again to go on."
+            f"start it again{going_on(config)} to go on."
         )
     best = read_best(stage) if config.stage.handover == "best" else None
     source = best_model(stage, best.step) if best else checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     (stage / DONE_FILE).unlink(missing_ok=True)
     if fault := broken_export(source):
         sys.exit(
-            f"{config.stage.name} has made all its steps, but {fault}. Start it again: it goes on from the last whole "
-            "checkpoint."
+            f"{config.stage.name} has made all its steps, but {fault}. Start it again{going_on(config)}: it goes on "
+            "from the last whole checkpoint."
         )
     try:
         hf = export(source, stage / "hf", str(config.actor_rollout_ref.model.path))

@@ -83,7 +83,7 @@ def note_sums(folder: Path) -> None:
 def identity(folder: Path) -> str | None:
     """A short name of the weights in a model folder, from their noted sums; None where there are none."""
     noted = SUMS_FILE.read_or_none(folder / SUMS)
-    return f"{zlib.crc32(repr(sorted(noted.files.items())).encode()):08x}" if noted else None
+    return f"{zlib.crc32(repr(sorted(noted.files.items())).encode()):08x}" if noted and noted.files else None
 
 
 def broken_archive(path: Path) -> str | None:

@@ -6,6 +6,7 @@ left when this process itself is killed outright, `recipe.remains` finds at the 
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -29,6 +30,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 LOCK = ".lock"
 """In a run's folder: locked by the start that trains into it, and names its process."""
+
+IN_USE = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
+"""What taking a lock ends with where another process has it; anything else is the file system's fault."""
 
 LONGEST_TEMP = 24
 """Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
@@ -69,14 +73,19 @@ def alone(run: Path) -> Iterator[Path]:
         Where `run` notes its launch.
 
     Raises:
-        SystemExit: another start is at work in this run.
+        SystemExit: another start is at work in this run, or the file system cannot tell.
     """
     run.mkdir(parents=True, exist_ok=True)
     launch = run / "launch.json"
     with (run / LOCK).open("a+", errors="replace") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
-        except OSError:
+        except OSError as error:
+            if error.errno not in IN_USE:
+                sys.exit(
+                    f"{run} is on a file system that cannot lock files ({error.strerror}), so that two starts could "
+                    "train into it at once. Set paths.run to a folder on another one, or mount this one with locks."
+                )
             lock.seek(0)
             owner = lock.read(20).strip() or "unknown"
             sys.exit(

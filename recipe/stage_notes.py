@@ -22,11 +22,12 @@ class Start:
     __pydantic_config__ = STRICT
     stage: str
     model: str
-    """A folder's absolute path; a hub id as if it were one."""
+    """A folder's absolute path, or a hub id. Earlier releases noted a hub id as if it were a path."""
     lora_rank: int | None = None
     lora_alpha: int | float | None = None
     weights: str | None = None
-    """Sum of the model's noted sums: a stage exports another model under the same path when it is trained anew."""
+    """Sum of the model's noted sums: a stage exports another model under the same path when it is trained anew.
+    Where both are known they decide, so that a folder may be moved, mounted elsewhere or reached through a link."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ take it for its own, nothing is deleted, and `python -m recipe.report <run>/asid
 """
 
 import json
+import os
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +23,9 @@ from recipe.stage_notes import LEFT_OUT, LEFT_OUT_FILE, MADE_WITH_FILE, STARTED,
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+"""A model of the hub, unless there is a folder of that name."""
 
 CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
 """Name of a checkpoint's folder."""
@@ -59,17 +63,35 @@ def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
 def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
-    path = Path(str(model.path)).expanduser().absolute()
+    name = str(model.path)
+    if HUB_ID.fullmatch(name) is None or Path(name).is_dir():
+        name = str(Path(name).expanduser().absolute())
     # another rank does not load; another alpha would change the policy by that factor
     rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
-    return Start(config.stage.name, str(path), rank, alpha, identity(path))
+    return Start(config.stage.name, name, rank, alpha, identity(Path(name)))
 
 
 def _same(before: Start | None, start: Start) -> bool:
-    """Whether two starts began with the same; where one does not know its weights, the path has to do."""
-    if before and None in (before.weights, start.weights):
-        before = replace(before, weights=start.weights)
-    return before == start
+    """Whether two starts began with the same; where one does not know its weights, the place has to do."""
+    if before is None or (None not in (before.weights, start.weights) and before.weights != start.weights):
+        return False
+    return _same_model(before, start) and replace(before, model=start.model, weights=start.weights) == start
+
+
+def _same_model(before: Start, start: Start) -> bool:
+    """Whether two starts name one model: by its weights, wherever a folder was moved or mounted, else by its place."""
+    if before.weights is not None and before.weights == start.weights:
+        return True
+    if not os.path.isabs(start.model) and before.model.endswith(f"/{start.model}"):
+        return not os.path.isdir(before.model)  # earlier releases noted a hub id as if it were a folder's path
+    return _place(before.model) == _place(start.model)
+
+
+def _place(model: str) -> str:
+    try:
+        return os.path.realpath(model) if os.path.isabs(model) else model  # else a hub id
+    except ValueError:  # a damaged note can hold what is no path
+        return model
 
 
 def resumes(config: DictConfig) -> bool:
@@ -79,6 +101,12 @@ def resumes(config: DictConfig) -> bool:
     checkpoints = Path(config.trainer.default_local_dir)
     last = [path / name for path in step_folders(checkpoints).values() for name in ("data.pt", "data_0.pt")]
     return latest(checkpoints) > 0 or any(path.exists() for path in last)  # the latter is a warm start's
+
+
+def going_on(*configs: DictConfig) -> str:
+    """What to add to "the same command", or to "start it again", where that is to go on: nothing, most of the time."""
+    starts_over = any(config.trainer.resume_mode == "disable" for config in configs)
+    return " without trainer.resume_mode=disable" if starts_over else ""
 
 
 def check_mode(config: DictConfig) -> None:
@@ -148,11 +176,12 @@ def other_model(config: DictConfig) -> str | None:
     """What to say where a stage that is done was trained from another model than the one named now; else None."""
     if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
         return None
-    before = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE)
-    if before is None or before.model == start_of(config).model:
+    before, start = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE), start_of(config)
+    if before is None or _same_model(before, start):
         return None
     return (
-        f"{config.stage.name} is done and was trained from {before.model}, not from {start_of(config).model}. {REMEDY}"
+        f"{config.stage.name} is done and was trained from {before.model}, not from {start.model}. Leave MODEL out to "
+        f"go on with what it has made. {REMEDY}"
     )
 
 
@@ -203,20 +232,32 @@ def start_over(config: DictConfig) -> list[str]:
     if config.trainer.resume_mode != "disable":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    said = []
+    link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
+    said, kept = [], None
     if not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder of the user's, which may hold other things
         if ours := [*step_folders(checkpoints).values(), *_present(checkpoints)]:
-            target = _free(checkpoints / ASIDE / stage.name)
-            target.mkdir(parents=True)
+            kept = _free(checkpoints.resolve() / ASIDE / stage.name)
+            kept.mkdir(parents=True)
             for path in ours:
-                path.rename(target / path.name)
-            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {target}")
-    if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
+                path.rename(kept / path.name)
+            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
+    if stage.is_dir() and any(path.name != LOCK and (path != checkpoints or link is None) for path in stage.iterdir()):
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
+        if link is not None:
+            _link_again(checkpoints, link, target / checkpoints.name, kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
+
+
+def _link_again(checkpoints: Path, link: Path, old: Path, kept: Path | None) -> None:
+    """A link to a larger disk stays where it was, and what was set aside gets one to what was set aside there."""
+    checkpoints.parent.mkdir()
+    checkpoints.symlink_to(link)
+    old.unlink()  # or what comes behind it would look like what was set aside
+    if kept is not None:
+        old.symlink_to(kept)
 
 
 def _present(checkpoints: Path) -> list[Path]:
@@ -234,19 +275,20 @@ def _free(path: Path) -> Path:
 
 
 def _check_outside(config: DictConfig) -> None:
-    """What this start reads is not in the folder that it sets aside."""
-    stage = Path(config.paths.stage).resolve()
-    if not stage.is_dir():
-        return
+    """What this start reads is in no folder that it sets aside: that of the stage, and the checkpoints elsewhere."""
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    folders = [path.resolve() for path in (stage, *step_folders(checkpoints).values()) if path.is_dir()]
     named: list[tuple[str, Any]] = [("MODEL", start_of(config).model)]
-    for setting in ("data.train_files", "data.val_files", "reward.custom_reward_function.path"):
+    settings = ("critic.model.path", "data.train_files", "data.val_files", "reward.custom_reward_function.path")
+    for setting in settings:
         value: Any = OmegaConf.select(config, setting)
         named += [(setting, item) for item in (value if OmegaConf.is_list(value) else [value]) if item]
     for setting, value in named:
-        if Path(str(value)).expanduser().resolve().is_relative_to(stage):
+        place = Path(str(value)).expanduser().resolve()
+        if inside := [folder for folder in folders if place.is_relative_to(folder)]:
             raise PreflightError(
-                f"{setting}={value} is in {config.paths.stage}, which trainer.resume_mode=disable sets aside. Move it "
-                "to another place, or set RUN=another-name."
+                f"{setting}={value} is in {inside[0]}, which trainer.resume_mode=disable sets aside. Move it to "
+                "another place, or set RUN=another-name (and trainer.default_local_dir, where that is set)."
             )
 
 

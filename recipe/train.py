@@ -23,13 +23,15 @@ from recipe.errors import PreflightError
 from recipe.export import ExportError
 from recipe.files import told
 
-GATE_ADVICE = (
-    "The same command with more epochs (trainer.total_epochs) trains on from there, with a lower stage.gate.value or "
-    "stage.gate=null it goes on to the next stage."
-)
-
-
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
+
+
+def gate_advice(*configs: DictConfig) -> str:
+    """What to do after a gate that was not passed, in a command that runs these stages."""
+    return (
+        f"The same command{starts.going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there, "
+        "with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
+    )
 
 
 def set_environment(config: DictConfig, nodes: int) -> None:
@@ -174,7 +176,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:
-                sys.exit(f"{config.stage.name} has not passed its gate. {GATE_ADVICE}")
+                sys.exit(f"{config.stage.name} has not passed its gate. {gate_advice(config)}")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from recipe import console, report
+from recipe import console, report, starts
 from recipe.curriculum import ablations, runner, stages
 from recipe.curriculum.runner import StageFailed
 from recipe.files import told
@@ -52,7 +52,8 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         sys.exit(f"{told(error)}. {WRITABLE}")
     except KeyboardInterrupt:
-        sys.exit("\ninterrupted; nothing is left running. The same command goes on with the first unfinished stage.")
+        same = f"The same command{starts.going_on(*(stage.composed for stage in listed))}"
+        sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished stage.")
     page = report.write(run)
     print(report.table([run]))
     print(f"\nreport        {page}\ntensorboard   .venv/bin/tensorboard --logdir {run}")

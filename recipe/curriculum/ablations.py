@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipe import choosing
+from recipe import choosing, starts
 from recipe.compose import quoted
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
@@ -66,7 +66,9 @@ def main(name: str, arguments: list[str]) -> None:
             failed[run] = str(failure)
             print(failure, file=sys.stderr, flush=True)
         except KeyboardInterrupt:
-            sys.exit("\ninterrupted; nothing is left running. The same command goes on with the first unfinished run.")
+            every = (stage.composed for _, listed in planned.values() for stage in listed)
+            same = f"The same command{starts.going_on(*every)}"
+            sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished run.")
     text = table(planned)
     (Path(base) / f"{path.stem}.txt").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\ntable   {Path(base) / f'{path.stem}.txt'}")

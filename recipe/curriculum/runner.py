@@ -14,7 +14,7 @@ from recipe import checkpoints, console, processes, starts
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
 from recipe.stage_notes import DONE_FILE, Done
-from recipe.train import GATE_ADVICE
+from recipe.train import gate_advice
 
 
 class StageFailed(SystemExit):
@@ -35,7 +35,7 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
     """
     with processes.alone(run) as note:
         state = states.State(run, curriculum, stages)
-        _warm_start(run, stages[0], note)
+        _warm_start(run, stages, note)
         for number, stage in enumerate(stages):
             folder = run / stage.folder
             starts_over = stage.composed.trainer.resume_mode == "disable"
@@ -48,24 +48,24 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
             else:
                 if done:  # and its gate was not passed, which is judged again
                     (folder / DONE_FILE).unlink()
-                _run_stage(run, stage, state, note)
+                _run_stage(run, stage, state, note, stages)
             if number == 0:
                 os.environ.pop("MODEL", None)  # a start model is for the first stage
 
 
-def _warm_start(run: Path, first: Stage, note: Path) -> None:
+def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     """On the CPU profile, without a model and before the first stage of all: make the tiny policy."""
-    config = first.composed
+    config = stages[0].composed
     tiny = config.paths.get("tiny_policy")
     if not tiny or config.actor_rollout_ref.model.path is not None or config.stage.previous:
         return
     folder = Path(tiny).parent
     watch = console.Watch(folder, _log(run, folder.name))
     if code := launch("recipe.sft", [], watch, note):
-        _fail(folder.name, watch.log, f"ended with status {code}")
+        _fail(folder.name, watch.log, f"ended with status {code}", stages)
 
 
-def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None:
+def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages: Sequence[Stage]) -> None:
     folder, began = run / stage.folder, time.time()
     before = state.entries[stage.name].seconds
     watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
@@ -89,7 +89,7 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None
     if done is None:
         reason = f"ended with status {code}" if code else "ended without reaching its last step"
         advance(status=states.FAILED, reason=console.cause(watch.log) or _last_words(watch.log) or reason)
-        _fail(stage.folder, watch.log, reason)
+        _fail(stage.folder, watch.log, reason, stages)
     assert done is not None
     advance(global_step=done.global_step)
     _note_done(state, stage, done)
@@ -98,7 +98,7 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path) -> None
         advance(status=states.GATE_FAILED)
         raise StageFailed(
             f"\n{state.table()}\n\n{stage.folder} has trained its {done.global_step} steps and has not passed its "
-            f"gate: {done.gate.text}. {GATE_ADVICE}"
+            f"gate: {done.gate.text}. {gate_advice(*(each.composed for each in stages))}"
         )
 
 
@@ -142,11 +142,12 @@ def _last_words(log: Path) -> str:
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
-def _fail(name: str, log: Path, what: str) -> None:
+def _fail(name: str, log: Path, what: str, stages: Sequence[Stage]) -> None:
     """Raises StageFailed with the end of the log and, where one is known, the cause."""
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
     cause = console.cause(log)
+    same = f"the same command{starts.going_on(*(stage.composed for stage in stages))}"
     raise StageFailed(
         f"{tail}\n\n{name} {what}. {f'Most likely {cause}. ' if cause else ''}The whole log: {log}\n"
-        "What was done before is kept; the same command goes on from there."
+        f"What was done before is kept; {same} goes on from there."
     )

@@ -99,7 +99,9 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
         note.write_text(json.dumps({"stage": "stage1_format", "model": model}))
         given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
         if refused:
-            with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Set RUN"):
+            with pytest.raises(
+                SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"
+            ):
                 command.main(given)
         else:
             command.main(given)
@@ -123,7 +125,7 @@ def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_n
         return 1
 
     monkeypatch.setattr(runner, "launch", refuse)
-    with pytest.raises(SystemExit, match="ended with status 1"):
+    with pytest.raises(SystemExit, match="(?s)status 1.*command without trainer.resume_mode=disable goes on"):
         command.main(given)
     assert checkpoints.read_done(tmp_path / "stage1_format") is not None, "nothing was set aside yet"
     assert statuses(tmp_path)[0] == ("stage1_format", "failed")
@@ -184,6 +186,30 @@ def test_a_failed_stage_shows_the_end_of_its_log_and_the_likely_cause(tmp_path, 
         command.main([f"paths.run={tmp_path}"])
     assert "What was done before is kept" in str(failure.value)
     assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trainer.resume_mode=auto", "The same command goes on"),
+        ("stage2:trainer.resume_mode=disable", "The same command without trainer.resume_mode=disable goes on"),
+    ],
+)
+def test_an_interrupted_curriculum_says_which_command_goes_on(tmp_path, monkeypatch, override, said):
+    def interrupted(module, arguments, watch, note):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "launch", interrupted)
+    with pytest.raises(SystemExit, match=said):
+        command.main([f"paths.run={tmp_path}", override])
+
+
+def test_a_failed_stage_does_not_advise_a_command_that_starts_an_earlier_one_over(tmp_path, monkeypatch, launched):
+    launch = runner.launch
+    monkeypatch.setattr(runner, "launch", lambda *given: int(launch(*given) or "stage2" in given[1]))
+    monkeypatch.setattr(runner, "_stamp", lambda path: "stage2" in str(path) or object())
+    with pytest.raises(SystemExit, match="stage2_base ended with.*\n.*command without trainer.resume_mode=disable"):
+        command.main([f"paths.run={tmp_path}", "stage1:trainer.resume_mode=disable"])
 
 
 def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start(tmp_path, monkeypatch, launched):

@@ -322,6 +322,10 @@ def test_a_damaged_checkpoint_is_not_handed_on(tmp_path):
     flip(Path(config.trainer.default_local_dir) / "global_step_4" / "actor" / "huggingface" / "model.safetensors")
     with pytest.raises(SystemExit, match="has made all its steps, but .*sum differs.*goes on from the last whole"):
         checkpoints.finish(config)
+    config.trainer.resume_mode = "disable"
+    with pytest.raises(SystemExit, match="Start it again without trainer.resume_mode=disable: it goes on"):
+        checkpoints.finish(config)
+    config.trainer.resume_mode = "auto"
     assert "from the checkpoint of step 2" in checkpoints.repair(config)
     assert not checkpoints.at_target(config)
 

@@ -1,5 +1,6 @@
 """Nothing of a stage outlives the curriculum, however it ends."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -154,6 +155,18 @@ def test_a_run_in_use_is_refused_and_free_again_when_its_user_was_killed(tmp_pat
     starter.wait()
     with processes.alone(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_lock_is_said_and_not_taken_for_another_start(tmp_path: Path, monkeypatch, number):
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(processes.fcntl, "flock", refuse)
+    with pytest.raises(SystemExit, match=r"cannot lock files \(.*Set paths.run to") as refused:
+        with processes.alone(tmp_path):
+            pass
+    assert "in use" not in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_process_that_has_the_number_of_a_dead_one_is_not_ended(tmp_path: Path):

@@ -120,6 +120,27 @@ def test_a_folder_of_checkpoints_elsewhere_keeps_what_is_not_ours(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_link_to_a_larger_disk_stays_and_what_was_behind_it_is_set_aside_there(tmp_path, relative):
+    disk, over = tmp_path / "disk", config_of(tmp_path, "/b", "disable")
+    link = Path(over.trainer.default_local_dir)
+    disk.mkdir()
+    link.parent.mkdir()
+    link.symlink_to("../disk" if relative else disk)
+    starts.note(config_of(tmp_path))
+    save(over, 5)
+    (tmp_path / "stage" / "done.json").write_text("{}")
+    assert len(starts.start_over(over)) == 2
+    assert link.is_symlink() and link.resolve() == disk and list(disk.iterdir()) == [disk / "aside"]
+    assert [path.name for path in link.parent.iterdir()] == ["checkpoints"]
+    aside = tmp_path / "aside" / "stage" / "checkpoints"
+    assert aside.resolve() == disk / "aside" / "stage" and sorted(starts.step_folders(aside)) == [5]
+    assert starts.start_over(over) == [], "the link alone is nothing to set aside"
+    starts.note(over)
+    save(over, 1)
+    assert (disk / "global_step_1").is_dir() and sorted(starts.step_folders(aside)) == [5]
+
+
 def test_without_anything_to_set_aside_nothing_is_said_or_made(tmp_path):
     assert starts.start_over(config_of(tmp_path, mode="disable")) == []
     assert list(tmp_path.iterdir()) == []
@@ -137,6 +158,20 @@ def test_what_the_start_itself_reads_is_not_set_aside(finished, tmp_path, settin
         over.reward = {"custom_reward_function": {"path": path}}
     with pytest.raises(PreflightError, match=f"{setting}.*which trainer.resume_mode=disable sets aside"):
         starts.check_same_start(over)
+
+
+@pytest.mark.parametrize("setting", ["MODEL", "critic.model.path", "data.train_files"])
+def test_a_checkpoint_elsewhere_that_the_start_itself_reads_is_not_set_aside(tmp_path, setting):
+    disk = tmp_path / "disk"
+    over = config_of(tmp_path, "/b", "disable", default_local_dir=str(disk))
+    path = str(save(over, 5) / "actor" / "huggingface")
+    OmegaConf.update(over, "actor_rollout_ref.model.path" if setting == "MODEL" else setting, path, force_add=True)
+    with pytest.raises(PreflightError, match=f"{setting}.*global_step_5, which trainer.resume_mode=disable sets aside"):
+        starts.check_same_start(over)
+    (disk / "global_step_5").rename(disk / "kept")
+    OmegaConf.update(over, "actor_rollout_ref.model.path", str(disk / "kept"))
+    OmegaConf.update(over, "data.train_files", "rows.parquet")
+    starts.check_same_start(over)
 
 
 @pytest.mark.parametrize("mode", ["resume_path", "disabled", "Auto", "", None, True, 3])
@@ -194,6 +229,54 @@ def test_a_start_model_that_was_trained_anew_under_the_same_path_is_another_one(
         else:
             with pytest.raises(PreflightError, match='"weights": "\\w+"}, this start is'):
                 starts.check_same_start(config)
+
+
+def test_a_start_model_that_was_moved_is_the_same_where_its_weights_are_known(finished, tmp_path):
+    models = [tmp_path / name / "hf" for name in ("old", "new", "other")]
+    for model, content in zip(models, (b"one", b"one", b"two"), strict=True):
+        model.mkdir(parents=True)
+        (model / "model.safetensors").write_bytes(content)
+        note_sums(model)
+    starts.note(config_of(tmp_path, str(models[0])))
+    moved, other = config_of(tmp_path, str(models[1])), config_of(tmp_path, str(models[2]))
+    starts.check_same_start(moved)
+    assert starts.other_model(moved) is None
+    with pytest.raises(PreflightError, match="this start is .*other"):
+        starts.check_same_start(other)
+    assert "other/hf. Leave MODEL out to go on" in str(starts.other_model(other))
+
+
+def test_folders_without_any_sum_are_told_apart_by_their_place(finished, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        note_sums(tmp_path / name)
+    starts.note(config_of(tmp_path, str(tmp_path / "one")))
+    with pytest.raises(PreflightError, match="this start is .*two"):
+        starts.check_same_start(config_of(tmp_path, str(tmp_path / "two")))
+
+
+def test_a_start_model_that_is_reached_through_a_link_is_the_same(finished, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "link").symlink_to("model")
+    starts.note(config_of(tmp_path, str(tmp_path / "model")))
+    linked = config_of(tmp_path, str(tmp_path / "link"))
+    starts.check_same_start(linked)
+    assert starts.other_model(linked) is None
+
+
+@pytest.mark.parametrize("noted", ["Qwen/Qwen3-8B", "/moved/repository/Qwen/Qwen3-8B"])
+def test_a_hub_id_is_the_same_wherever_the_start_is_made(finished, tmp_path, monkeypatch, noted):
+    note = Path(finished.trainer.default_local_dir) / STARTED_FILE
+    note.write_text(json.dumps({"stage": "stage", "model": noted}))
+    monkeypatch.chdir(tmp_path)
+    same, other = config_of(tmp_path, "Qwen/Qwen3-8B"), config_of(tmp_path, "Other/Qwen3-8B")
+    starts.check_same_start(same)
+    assert starts.other_model(same) is None and starts.start_of(same).model == "Qwen/Qwen3-8B"
+    with pytest.raises(PreflightError, match="this start is .*Other/Qwen3-8B"):
+        starts.check_same_start(other)
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)  # a folder of that name is what is loaded
+    with pytest.raises(PreflightError, match=f"this start is .*{tmp_path}/Qwen/Qwen3-8B"):
+        starts.check_same_start(same)
 
 
 def test_a_note_of_an_earlier_release_is_read(finished, tmp_path):
