@@ -234,7 +234,8 @@ def apply(config: DictConfig, text: str, override: Override) -> None:
                 del OmegaConf.select(config, parent)[name]
             return
         value = override.value()
-        if override.is_add() and there and not isinstance(value, dict | list):
+        taken = there and OmegaConf.select(config, key, throw_on_missing=False) is not None  # as Hydra asks
+        if override.is_add() and taken and not isinstance(value, dict | list):
             raise PreflightError(f"{said}: {key} is already there. Leave out the +.")
         if not there:
             additions.check_new(config, key)

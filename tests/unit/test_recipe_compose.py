@@ -20,6 +20,7 @@ RIGHT = [
     ["+actor_rollout_ref.rollout.engine_kwargs.vllm={seed: 3, a: [1, {b: c}]}", "stage.alarms.lost=1e-2"],
     ["trainer.default_local_dir=${paths.stage}/x", "+custom.mine.x=1", "actor_rollout_ref.model.path=/a/b-c_d.e"],
     ['trainer.experiment_name="a=b, c"', "trainer.experiment_name='it\\'s'", "data.seed=${oc.decode:'7'}"],
+    ["+trainer.total_training_steps=7", "+actor_rollout_ref.model.tokenizer_path=/a"],
 ]
 
 
