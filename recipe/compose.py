@@ -204,7 +204,7 @@ def _is_group(override: Override, folders: Sequence[Path]) -> bool:
 
 def _check_choice(text: str, override: Override, folders: Sequence[Path]) -> None:
     group, choice = override.key_or_group, override.value()
-    if not isinstance(choice, str | list):
+    if not isinstance(choice, str | list) or not choice:
         raise PreflightError(f"{shown(text, quote=False)}: expected the name of one of the configurations in {group}.")
     known = sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
     if known and choice not in known:
