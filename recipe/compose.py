@@ -5,6 +5,7 @@ costs milliseconds. Overrides are read by Hydra's own parser and applied here, a
 whatever a person mistypes is to be told in one line: which override, what is wrong with it, what may be meant.
 """
 
+import filecmp
 import importlib.util
 import os
 import pickle
@@ -92,21 +93,21 @@ def compose(
     check_environment()
     if (bad := next((at for at in (str(CONFIG_DIR), str(Path.cwd())) if not _can_hold(at)), None)) is not None:
         raise PreflightError(f"the folder {shown(bad)} has characters that no configuration can hold. Rename it.")
-    folders = [*([folder] if folder else []), verl_config_dir()]
+    folders = (CONFIG_DIR, *([own] if (own := _own_folder(folder)) else []))
     choices: list[tuple[str, Override]] = []
     values: list[tuple[str, Override]] = []
     for text in overrides:
         override = parse(text)
         if override.key_or_group.startswith("hydra"):
             raise PreflightError(f"{shown(text, quote=False)}: Hydra's own settings are fixed here. Leave it out.")
-        chosen = _is_group(override, (CONFIG_DIR, *folders)) and not isinstance(override.value(), dict)
+        chosen = _is_group(override, (*folders, verl_config_dir())) and not isinstance(override.value(), dict)
         (choices if chosen else values).append((text, override))
     if not any(override.key_or_group == group for _, override in choices):
         choices.append((profile := f"{group}={detect_hardware()}", parse(profile)))
     for text, override in choices:
-        _check_choice(text, override)
-    _check_name(name, (CONFIG_DIR, *folders))
-    base, pickled = _base(name, tuple(text for text, _ in choices), tuple(folders))
+        _check_choice(text, override, folders)
+    _check_name(name, folders)
+    base, pickled = _base(name, tuple(text for text, _ in choices), folders)
     config: DictConfig = pickle.loads(pickled)
     for text, override in values:
         apply(config, text, override)
@@ -117,10 +118,15 @@ def compose(
 
 @lru_cache(maxsize=32)
 def _base(name: str, choices: tuple[str, ...], folders: tuple[Path, ...]) -> tuple[DictConfig, bytes]:
-    """What the files say, before any override; once more pickled, which is the cheapest way to copy it."""
+    """What the files say, before any override; once more pickled, which is the cheapest way to copy it.
+
+    Hydra reads NAME.yaml before the search path that an override gives: its folder has to be the first one.
+    """
+    first = next(at for at in folders if (at / f"{name}.yaml").is_file())
+    others = [at for at in folders if at != first]
     try:
-        with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-            base = hydra.compose(name, overrides=[*choices, searched(folders)])
+        with initialize_config_dir(str(first), version_base=None):
+            base = hydra.compose(name, overrides=[*choices, searched([*others, verl_config_dir()])])
     except BAD as error:
         chosen = shown(" ".join((name, *choices)), quote=False)
         raise PreflightError(f"the configuration {chosen} cannot be composed: {line_of(error)}") from error
@@ -129,6 +135,29 @@ def _base(name: str, choices: tuple[str, ...], folders: tuple[Path, ...]) -> tup
 
 def _can_hold(path: str) -> bool:
     return "${" not in path and path.isprintable()
+
+
+def _own_folder(folder: Path | None) -> Path | None:
+    """A user's folder of configurations, from the root; None where there is none beside this recipe's.
+
+    Raises:
+        PreflightError: there is no such folder, or it has a file of this recipe's with something else in it: which of
+            the two counts, nobody should have to guess.
+    """
+    if folder is None:
+        return None
+    said, own = f"--config-dir {shown(str(folder), quote=False)}", folder.absolute()
+    if not _can_hold(str(own)):
+        raise PreflightError(f"{said} has characters that no configuration can hold. Rename the folder.")
+    if not os.path.isdir(own):
+        raise PreflightError(f"{said}: there is no such folder. Give the one that holds your configurations.")
+    if own.samefile(CONFIG_DIR):
+        return None
+    for path in sorted(CONFIG_DIR.rglob("*.yaml")):
+        same = own / (name := path.relative_to(CONFIG_DIR))
+        if same.is_file() and not filecmp.cmp(same, path, shallow=False):
+            raise PreflightError(f"{said}: recipe/config has {name} too, and yours would not be read. Rename yours.")
+    return own
 
 
 def _check_name(name: str, folders: Sequence[Path]) -> None:
@@ -173,18 +202,17 @@ def _is_group(override: Override, folders: Sequence[Path]) -> bool:
     return override.package is not None or "/" in key or bool(named and any((at / key).is_dir() for at in folders))
 
 
-def _check_choice(text: str, override: Override) -> None:
-    group, folder = override.key_or_group, CONFIG_DIR / override.key_or_group
-    if not isinstance(override.value(), str | list):
+def _check_choice(text: str, override: Override, folders: Sequence[Path]) -> None:
+    group, choice = override.key_or_group, override.value()
+    if not isinstance(choice, str | list) or not choice:
         raise PreflightError(f"{shown(text, quote=False)}: expected the name of one of the configurations in {group}.")
-    if folder.is_dir() and (known := sorted(path.stem for path in folder.glob("*.yaml"))):
-        choice = override.value()
-        if choice not in known:
-            source = " (the environment variable HARDWARE)" if choice == os.environ.get("HARDWARE") else ""
-            raise PreflightError(
-                f"{shown(text, quote=False)}{source}: no such {group}{meant(choice, known)}; it is one of "
-                f"{', '.join(known)}."
-            )
+    known = sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
+    if known and choice not in known:
+        source = " (the environment variable HARDWARE)" if choice == os.environ.get("HARDWARE") else ""
+        raise PreflightError(
+            f"{shown(text, quote=False)}{source}: no such {group}{meant(choice, known)}; it is one of "
+            f"{', '.join(known)}."
+        )
 
 
 def apply(config: DictConfig, text: str, override: Override) -> None:
@@ -206,7 +234,8 @@ def apply(config: DictConfig, text: str, override: Override) -> None:
                 del OmegaConf.select(config, parent)[name]
             return
         value = override.value()
-        if override.is_add() and there and not isinstance(value, dict | list):
+        taken = there and OmegaConf.select(config, key, throw_on_missing=False) is not None  # as Hydra asks
+        if override.is_add() and taken and not isinstance(value, dict | list):
             raise PreflightError(f"{said}: {key} is already there. Leave out the +.")
         if not there:
             additions.check_new(config, key)

@@ -72,8 +72,8 @@ def check_settings(config: DictConfig) -> None:
     from recipe.settings.reading import check_values
 
     for check_part in (
-        check_mode,
         check_values,
+        check_mode,
         check_keys,
         load_protocol,
         check_algorithm,

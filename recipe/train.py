@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file, starts
 from recipe.command import name_of, read
@@ -186,7 +186,7 @@ def main() -> None:
         if (command := read(sys.argv[1:])) is None:
             return
         config, overrides = command
-        name = str(config.stage.name)
+        name = str(OmegaConf.select(config, "stage.name") or name)
         preflight.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:

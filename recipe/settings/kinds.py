@@ -100,6 +100,13 @@ def every(value: Any) -> Any:
     return value
 
 
+def resume_mode(value: Any) -> Any:
+    """A mode of verl's; `recipe.starts.check_mode` says why one of them does not work here."""
+    if value not in ("auto", "disable", "resume_path"):
+        raise ValueError("auto (go on from the last checkpoint) or disable (start over)")
+    return value
+
+
 def scalar(value: Any) -> Any:
     """What an environment variable can be set to."""
     if not isinstance(value, str | int | float | bool) or "\0" in str(value):

@@ -6,10 +6,10 @@ are written down here, each section by the names verl has for it, and a test com
 named here is held against the type of verl's default (`recipe/settings/reading.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from recipe.settings.kinds import (
     OPEN,
@@ -27,6 +27,7 @@ from recipe.settings.kinds import (
     Threshold,
     Whole,
     WrittenPath,
+    resume_mode,
 )
 
 # fmt: off
@@ -259,7 +260,7 @@ class Model:
     use_remove_padding: bool = True
     use_fused_kernels: bool = False
     use_liger: bool = False
-    override_config: dict[str, Any] | None = None
+    override_config: dict[str, Any] = field(default_factory=dict)  # verl asks it without looking for null
     lora_rank: Natural = 0
     lora_alpha: Whole = 16
     target_modules: Names | None = "all-linear"
@@ -395,6 +396,14 @@ class Reward:
 
 
 @dataclass(frozen=True)
+class V1:
+    """`trainer.v1`; which modes work is said in `recipe/preflight_keys.py`."""
+
+    __pydantic_config__ = OPEN
+    trainer_mode: Text
+
+
+@dataclass(frozen=True)
 class Trainer:
     """`trainer`; the loggers are those of `recipe/preflight_features.py`."""
 
@@ -402,13 +411,14 @@ class Trainer:
     total_epochs: Whole
     save_freq: NaturalOrAll
     test_freq: NaturalOrAll
-    resume_mode: Literal["auto", "disable", "resume_path"]
+    resume_mode: Annotated[Literal["auto", "disable", "resume_path"], BeforeValidator(resume_mode)]
     default_local_dir: WrittenPath
     logger: Names
     project_name: Text
     experiment_name: Text
     n_gpus_per_node: Whole
     nnodes: Whole
+    v1: V1
     device: Literal["cpu", "cuda", "npu"] = "cuda"
     total_training_steps: Whole | None = None
     resume_from_path: ReadPath | None = None

@@ -365,6 +365,17 @@ def test_a_random_command_line_is_one_clear_line_or_a_right_configuration(capsys
     assert counts["passed"] > SETS // 50 and counts["clear line"] > SETS // 2
 
 
+SECTIONS = sorted({".".join(key.split(".")[:depth]) for key in RIGHT for depth in range(1, key.count(".") + 1)})
+
+
+@pytest.mark.parametrize("value", ["null", "text", "[]"])
+def test_a_whole_section_that_is_replaced_is_a_clear_line(value: str) -> None:
+    for key in (*SECTIONS, "trainer.v1"):
+        kind, line = outcome([f"{key}={value}"])
+        assert kind == "clear line", (key, line)
+        assert problem_of_line(line, [key], [key]) is None, line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(RIGHT))
 def test_every_value_outside_its_kind_is_refused_by_name(key: str) -> None:
