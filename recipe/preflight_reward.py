@@ -46,6 +46,7 @@ def check_reward(config: DictConfig) -> None:
     if not path.startswith(reward_file.PACKAGE):
         path = str(Path(path.removeprefix(reward_file.FILE)).expanduser())
     try:
+        reward_file.check_arguments(arguments)
         with RewardProcess(path, str(setting.name), seconds, arguments) as reward:
             if reward.is_async:
                 if line := untried_metric(config):

@@ -28,8 +28,8 @@ class UserCodeError(RuntimeError):
     """The user's code failed. The message is one line."""
 
 
-def call(function: Callable[..., Any], seconds: float, *args: Any, **kwargs: Any) -> Any:
-    """What the function returns.
+def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+    """What the function returns. Its own arguments may have any name, `seconds` and `function` too.
 
     Raises:
         UserCodeError: it raised or exited, has not returned within `seconds`, or too many calls before it have not.
@@ -59,7 +59,7 @@ def call(function: Callable[..., Any], seconds: float, *args: Any, **kwargs: Any
     raise UserCodeError(f"raised {line_of(value)}") from value
 
 
-async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, *args: Any, **kwargs: Any) -> Any:
+async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
     """The same for a coroutine function, which runs in the event loop of its caller and shares it with others."""
     try:
         async with asyncio.timeout(seconds) as limit:

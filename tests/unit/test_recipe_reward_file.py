@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe import preflight_reward, reward_file
+from recipe.errors import PreflightError
 
 DATACLASS = """
 from __future__ import annotations
@@ -112,6 +113,39 @@ def test_messages_name_what_the_user_gave(tmp_path):
     setting = reward_file.for_verl(config).reward.custom_reward_function
     assert reward_file.named(setting) == (str(tmp_path / "my_reward.py"), "compute_score")
     assert config.reward.custom_reward_function.path == str(tmp_path / "my_reward.py")
+
+
+NAMES = {"seconds": 1, "function": 2, "reward_file": 4, "reward_function": 5, "reward_timeout": 9}
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_reward_gets_its_own_arguments_whatever_their_names(tmp_path, kind):
+    text = f"{kind} compute_score(extra_info, {', '.join(NAMES)}, **given):\n    return {' + '.join(NAMES)}\n"
+    config = config_of(tmp_path, text, **NAMES)
+    preflight_reward.check_reward(config)
+    result = call(loaded_by_verl(config))
+    assert (asyncio.run(result) if kind == "async def" else result) == 21.0
+
+
+@pytest.mark.parametrize("name", [reward_file.FILE_KEY, reward_file.FUNCTION_KEY, reward_file.TIMEOUT_KEY])
+def test_an_argument_that_the_recipe_needs_for_itself_is_refused(tmp_path, name):
+    config = config_of(tmp_path, COUNTS, **{name: 1})
+    with pytest.raises(PreflightError, match=f"reward_kwargs has {name}, .* another name"):
+        preflight_reward.check_reward(config)
+    with pytest.raises(reward_file.RewardFileError, match=f"reward_kwargs has {name}, .* another name"):
+        reward_file.for_verl(config)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_fault_around_the_call_is_a_failed_reward_that_is_named(tmp_path, kind, capsys, monkeypatch):
+    monkeypatch.setattr(reward_file, "_failures", itertools.count(1))
+    function = loaded_by_verl(config_of(tmp_path, f"{kind} compute_score(**given):\n    return 1.0\n"))
+    monkeypatch.setattr(reward_file, "checked", lambda result: result.nothing)
+    with pytest.raises(reward_file.RewardFailed, match="cannot be called: AttributeError.*an episode") as error:
+        result = function(data_source="", extra_info="no dict")
+        asyncio.run(result)
+    assert str(tmp_path / "my_reward.py") in str(error.value) and "\n" not in str(error.value)
+    assert "REWARD FAILED on an episode: the reward compute_score of" in capsys.readouterr().out
 
 
 def test_a_module_goes_the_same_way(tmp_path):

@@ -60,6 +60,15 @@ def test_what_returns_is_given_back_and_costs_less_than_a_millisecond():
     assert (time.process_time() - began) / 500 < 1e-3
 
 
+def test_the_arguments_of_the_code_may_have_any_name():
+    assert call(lambda **kwargs: kwargs, 5, seconds=1, function=2, args=3) == {"seconds": 1, "function": 2, "args": 3}
+
+    async def echo(**kwargs):
+        return kwargs
+
+    assert asyncio.run(call_async(echo, 5, seconds=1, function=2)) == {"seconds": 1, "function": 2}
+
+
 def test_what_hangs_is_left_behind_counted_and_after_some_not_called_any_more(monkeypatch):
     monkeypatch.setattr(user_code, "_left_behind", [])
     release, called = threading.Event(), []
