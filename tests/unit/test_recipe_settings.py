@@ -169,6 +169,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         (["algorithm.adv_estimator=gropo"], ["adv_estimator=gropo is not known", "grpo meant"]),
         (["trainer.logger=[console,wndb]"], ["trainer.logger has wndb"]),
         (["trainer.resume_mode=disabled"], ["trainer.resume_mode=disabled", "or disable (start over)"]),
+        (["reward.timeout=1e10"], ["reward.timeout=10000000000.0"]),
         (["interaction.engine_timeout=abc"], ["interaction.engine_timeout='abc'"]),
         (["stage.max_lost_share=abc"], ["stage.max_lost_share='abc'"]),
         (["stage.max_lost_share=25"], ["stage.max_lost_share=25", "less than or equal to 1"]),
