@@ -12,6 +12,8 @@ from omegaconf import OmegaConf
 
 from recipe import preflight_reward, reward_file
 from recipe.errors import PreflightError
+from recipe.reward_process import RewardProcess
+from recipe.reward_result import RewardError
 
 DATACLASS = """
 from __future__ import annotations
@@ -87,6 +89,20 @@ def test_a_file_with_a_dataclass_loads_in_rescoring(tmp_path):
 
 def test_an_async_reward_stays_one_for_verl(tmp_path):
     assert asyncio.run(call(loaded_by_verl(config_of(tmp_path, ASYNC, scale=3.0)))) == 6.0
+
+
+def test_an_async_reward_is_called_in_one_event_loop_in_its_own_process(tmp_path):
+    path = tmp_path / "my_reward.py"
+    path.write_text(
+        "import asyncio\nloops = []\nasync def compute_score(fails=False):\n"
+        "    loops.append(asyncio.get_running_loop())\n"
+        "    if fails:\n        raise SystemExit(3)\n    return float(len(set(loops)))\n"
+    )
+    with RewardProcess(str(path), "compute_score", 60) as reward:
+        assert reward() == 1.0
+        with pytest.raises(RewardError, match="raised SystemExit: 3"):
+            reward(fails=True)
+        assert reward() == 1.0
 
 
 def test_a_file_is_run_once_however_often_it_is_loaded_and_called(tmp_path):
