@@ -21,12 +21,14 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe import user_code
-from recipe.reward_result import RewardError, checked
+from recipe.preflight_features import compared_by
+from recipe.reward_result import RewardError, checked, comparable
 
 PACKAGE, FILE = "pkg://", "file://"
 FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY = "_recipe_reward_file", "_recipe_reward_function", "_recipe_reward_timeout"
-"""Arguments under which the functions below get what to call, and for how long it may run. They stand beside the
-user's own, so their names are none that a reward has."""
+METRIC_KEY = "_recipe_reward_metric"
+"""Arguments under which the functions below get what to call, for how long it may run, and the metric by which verl
+compares groups, if any. They stand beside the user's own, so their names are none that a reward has."""
 
 NAMED_FAILURES = 10
 """Failures of a reward that a worker names in the log; verl logs each one with its traceback."""
@@ -94,7 +96,7 @@ def for_verl(config: DictConfig) -> DictConfig:
     path, name = str(setting.path), str(setting.name)
     called = compute_score_async if inspect.iscoroutinefunction(load(path, name)) else compute_score
     where = path if path.startswith(PACKAGE) else str(Path(path.removeprefix(FILE)).expanduser().absolute())
-    ours = {FILE_KEY: where, FUNCTION_KEY: name, TIMEOUT_KEY: config.reward.timeout}
+    ours = {FILE_KEY: where, FUNCTION_KEY: name, TIMEOUT_KEY: config.reward.timeout, METRIC_KEY: compared_by(config)}
     arguments = setting.get("reward_kwargs") or {}
     check_arguments(arguments)
     with open_dict(setting):
@@ -105,7 +107,7 @@ def for_verl(config: DictConfig) -> DictConfig:
 
 def check_arguments(arguments: Mapping[Any, Any]) -> None:
     """Raises RewardFileError if one of the user's arguments has a name that this module needs."""
-    if taken := sorted({FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY} & set(arguments)):
+    if taken := sorted({FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY, METRIC_KEY} & set(arguments)):
         raise RewardFileError(
             f"reward.custom_reward_function.reward_kwargs has {', '.join(taken)}, which the recipe gives to verl "
             "beside them. Give the reward's argument another name."
@@ -119,7 +121,12 @@ def named(setting: DictConfig) -> tuple[str, str]:
 
 
 def compute_score(
-    *args: Any, _recipe_reward_file: str, _recipe_reward_function: str, _recipe_reward_timeout: float, **kwargs: Any
+    *args: Any,
+    _recipe_reward_file: str,
+    _recipe_reward_function: str,
+    _recipe_reward_timeout: float,
+    _recipe_reward_metric: str | None,
+    **kwargs: Any,
 ) -> Any:
     """Calls the user's function. verl calls this one, in one of several threads of a reward worker.
 
@@ -128,18 +135,25 @@ def compute_score(
     """
     try:
         function = load(_recipe_reward_file, _recipe_reward_function)
-        return checked(user_code.call(function, _recipe_reward_timeout, *args, **kwargs))
+        result = checked(user_code.call(function, _recipe_reward_timeout, *args, **kwargs))
+        return comparable(result, _recipe_reward_metric)
     except Exception as error:  # whatever it is, verl loses this sample, and then the log has to say by whom
         raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
 
 
 async def compute_score_async(
-    *args: Any, _recipe_reward_file: str, _recipe_reward_function: str, _recipe_reward_timeout: float, **kwargs: Any
+    *args: Any,
+    _recipe_reward_file: str,
+    _recipe_reward_function: str,
+    _recipe_reward_timeout: float,
+    _recipe_reward_metric: str | None,
+    **kwargs: Any,
 ) -> Any:
     """The same where the user's function is `async`, which verl must see."""
     try:
         function = load(_recipe_reward_file, _recipe_reward_function)
-        return checked(await user_code.call_async(function, _recipe_reward_timeout, *args, **kwargs))
+        result = checked(await user_code.call_async(function, _recipe_reward_timeout, *args, **kwargs))
+        return comparable(result, _recipe_reward_metric)
     except Exception as error:
         raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
 

@@ -143,7 +143,9 @@ def test_a_reward_gets_its_own_arguments_whatever_their_names(tmp_path, kind):
     assert (asyncio.run(result) if kind == "async def" else result) == 21.0
 
 
-@pytest.mark.parametrize("name", [reward_file.FILE_KEY, reward_file.FUNCTION_KEY, reward_file.TIMEOUT_KEY])
+@pytest.mark.parametrize(
+    "name", ["_recipe_reward_file", "_recipe_reward_function", "_recipe_reward_timeout", "_recipe_reward_metric"]
+)
 def test_an_argument_that_the_recipe_needs_for_itself_is_refused(tmp_path, name):
     config = config_of(tmp_path, COUNTS, **{name: 1})
     with pytest.raises(PreflightError, match=f"reward_kwargs has {name}, .* another name"):
@@ -208,6 +210,23 @@ def test_a_reward_that_gives_no_score_fails_for_verl(tmp_path, body, kind):
     pickled = pickle.loads(pickle.dumps(error.value))
     for line in (str(error.value), str(pickled)):
         assert said in line and str(tmp_path / "my_reward.py") in line and "(task_7)" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_sample_without_the_metric_that_groups_are_compared_by_is_lost(tmp_path, kind):
+    config = config_of(tmp_path, f"{kind} compute_score(p, **given):\n    return {{'score': 1.0, 'price': p}}\n")
+    config.algorithm.filter_groups = {"enable": True, "metric": "price"}
+
+    def score(price):
+        result = loaded_by_verl(config)(p=price)
+        return asyncio.run(result) if kind == "async def" else result
+
+    assert score(2.0) == {"score": 1.0, "price": 2.0}
+    for nothing in (float("nan"), None, "x"):
+        with pytest.raises(reward_file.RewardFailed, match=r"returned price=.*filter_groups\.metric compares groups"):
+            score(nothing)
+    config.algorithm.filter_groups.metric = "reward"
+    assert score(float("nan")) == {"score": 1.0, "price": None}
 
 
 def test_the_first_failures_of_a_worker_are_named_in_the_log(tmp_path, capsys, monkeypatch):
