@@ -65,6 +65,12 @@ def _check_loggers(config: DictConfig) -> None:
             )
 
 
+def compared_by(config: DictConfig) -> str | None:
+    """The metric of the reward by which dynamic sampling compares groups; None where it is off or takes the score."""
+    filtering = config.algorithm.filter_groups
+    return str(filtering.metric) if filtering.enable and filtering.metric != REWARD else None
+
+
 def check_filter_metric(config: DictConfig, result: Any) -> None:
     """What the reward returned for a sample record has the metric by which groups are compared.
 

@@ -9,6 +9,7 @@ from recipe import reward_file
 from recipe.errors import PreflightError
 from recipe.reward_process import RewardProcess
 from recipe.reward_result import RewardError
+from recipe.settings.kinds import LONGEST_WAIT
 
 
 def sample_record() -> dict[str, Any]:
@@ -39,13 +40,17 @@ def check_reward(config: DictConfig) -> None:
     from recipe.preflight_features import check_filter_metric, untried_metric
 
     setting, seconds = config.reward.custom_reward_function, config.reward.timeout
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise PreflightError(f"reward.timeout={seconds}; expected the seconds that one call may take, above 0.")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST_WAIT:
+        raise PreflightError(
+            f"reward.timeout={seconds}; expected the seconds that one call may take, above 0 and at most "
+            f"{LONGEST_WAIT:.0f}."
+        )
     record, path = sample_record(), str(setting.path)
     arguments: Any = OmegaConf.to_container(setting.get("reward_kwargs") or OmegaConf.create(), resolve=True)
     if not path.startswith(reward_file.PACKAGE):
         path = str(Path(path.removeprefix(reward_file.FILE)).expanduser())
     try:
+        reward_file.check_arguments(arguments)
         with RewardProcess(path, str(setting.name), seconds, arguments) as reward:
             if reward.is_async:
                 if line := untried_metric(config):

@@ -21,6 +21,7 @@ from recipe.errors import PreflightError
 from recipe.report import read_records
 from recipe.reward_process import RewardProcess
 from recipe.reward_result import RewardError
+from recipe.settings.kinds import LONGEST_WAIT
 
 TIMEOUT = 300.0
 """Seconds for one episode, as `reward.timeout` in training."""
@@ -147,8 +148,8 @@ def _argument(text: str) -> tuple[str, Any]:
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    if not 0 < seconds <= LONGEST_WAIT:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0 and at most {LONGEST_WAIT:.0f}")
     return seconds
 
 

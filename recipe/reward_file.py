@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -21,11 +21,14 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe import user_code
-from recipe.reward_result import RewardError, checked
+from recipe.preflight_features import compared_by
+from recipe.reward_result import RewardError, checked, comparable
 
 PACKAGE, FILE = "pkg://", "file://"
-FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY = "reward_file", "reward_function", "reward_timeout"
-"""Arguments under which the functions below get what to call, and for how long it may run."""
+FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY = "_recipe_reward_file", "_recipe_reward_function", "_recipe_reward_timeout"
+METRIC_KEY = "_recipe_reward_metric"
+"""Arguments under which the functions below get what to call, for how long it may run, and the metric by which verl
+compares groups, if any. They stand beside the user's own, so their names are none that a reward has."""
 
 NAMED_FAILURES = 10
 """Failures of a reward that a worker names in the log; verl logs each one with its traceback."""
@@ -86,18 +89,29 @@ def for_verl(config: DictConfig) -> DictConfig:
     """A copy of a stage's configuration in which verl calls the reward through this module.
 
     Raises:
-        RewardFileError: as `load`.
+        RewardFileError: as `load` and `check_arguments`.
     """
     config = config.copy()
     setting = config.reward.custom_reward_function
     path, name = str(setting.path), str(setting.name)
     called = compute_score_async if inspect.iscoroutinefunction(load(path, name)) else compute_score
     where = path if path.startswith(PACKAGE) else str(Path(path.removeprefix(FILE)).expanduser().absolute())
-    ours = {FILE_KEY: where, FUNCTION_KEY: name, TIMEOUT_KEY: config.reward.timeout}
+    ours = {FILE_KEY: where, FUNCTION_KEY: name, TIMEOUT_KEY: config.reward.timeout, METRIC_KEY: compared_by(config)}
+    arguments = setting.get("reward_kwargs") or {}
+    check_arguments(arguments)
     with open_dict(setting):
-        setting.reward_kwargs = {**(setting.get("reward_kwargs") or {}), **ours}
+        setting.reward_kwargs = {**arguments, **ours}
         setting.path, setting.name = f"{PACKAGE}{__name__}", called.__name__
     return config
+
+
+def check_arguments(arguments: Mapping[Any, Any]) -> None:
+    """Raises RewardFileError if one of the user's arguments has a name that this module needs."""
+    if taken := sorted({FILE_KEY, FUNCTION_KEY, TIMEOUT_KEY, METRIC_KEY} & set(arguments)):
+        raise RewardFileError(
+            f"reward.custom_reward_function.reward_kwargs has {', '.join(taken)}, which the recipe gives to verl "
+            "beside them. Give the reward's argument another name."
+        )
 
 
 def named(setting: DictConfig) -> tuple[str, str]:
@@ -106,35 +120,52 @@ def named(setting: DictConfig) -> tuple[str, str]:
     return arguments.get(FILE_KEY, setting.path), arguments.get(FUNCTION_KEY, setting.name)
 
 
-def compute_score(*args: Any, reward_file: str, reward_function: str, reward_timeout: float, **kwargs: Any) -> Any:
+def compute_score(
+    *args: Any,
+    _recipe_reward_file: str,
+    _recipe_reward_function: str,
+    _recipe_reward_timeout: float,
+    _recipe_reward_metric: str | None,
+    **kwargs: Any,
+) -> Any:
     """Calls the user's function. verl calls this one, in one of several threads of a reward worker.
 
     Raises:
         RewardFailed: it gave no usable score.
     """
     try:
-        return checked(user_code.call(load(reward_file, reward_function), reward_timeout, *args, **kwargs))
-    except (user_code.UserCodeError, RewardError) as error:
-        raise _failed(error, reward_file, reward_function, kwargs) from error
+        function = load(_recipe_reward_file, _recipe_reward_function)
+        result = checked(user_code.call(function, _recipe_reward_timeout, *args, **kwargs))
+        return comparable(result, _recipe_reward_metric)
+    except Exception as error:  # whatever it is, verl loses this sample, and then the log has to say by whom
+        raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
 
 
 async def compute_score_async(
-    *args: Any, reward_file: str, reward_function: str, reward_timeout: float, **kwargs: Any
+    *args: Any,
+    _recipe_reward_file: str,
+    _recipe_reward_function: str,
+    _recipe_reward_timeout: float,
+    _recipe_reward_metric: str | None,
+    **kwargs: Any,
 ) -> Any:
     """The same where the user's function is `async`, which verl must see."""
     try:
-        function = load(reward_file, reward_function)
-        return checked(await user_code.call_async(function, reward_timeout, *args, **kwargs))
-    except (user_code.UserCodeError, RewardError) as error:
-        raise _failed(error, reward_file, reward_function, kwargs) from error
+        function = load(_recipe_reward_file, _recipe_reward_function)
+        result = checked(await user_code.call_async(function, _recipe_reward_timeout, *args, **kwargs))
+        return comparable(result, _recipe_reward_metric)
+    except Exception as error:
+        raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
 
 
 _failures = count(1)
 
 
 def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> RewardFailed:
-    task = (kwargs.get("extra_info") or {}).get("scenario_id", "an episode")
-    line = f"the reward {name} of {path} {error}"
+    episode = kwargs.get("extra_info")
+    task = episode.get("scenario_id", "an episode") if isinstance(episode, Mapping) else "an episode"
+    ours = isinstance(error, user_code.UserCodeError | RewardError)
+    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {user_code.line_of(error)}'}"
     if next(_failures) <= NAMED_FAILURES:
         print(f"REWARD FAILED on {task}: {line}", flush=True)
     return RewardFailed(f"{line} ({task})")

@@ -177,15 +177,16 @@ def _serve(descriptor: int, source: str, name: str) -> None:
     if not answer(load):
         return
     function = reward_file.load(source, name)
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError), asyncio.Runner() as runner:
         while True:
             question = connection.recv()
-            answer(lambda question=question: checked(_called(function, question)))  # type: ignore[misc]
+            answer(lambda question=question: checked(_called(runner, function, question)))  # type: ignore[misc]
 
 
-def _called(function: Callable[..., Any], question: dict[str, Any]) -> Any:
+def _called(runner: asyncio.Runner, function: Callable[..., Any], question: dict[str, Any]) -> Any:
+    """All calls in one event loop, as in training: a client that the reward keeps belongs to the loop of its first."""
     result = function(**question)
-    return asyncio.run(result) if inspect.iscoroutine(result) else result
+    return runner.run(result) if inspect.iscoroutine(result) else result
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ class RewardError(ValueError):
 def checked(result: Any) -> float | dict[str, Any]:
     """The score, or a dict of plain numbers and texts with `score` among them. Numbers of numpy and torch become plain.
 
+    A metric that is no finite number becomes None, which verl and `recipe.choosing` leave out of their means: one NaN
+    would make the whole mean NaN, and with it what a gate reads; and a mean over no calls is no reason to lose one.
+
     Raises:
         RewardError: there is no finite score, a name is no text, or a value is neither number nor text.
     """
@@ -37,6 +40,21 @@ def checked(result: Any) -> float | dict[str, Any]:
     return {**values, "score": score}
 
 
+def comparable(result: float | dict[str, Any], metric: str | None) -> float | dict[str, Any]:
+    """The result, which has a number as the metric by which groups are compared, if there is one: verl stops without.
+
+    Raises:
+        RewardError: it has not.
+    """
+    values = result if isinstance(result, dict) else {"acc": result}  # verl's name for a bare number
+    if metric is None or isinstance(values.get(metric), int | float):
+        return result
+    raise RewardError(
+        f"returned {metric}={shown(values.get(metric))}; expected a finite number, by which "
+        "algorithm.filter_groups.metric compares groups. Set that to `reward` to compare by the score"
+    )
+
+
 def _score(value: Any, result: Any) -> float:
     number = _plain(value)
     if isinstance(number, bool) or not isinstance(number, int | float):
@@ -50,6 +68,8 @@ def _value(name: str, value: Any) -> Any:
     plain = _plain(value)
     if isinstance(plain, int) and not _finite(plain):
         raise RewardError(f"returned {name}={shown(plain)}, which is too large for a float")
+    if isinstance(plain, float) and not _finite(plain):
+        return None
     if isinstance(plain, int | float | str) or plain is None:
         return plain
     raise RewardError(f"returned {name}={shown(value)}; verl makes columns of numbers and texts: return one of these")

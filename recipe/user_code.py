@@ -1,7 +1,8 @@
 """The boundary around code of the user's that training calls: it may raise, exit or hang, and is told of in one line.
 
 A call runs in a thread of its own, because verl's is needed again when the call does not come back. A thread cannot be
-ended from outside: one that hangs is left behind and counted, and after `MOST_HANGING` no more are started. Where the
+ended from outside: one that hangs is left behind and counted, and while there are `MOST_HANGING` no more are started; a
+call waits its time limit for one of them to return, because they may be slow and nothing worse. Where the
 hanging code lets no other thread run (a regular expression that backtracks for ever), this process ends itself after
 `GRACE` seconds more and prints where it stood. In preflight and rescoring the code has a process of its own
 (`recipe.reward_process`), which can be killed at once.
@@ -11,11 +12,11 @@ import asyncio
 import faulthandler
 import sys
 from collections.abc import Awaitable, Callable
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 from typing import Any
 
 MOST_HANGING = 8
-"""Calls of this process that have not come back; with so many no further one is made."""
+"""Calls of this process that run past their limit; with so many no further one is started."""
 
 GRACE = 30.0
 """Seconds after a time limit at which a process ends in which nothing else can run."""
@@ -28,14 +29,19 @@ class UserCodeError(RuntimeError):
     """The user's code failed. The message is one line."""
 
 
-def call(function: Callable[..., Any], seconds: float, *args: Any, **kwargs: Any) -> Any:
-    """What the function returns.
+def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+    """What the function returns. Its own arguments may have any name, `seconds` and `function` too.
 
     Raises:
-        UserCodeError: it raised or exited, has not returned within `seconds`, or too many calls before it have not.
+        UserCodeError: it raised or exited, has not returned within `seconds`, or was not started in as many because too
+            many calls before it run past their limit.
     """
-    if (hanging := _alive()) >= MOST_HANGING:
-        raise UserCodeError(f"is not called any more: {hanging} calls have not returned, and nothing can end them")
+    with _returned:
+        if not _returned.wait_for(lambda: len(_left_behind) < MOST_HANGING, seconds):
+            raise UserCodeError(
+                f"is not called: {len(_left_behind)} calls run past their time limit, and within {seconds:g} s none of "
+                "them has returned. If it is slow and does not hang, set a higher reward.timeout"
+            )
     outcome: list[tuple[bool, Any]] = []
     done = Event()
 
@@ -46,12 +52,17 @@ def call(function: Callable[..., Any], seconds: float, *args: Any, **kwargs: Any
             outcome.append((False, error))
         finally:
             done.set()
+            with _returned:
+                _left_behind.discard(thread)
+                _returned.notify_all()
 
     thread = Thread(target=run, name="user code", daemon=True)
     with _Watched(seconds + GRACE):
         thread.start()
         if not done.wait(seconds):
-            _left_behind.append(thread)
+            with _returned:
+                if not done.is_set():
+                    _left_behind.add(thread)
             raise UserCodeError(f"has not returned within {seconds:g} s")
     returned, value = outcome[0]
     if returned:
@@ -59,7 +70,7 @@ def call(function: Callable[..., Any], seconds: float, *args: Any, **kwargs: Any
     raise UserCodeError(f"raised {line_of(value)}") from value
 
 
-async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, *args: Any, **kwargs: Any) -> Any:
+async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
     """The same for a coroutine function, which runs in the event loop of its caller and shares it with others."""
     try:
         async with asyncio.timeout(seconds) as limit:
@@ -82,14 +93,11 @@ def line_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-_left_behind: list[Thread] = []
+_left_behind: set[Thread] = set()
+_returned = Condition()
+"""Guards the calls left behind, and tells when one of them returns."""
 _lock = Lock()
 _running = 0
-
-
-def _alive() -> int:
-    _left_behind[:] = [thread for thread in _left_behind if thread.is_alive()]
-    return len(_left_behind)
 
 
 class _Watched:

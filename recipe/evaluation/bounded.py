@@ -1,16 +1,17 @@
 """The HTTP client of an evaluation: a server may send what it likes, and no more of it is read than a message can be.
 
-Replies are asked for without compression, because a few kilobytes of gzip become gigabytes, and one that comes
-compressed all the same is refused before it is opened.
+Replies are asked for without compression. Some proxies compress all the same: gzip is then unpacked here, piece by
+piece and no further than the limit, because a few kilobytes of it become gigabytes. Other encodings are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 LONGEST_REPLY = 2**23
-"""Bytes of a reply with everything around the message; a context of a million tokens has about half as many."""
+"""Bytes of a reply, packed and unpacked, with everything around it; a million tokens have about half as many."""
 
 
 class ReplyTooLarge(RuntimeError):
@@ -23,25 +24,38 @@ def bounded_client() -> Any:
 
     async def bound(response: Any) -> None:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ReplyTooLarge(f"a reply in the encoding {encoding[:40]!r}, which was not asked for and is not opened")
-        response.stream = _counted(response.stream)
+        unpack: Unpack = _as_it_is
+        if encoding.endswith("gzip"):
+            unpack = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress
+            del response.headers["content-encoding"]  # or the library would unpack it again
+        response.stream = _counted(response.stream, unpack)
 
     return DefaultAsyncHttpxClient(headers={"accept-encoding": "identity"}, event_hooks={"response": [bound]})
 
 
-def _counted(stream: Any) -> Any:
-    """The stream with an end. Of its own class, because which library it is of depends on the release of openai's."""
+Unpack = Callable[[bytes, int], bytes]
+"""Of the next part of a reply and the most bytes to make of it: what it holds."""
+
+
+def _as_it_is(part: bytes, most: int) -> bytes:
+    return part
+
+
+def _counted(stream: Any, unpack: Unpack) -> Any:
+    """The stream unpacked, with an end. Of its own class: which library it is of depends on the release of openai's."""
 
     class Counted(type(stream)):  # type: ignore[misc]
         def __init__(self) -> None:
             pass
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = LONGEST_REPLY
-            async for part in stream:
-                left -= len(part)
-                if left < 0:
+            read = unpacked = 0
+            async for packed in stream:
+                part = unpack(packed, LONGEST_REPLY - unpacked + 1)
+                read, unpacked = read + len(packed), unpacked + len(part)
+                if max(read, unpacked) > LONGEST_REPLY:
                     raise ReplyTooLarge(f"a reply of more than {LONGEST_REPLY} bytes")
                 yield part
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.integrity import changed
+from recipe.integrity import SUMS, changed
 from recipe.processes import adopt_orphans, end_descendants, end_with_parent
 
 SERVED_NAME = "model"
@@ -166,9 +166,13 @@ def flag_of(flags: Sequence[str], name: str) -> str | None:
 
 
 def fingerprint(model: Path) -> str:
-    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart."""
+    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart.
+
+    Without the note of checksums beside the weights: a folder that gains one is the same model.
+    """
     found = hashlib.sha256()
-    for path in sorted(path for path in model.iterdir() if path.suffix in (".json", ".jinja", ".safetensors", ".bin")):
+    kinds = (".json", ".jinja", ".safetensors", ".bin")
+    for path in sorted(path for path in model.iterdir() if path.suffix in kinds and path.name != SUMS):
         with path.open("rb") as file:
             found.update(f"{path.name} {path.stat().st_size}\n".encode() + file.read(2**20))
     return found.hexdigest()[:12]

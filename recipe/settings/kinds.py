@@ -11,6 +11,9 @@ OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 MOST = 2**32 - 1
 """No count, number of tokens or seed is larger; numpy takes no larger seed."""
 
+LONGEST_WAIT = 1e6
+"""Seconds, eleven days; what waits on a pipe overflows at twice as many, and on a thread at 1e10."""
+
 Whole = Annotated[int, Field(ge=1, le=MOST)]
 Natural = Annotated[int, Field(ge=0, le=MOST)]
 NaturalOrAll = Annotated[int, Field(ge=-1, le=MOST)]
@@ -18,6 +21,7 @@ NaturalOrAll = Annotated[int, Field(ge=-1, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 PartAbove0 = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 FILES_OF_A_RUN = (".json", ".html", ".txt", ".yaml", ".lock", ".part", ".aside")

@@ -22,6 +22,7 @@ from recipe.settings.kinds import (
     Positive,
     Precision,
     ReadPath,
+    Seconds,
     Share,
     Text,
     Threshold,
@@ -392,7 +393,7 @@ class Reward:
     __pydantic_config__ = OPEN
     custom_reward_function: RewardFunction
     num_workers: Whole = 8
-    timeout: Positive = 300
+    timeout: Seconds = 300
 
 
 @dataclass(frozen=True)

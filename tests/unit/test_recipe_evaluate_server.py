@@ -14,6 +14,7 @@ import pytest
 from recipe import evaluate
 from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import context_length, fingerprint, profile_environment, profile_flags
+from recipe.integrity import note_sums
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,9 @@ def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
     first = fingerprint(tmp_path)
     assert fingerprint(tmp_path) == first
+    assert first == "8647fc1bf0b1", "the one that evaluations on disk have noted"
+    note_sums(tmp_path)
+    assert fingerprint(tmp_path) == first, "the same weights, exported again with their checksums"
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 99 + b"\1")
     assert fingerprint(tmp_path) != first
 

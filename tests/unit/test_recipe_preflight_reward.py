@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_imported_is_refused_in_one_line(tmp_path: Path, h
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "60", True, None])
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e10, "60", True, None])
 def test_a_time_limit_must_be_a_number_of_seconds(tmp_path: Path, timeout: Any) -> None:
     with pytest.raises(PreflightError, match=r"reward\.timeout=.*; expected the seconds"):
         check_reward(config_of(tmp_path, "return 1.0", timeout=timeout))

@@ -11,6 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe import preflight_reward, reward_file
+from recipe.errors import PreflightError
+from recipe.reward_process import RewardProcess
+from recipe.reward_result import RewardError
 
 DATACLASS = """
 from __future__ import annotations
@@ -88,6 +91,20 @@ def test_an_async_reward_stays_one_for_verl(tmp_path):
     assert asyncio.run(call(loaded_by_verl(config_of(tmp_path, ASYNC, scale=3.0)))) == 6.0
 
 
+def test_an_async_reward_is_called_in_one_event_loop_in_its_own_process(tmp_path):
+    path = tmp_path / "my_reward.py"
+    path.write_text(
+        "import asyncio\nloops = []\nasync def compute_score(fails=False):\n"
+        "    loops.append(asyncio.get_running_loop())\n"
+        "    if fails:\n        raise SystemExit(3)\n    return float(len(set(loops)))\n"
+    )
+    with RewardProcess(str(path), "compute_score", 60) as reward:
+        assert reward() == 1.0
+        with pytest.raises(RewardError, match="raised SystemExit: 3"):
+            reward(fails=True)
+        assert reward() == 1.0
+
+
 def test_a_file_is_run_once_however_often_it_is_loaded_and_called(tmp_path):
     config = config_of(tmp_path, COUNTS)
     function = loaded_by_verl(config)
@@ -112,6 +129,41 @@ def test_messages_name_what_the_user_gave(tmp_path):
     setting = reward_file.for_verl(config).reward.custom_reward_function
     assert reward_file.named(setting) == (str(tmp_path / "my_reward.py"), "compute_score")
     assert config.reward.custom_reward_function.path == str(tmp_path / "my_reward.py")
+
+
+NAMES = {"seconds": 1, "function": 2, "reward_file": 4, "reward_function": 5, "reward_timeout": 9}
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_reward_gets_its_own_arguments_whatever_their_names(tmp_path, kind):
+    text = f"{kind} compute_score(extra_info, {', '.join(NAMES)}, **given):\n    return {' + '.join(NAMES)}\n"
+    config = config_of(tmp_path, text, **NAMES)
+    preflight_reward.check_reward(config)
+    result = call(loaded_by_verl(config))
+    assert (asyncio.run(result) if kind == "async def" else result) == 21.0
+
+
+@pytest.mark.parametrize(
+    "name", ["_recipe_reward_file", "_recipe_reward_function", "_recipe_reward_timeout", "_recipe_reward_metric"]
+)
+def test_an_argument_that_the_recipe_needs_for_itself_is_refused(tmp_path, name):
+    config = config_of(tmp_path, COUNTS, **{name: 1})
+    with pytest.raises(PreflightError, match=f"reward_kwargs has {name}, .* another name"):
+        preflight_reward.check_reward(config)
+    with pytest.raises(reward_file.RewardFileError, match=f"reward_kwargs has {name}, .* another name"):
+        reward_file.for_verl(config)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_fault_around_the_call_is_a_failed_reward_that_is_named(tmp_path, kind, capsys, monkeypatch):
+    monkeypatch.setattr(reward_file, "_failures", itertools.count(1))
+    function = loaded_by_verl(config_of(tmp_path, f"{kind} compute_score(**given):\n    return 1.0\n"))
+    monkeypatch.setattr(reward_file, "checked", lambda result: result.nothing)
+    with pytest.raises(reward_file.RewardFailed, match="cannot be called: AttributeError.*an episode") as error:
+        result = function(data_source="", extra_info="no dict")
+        asyncio.run(result)
+    assert str(tmp_path / "my_reward.py") in str(error.value) and "\n" not in str(error.value)
+    assert "REWARD FAILED on an episode: the reward compute_score of" in capsys.readouterr().out
 
 
 def test_a_module_goes_the_same_way(tmp_path):
@@ -158,6 +210,23 @@ def test_a_reward_that_gives_no_score_fails_for_verl(tmp_path, body, kind):
     pickled = pickle.loads(pickle.dumps(error.value))
     for line in (str(error.value), str(pickled)):
         assert said in line and str(tmp_path / "my_reward.py") in line and "(task_7)" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_sample_without_the_metric_that_groups_are_compared_by_is_lost(tmp_path, kind):
+    config = config_of(tmp_path, f"{kind} compute_score(p, **given):\n    return {{'score': 1.0, 'price': p}}\n")
+    config.algorithm.filter_groups = {"enable": True, "metric": "price"}
+
+    def score(price):
+        result = loaded_by_verl(config)(p=price)
+        return asyncio.run(result) if kind == "async def" else result
+
+    assert score(2.0) == {"score": 1.0, "price": 2.0}
+    for nothing in (float("nan"), None, "x"):
+        with pytest.raises(reward_file.RewardFailed, match=r"returned price=.*filter_groups\.metric compares groups"):
+            score(nothing)
+    config.algorithm.filter_groups.metric = "reward"
+    assert score(float("nan")) == {"score": 1.0, "price": None}
 
 
 def test_the_first_failures_of_a_worker_are_named_in_the_log(tmp_path, capsys, monkeypatch):

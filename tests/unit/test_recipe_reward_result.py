@@ -11,7 +11,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from verl.trainer.ppo.metric_utils import process_validation_metrics
 
+from recipe.choosing import validation_metrics
 from recipe.reward_result import RewardError, checked
 
 
@@ -98,6 +100,17 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float32("nan"), torch.tensor(math.inf)])
+def test_a_metric_that_is_not_finite_is_in_no_mean(number: Any) -> None:
+    first, second = checked({"score": 1.0, "price": number}), checked({"score": 1.0, "price": 2.0})
+    assert isinstance(first, dict) and isinstance(second, dict) and first["price"] is None
+    infos = {"score": [1.0, 1.0], "price": [first["price"], second["price"]]}
+    assert validation_metrics(["bfcl/base"] * 2, infos) == {"val/score": 1.0, "val/price": 2.0}
+    for prompts in (["a", "a"], ["a", "b"]):
+        found = process_validation_metrics(["bfcl/base"] * 2, prompts, infos)["bfcl/base"]["price"]
+        assert found["mean@1"] == 2.0
+
+
 @given(VALUES)
 def test_no_result_gets_through_that_is_not_finite_and_plain(result: Any) -> None:
     try:
@@ -108,5 +121,5 @@ def test_no_result_gets_through_that_is_not_finite_and_plain(result: Any) -> Non
     assert math.isfinite(found["score"] if isinstance(found, dict) else found)
     if isinstance(found, dict):
         found.pop("turn_scores", None)
-        json.dumps(found)
+        json.dumps(found, allow_nan=False)
         assert all(isinstance(value, int | float | str | None) for value in found.values())

@@ -174,6 +174,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         (["stage=null"], ["has no value", "stage"]),
         (["trainer.v1=null"], ["trainer.v1"]),
         (["actor_rollout_ref.model.override_config=null"], ["actor_rollout_ref.model.override_config"]),
+        (["reward.timeout=1e10"], ["reward.timeout=10000000000.0"]),
         (["interaction.engine_timeout=abc"], ["interaction.engine_timeout='abc'"]),
         (["stage.max_lost_share=abc"], ["stage.max_lost_share='abc'"]),
         (["stage.max_lost_share=25"], ["stage.max_lost_share=25", "less than or equal to 1"]),
