@@ -2,7 +2,8 @@
 
 All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
 `python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
-found; of files from elsewhere the structure and the values that are read.
+found; of files from elsewhere the structure and the values that are read. Other tools call a file manifest.json too, so
+one without data_prep's marks says nothing here.
 """
 
 import hashlib
@@ -43,6 +44,12 @@ LARGEST = 4 * 2**30
 
 MOST_ROWS = 1_000_000
 """Rows of a file; a parquet file of a few kilobytes can state billions."""
+
+COMMAND = "python -m data_prep "
+"""What the command in data_prep's own manifest begins with."""
+
+BEGINNING = f'{{\n  "command": "{COMMAND}'.encode()
+"""Of data_prep's own manifest; tells a damaged one from a file of another tool."""
 
 PATTERN = "*?["
 """Characters that `datasets`, with which verl reads the files, takes for a pattern."""
@@ -154,23 +161,47 @@ def _check_whole(path: Path) -> None:
         raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
     require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
-    try:
-        content = read_json(manifest)
-    except FileNotFoundError:
-        return
-    files = content.get("files", {}) if isinstance(content, dict) else None
-    if not isinstance(files, dict):
-        raise Damaged(f"{manifest} holds {shown(content)}; expected the object with `files` that data_prep writes")
-    entry = files.get(path.name)
+    entry = _described(manifest).get(path.name)
     if entry is None:
         return
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not isinstance(entry, dict) or entry.get("sha256") != found:
+    if entry["sha256"] != found:
         raise Damaged(
             f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
             f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
         )
+
+
+def _described(manifest: Path) -> dict[str, dict[str, Any]]:
+    """The files in a manifest of data_prep, each with its hash; none where there is no such manifest.
+
+    Raises:
+        Damaged: it begins as data_prep's does, and cannot be read.
+    """
+    try:
+        content = read_json(manifest)
+    except FileNotFoundError:
+        return {}
+    except Damaged:
+        if _begins_as_ours(manifest):
+            raise
+        return {}
+    if not isinstance(content, dict) or not str(content.get("command")).startswith(COMMAND):
+        return {}
+    files = content.get("files")
+    if not isinstance(files, dict):
+        return {}
+    return files if all(isinstance(entry, dict) and "sha256" in entry for entry in files.values()) else {}
+
+
+def _begins_as_ours(manifest: Path) -> bool:
+    try:
+        require_file(manifest)
+        with manifest.open("rb") as file:
+            return file.read(len(BEGINNING)) == BEGINNING
+    except (Damaged, OSError):
+        return False
 
 
 def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:

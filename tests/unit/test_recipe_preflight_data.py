@@ -268,6 +268,35 @@ def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'{"files": ["tiny_full.parquet"]}',
+        b'{"files": {"tiny_full.parquet": {"sha256": "0"}}}',
+        b'{"files": {"tiny_full.parquet": "0"}, "command": "dvc add"}',
+        b'{"files": {"tiny_full.parquet": 4}, "command": "python -m data_prep --out x"}',
+        b'{"files": null, "command": "python -m data_prep --out x"}',
+        b"name: tiny_full.parquet",
+        b"\xff\xfe",
+        b"[" * 200_000,
+    ],
+    ids=lambda value: repr(value[:60]),
+)
+def test_a_manifest_of_another_tool_says_nothing_about_the_data(made: Path, tmp_path: Path, content: bytes) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows[::-1])
+    (tmp_path / "manifest.json").write_bytes(content)
+    check_data(configured(name, val_of(made)))
+
+
+def test_a_manifest_of_data_prep_that_was_cut_off_is_refused(made: Path, tmp_path: Path) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows)
+    (tmp_path / "manifest.json").write_text((made / "manifest.json").read_text()[:-5])
+    assert f"{tmp_path / 'manifest.json'} cannot be read" in refusal(configured(name, val_of(made)))
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "expected a list"),
