@@ -332,6 +332,32 @@ def test_a_file_of_agent_loops_that_cannot_be_read_is_one_line(tmp_path: Path, c
     assert "agent_loop_config_path" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("from loops_inside import *\n", True),
+        ("def __getattr__(name): ...\n", True),
+        ("globals().update({'L' + 'oop': 3})\n", True),
+        ("from loops_inside import Loop\n", True),
+        ("class Loops: ...\n", False),
+        ("import os\nx = 3 * 4\n", False),
+    ],
+)
+def test_a_package_may_have_an_agent_loop_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, known: bool
+) -> None:
+    package = f"loops_of_{tmp_path.name.strip('_')}"
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text)
+    (tmp_path / "loops.yaml").write_text(f"- {{name: mine, _target_: {package}.Loop}}\n")
+    if known:
+        assert read_loops(tmp_path / "loops.yaml") == ["mine"]
+        return
+    with pytest.raises(PreflightError, match="there is no Loop in"):
+        read_loops(tmp_path / "loops.yaml")
+
+
 def test_missing_agent_loops_and_pipes_are_one_line(made: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, words in (("none", "does not exist"), ("pipe", "pipe or device"), (".", "it is a folder")):
