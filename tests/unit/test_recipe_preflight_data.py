@@ -104,8 +104,7 @@ WRONG: dict[str, tuple[Callable[[list[Row]], Any], list[str]]] = {
     ),
     "no task": (put(2, "extra_info", "scenario_id", value=None), ["row 2", "scenario_id is None"]),
     "no extra_info in a row": (put(1, "extra_info", value=None), ["row 1", "scenario_id is None"]),
-    "another split": (put(3, "extra_info", "split", value="val"), ["row 3", "split is 'val'", "'train'"]),
-    "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'"]),
+    "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'", "train, val"]),
     "no split": (put(1, "extra_info", "split", value=None), ["row 1", "split is None"]),
     "column prompt missing": (without("prompt"), ["no column prompt", "extra_info"]),
     "column extra_info missing": (without("extra_info"), ["no column extra_info.scenario_id"]),
@@ -163,9 +162,26 @@ def test_rows_of_ones_own_may_have_other_columns_types_and_no_loop(made: Path, t
     assert "row 0: names the agent loop 'tool_agent' of actor_rollout_ref.rollout.agent.default_agent_loop" in line
 
 
-def test_training_rows_are_refused_for_validation_and_the_reverse(made: Path) -> None:
+def test_training_rows_may_be_validated_on_and_what_that_means_is_said(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, val = str(made / "tiny_full.parquet"), val_of(made)
-    assert "data.val_files" in refusal(configured(train, train)) and "data.train_files" in refusal(configured(val, val))
+    check_data(configured(train, val))
+    assert not capsys.readouterr().out
+    check_data(configured(train, [val, train]))
+    (line,) = capsys.readouterr().out.splitlines()
+    rows, added = (parquet.read_table(name).num_rows for name in (val, train))
+    assert line.startswith(
+        f"NOTE       {added} of the {rows + added} rows of data.val_files={val},{train} are training"
+    )
+
+
+def test_rows_that_are_held_out_are_not_trained_on(made: Path, tmp_path: Path) -> None:
+    own = rewritten(made, tmp_path / "own.parquet", put(3, "extra_info", "split", value="val"))
+    for name, rows in ((val_of(made), "8 of the 8 rows"), (own, "1 of the 4 rows")):
+        line = refusal(configured(name, val_of(made)))
+        assert f"{rows} of data.train_files={name} are held out" in line
+        assert "Set data.train_files to training rows" in line and "Make it again" not in line
 
 
 def test_files_without_rows_are_refused_and_small_ones_count_together(made: Path, tmp_path: Path) -> None:
