@@ -17,6 +17,9 @@ REMEDY = f"Set {SETTING} to a list as in recipe/config/agent_loops.yaml, or leav
 LARGEST = 2**16
 """Bytes of the file; a megabyte of YAML takes its parser seconds."""
 
+INDIRECT = re.compile(r"\bimport\s*\*|\b__getattr__\b|\bglobals\(|\bsetattr\(|\bexec\(")
+"""What gives a module names that do not stand in its text."""
+
 
 def read_loops(path: Path) -> list[str]:
     """The names in a file of agent loops, whose classes are in modules that are there.
@@ -46,10 +49,16 @@ def read_loops(path: Path) -> list[str]:
         except (ImportError, ValueError):
             found = None
         source = Path(found.origin) if found and found.origin and found.origin.endswith(".py") else None
-        if found is None or (source and not re.search(rf"\b{re.escape(name)}\b", source.read_text(errors="replace"))):
+        if found is None or (source and not _may_have(source, name)):
             raise PreflightError(
                 f"{SETTING}: {path} names _target_ {shown(entry['_target_'])}, and there is no "
                 f"{f'{name} in {source}' if source else f'module {shown(module)}'}. Put its folder on PYTHONPATH or "
                 "correct the name."
             )
     return [entry["name"] for entry in entries]
+
+
+def _may_have(source: Path, name: str) -> bool:
+    """Whether a module may have something of that name. Its text is searched: to import it would import torch."""
+    text = source.read_text(errors="replace")
+    return bool(re.search(rf"\b{re.escape(name)}\b", text) or INDIRECT.search(text))

@@ -31,6 +31,8 @@ READERS = 8
 """Files that are read at once: one of them is read and summed at 1 to 2 GB a second at most."""
 MANY = 0xFFFF
 """What the end of a zip file states where there are more entries than it has room to say."""
+OLD_FORMAT = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""The number near the beginning of a file in torch's format before 1.6, which is a row of pickles and no archive."""
 LARGEST_SETTINGS = 16 * 2**20
 
 WIDTHS = {
@@ -91,6 +93,8 @@ def broken_archive(path: Path) -> str | None:
     if not path.is_file():
         return f"{path} is missing"
     try:
+        if _is_old(path):
+            return f"{path} is in an old format of torch, which cannot be checked; save the model as safetensors"
         with zipfile.ZipFile(path) as archive:  # its directory is written last
             if odd := [entry.filename for entry in archive.infolist() if not _plain(entry)]:
                 return f"{path} is damaged: {odd[0]!r} is not stored as torch does"
@@ -103,6 +107,12 @@ def broken_archive(path: Path) -> str | None:
     except Exception as error:  # a damaged directory makes zipfile raise nearly anything
         return f"{path} is cut off or damaged: {error or type(error).__name__}"
     return None
+
+
+def _is_old(path: Path) -> bool:
+    """Whether torch wrote the file in its format before 1.6."""
+    with path.open("rb") as file:
+        return OLD_FORMAT in file.read(32)
 
 
 def _plain(entry: zipfile.ZipInfo) -> bool:

@@ -2,11 +2,13 @@
 
 All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
 `python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
-found; of files from elsewhere the structure and the values that are read.
+found; of files from elsewhere the structure and the values that are read. Other tools call a file manifest.json too, so
+one without data_prep's marks says nothing here.
 """
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +28,11 @@ from recipe.preflight import as_list, data_command
 from recipe.typed import shown
 
 SPLITS = {"train_files": "train", "val_files": "val"}
-"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it."""
+"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
+
+A validation on training rows shows whether they are learned by heart, so it may be asked for; the reverse would train
+on what is held out.
+"""
 
 TEXTS = (
     "data_source",
@@ -44,12 +50,20 @@ LARGEST = 4 * 2**30
 MOST_ROWS = 1_000_000
 """Rows of a file; a parquet file of a few kilobytes can state billions."""
 
+COMMAND = "python -m data_prep "
+"""What the command in data_prep's own manifest begins with."""
+
+BEGINNING = f'{{\n  "command": "{COMMAND}'.encode()
+"""Of data_prep's own manifest; tells a damaged one from a file of another tool."""
+
 PATTERN = "*?["
 """Characters that `datasets`, with which verl reads the files, takes for a pattern."""
 
 
 def check_data(config: DictConfig) -> None:
     """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+
+    Prints what it means that rows for training are validated on.
 
     Raises:
         PreflightError: one is not; the message names file, row and value.
@@ -67,16 +81,19 @@ def check_data(config: DictConfig) -> None:
     for key, split in SPLITS.items():
         remedy = f"Make it again with `{command}`, or set data.{key}."
         names = [os.path.expanduser(name) for name in as_list(config.data[key])]
-        rows = 0
+        of_split = Counter[str]()
         for name in names:
             try:
-                rows += _check_file(Path(name), split, rules)
+                of_split += _check_file(Path(name), rules)
             except FileNotFoundError as error:
                 raise PreflightError(f"data.{key}={name} does not exist. {remedy}") from error
             except Damaged as error:
                 raise PreflightError(f"data.{key}: {error}. {remedy}") from error
+        rows = of_split.total()
         if not rows:
             raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy}")
+        if others := rows - of_split[split]:
+            _tell_other_split(f"{others} of the {rows} rows of data.{key}={','.join(names)}", key, command)
         if key == "train_files" and rows < config.data.train_batch_size:
             raise PreflightError(
                 f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
@@ -110,6 +127,21 @@ def check_conversations(name: str, command: str) -> None:
         raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
 
 
+def _tell_other_split(rows: str, key: str, command: str) -> None:
+    """Say what it means that a file has rows of the other split, or refuse them."""
+    if key == "train_files":
+        raise PreflightError(
+            f"{rows} are held out (extra_info.split is 'val'); expected 'train'. Set data.train_files to training "
+            f"rows, which `{command}` writes beside them."
+        )
+    print(
+        f"NOTE       {rows} are training rows (extra_info.split is 'train'): val/ then shows how well they are "
+        "learned, not how tasks go that were never seen. They are played by interaction.train, their episodes are in "
+        "rollouts/train",
+        flush=True,
+    )
+
+
 @dataclass
 class _Rules:
     """What rows are compared with."""
@@ -132,18 +164,19 @@ class _Rules:
         return self.prompts[scenario_id]
 
 
-def _check_file(path: Path, split: str, rules: _Rules) -> int:
-    """Looks at all rows of a file; returns how many there are.
+def _check_file(path: Path, rules: _Rules) -> Counter[str]:
+    """Looks at all rows of a file; returns how many there are of each split.
 
     Raises:
         FileNotFoundError, Damaged: it is not there, or has a fault.
     """
     _check_whole(path)
-    number = -1
+    of_split = Counter[str]()
     for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
-        if fault := _fault(row, split, rules):
+        if fault := _fault(row, rules):
             raise Damaged(f"{path}, row {number}: {fault}")
-    return number + 1
+        of_split[row["extra_info"]["split"]] += 1
+    return of_split
 
 
 def _check_whole(path: Path) -> None:
@@ -154,23 +187,47 @@ def _check_whole(path: Path) -> None:
         raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
     require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
-    try:
-        content = read_json(manifest)
-    except FileNotFoundError:
-        return
-    files = content.get("files", {}) if isinstance(content, dict) else None
-    if not isinstance(files, dict):
-        raise Damaged(f"{manifest} holds {shown(content)}; expected the object with `files` that data_prep writes")
-    entry = files.get(path.name)
+    entry = _described(manifest).get(path.name)
     if entry is None:
         return
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not isinstance(entry, dict) or entry.get("sha256") != found:
+    if entry["sha256"] != found:
         raise Damaged(
             f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
             f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
         )
+
+
+def _described(manifest: Path) -> dict[str, dict[str, Any]]:
+    """The files in a manifest of data_prep, each with its hash; none where there is no such manifest.
+
+    Raises:
+        Damaged: it begins as data_prep's does, and cannot be read.
+    """
+    try:
+        content = read_json(manifest)
+    except FileNotFoundError:
+        return {}
+    except Damaged:
+        if _begins_as_ours(manifest):
+            raise
+        return {}
+    if not isinstance(content, dict) or not str(content.get("command")).startswith(COMMAND):
+        return {}
+    files = content.get("files")
+    if not isinstance(files, dict):
+        return {}
+    return files if all(isinstance(entry, dict) and "sha256" in entry for entry in files.values()) else {}
+
+
+def _begins_as_ours(manifest: Path) -> bool:
+    try:
+        require_file(manifest)
+        with manifest.open("rb") as file:
+            return file.read(len(BEGINNING)) == BEGINNING
+    except (Damaged, OSError):
+        return False
 
 
 def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -211,14 +268,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _fault(row: dict[str, Any], split: str, rules: _Rules) -> str | None:
+def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
     """What of a row cannot be played; None if all can."""
     info = row["extra_info"] or {}
     scenario_id = info.get("scenario_id")
     if scenario_id not in rules.scenarios:
         return f"extra_info.scenario_id is {shown(scenario_id)}, which is no BFCL multi-turn task"
-    if info["split"] != split:
-        return f"extra_info.split is {shown(info['split'])}; expected {split!r} here"
+    if info["split"] not in SPLITS.values():
+        return f"extra_info.split is {shown(info['split'])}; expected one of {', '.join(SPLITS.values())}"
     if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
         return "data_source or reward_model.ground_truth is empty"
     if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:

@@ -358,6 +358,11 @@ TRACKER = f"run/{STAGE}/checkpoints/latest_checkpointed_iteration.txt"
 NOTE = {**BYTES, "missing": EITHER}
 MENDS = (*ASIDE, TRACKER, f"run/{STAGE}/rollouts/train/*", f"run/{STAGE}/best.json")
 ANY_END = dict.fromkeys(HARMS, EITHER)
+FOREIGN = (
+    *("missing", "empty", "zeros", "a list", "a number", "null", "an empty object", "a picture", "folder", "utf-16"),
+    *("bom", "link to itself", "link to nothing", "pipe", "deep", "deep object"),
+)
+"""Harms after which a manifest is no longer known as data_prep's: then it may be another tool's and is not read."""
 
 
 def _notes() -> list[Kind]:
@@ -430,7 +435,7 @@ def _model_kinds() -> list[Kind]:
 KINDS = [
     Kind("data/tiny_full.parquet", _read_data),
     Kind("data/tiny_val.parquet", _read_data),
-    Kind("data/manifest.json", _read_data, {**NOTE, "missing": FINE, "an empty object": FINE}),
+    Kind("data/manifest.json", _read_data, {**NOTE, **dict.fromkeys(FOREIGN, FINE)}),
     Kind("data/tiny_sft.parquet", lambda room: check_conversations(str(room / "data/tiny_sft.parquet"), "make it")),
     *_model_kinds(),
     *_checkpoint_kinds(),
@@ -603,7 +608,7 @@ def _same(harmed: Path, whole: Path) -> bool:
 COMMANDS: dict[str, tuple[list[str], str, str]] = {
     "data of a stage": (["recipe.train"], "data/tiny_base.parquet", "half"),
     "a pipe for data": (["recipe.train"], "data/tiny_val.parquet", "pipe"),
-    "its manifest": (["recipe.train"], "data/manifest.json", "deep"),
+    "its manifest": (["recipe.train"], "data/manifest.json", "half"),
     "a model's configuration": (["recipe.train"], "model/config.json", "deep object"),
     "a model's weights": (["recipe.train"], "model/model.safetensors", "last byte cut"),
     "no weights": (["recipe.train"], "model/model.safetensors", "missing"),

@@ -65,6 +65,18 @@ def test_an_archive_that_was_cut_off_is_found(archive: Path, length: int):
     assert "cut off or damaged" in str(broken_archive(archive))
 
 
+def test_weights_in_the_old_format_of_torch_are_said_to_be_that(tmp_path: Path):
+    for protocol in (2, 3, 4):
+        torch.save(
+            TENSORS,
+            tmp_path / "pytorch_model.bin",
+            pickle_protocol=protocol,
+            _use_new_zipfile_serialization=False,
+        )
+        fault = str(broken_archive(tmp_path / "pytorch_model.bin"))
+        assert "old format of torch" in fault and "save the model as safetensors" in fault and "damaged" not in fault
+
+
 def test_an_archive_that_unpacks_to_more_than_it_holds_is_not_unpacked(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "x.pt", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("data.pkl", bytes(1 << 24))

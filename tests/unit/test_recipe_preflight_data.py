@@ -104,8 +104,7 @@ WRONG: dict[str, tuple[Callable[[list[Row]], Any], list[str]]] = {
     ),
     "no task": (put(2, "extra_info", "scenario_id", value=None), ["row 2", "scenario_id is None"]),
     "no extra_info in a row": (put(1, "extra_info", value=None), ["row 1", "scenario_id is None"]),
-    "another split": (put(3, "extra_info", "split", value="val"), ["row 3", "split is 'val'", "'train'"]),
-    "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'"]),
+    "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'", "train, val"]),
     "no split": (put(1, "extra_info", "split", value=None), ["row 1", "split is None"]),
     "column prompt missing": (without("prompt"), ["no column prompt", "extra_info"]),
     "column extra_info missing": (without("extra_info"), ["no column extra_info.scenario_id"]),
@@ -163,9 +162,26 @@ def test_rows_of_ones_own_may_have_other_columns_types_and_no_loop(made: Path, t
     assert "row 0: names the agent loop 'tool_agent' of actor_rollout_ref.rollout.agent.default_agent_loop" in line
 
 
-def test_training_rows_are_refused_for_validation_and_the_reverse(made: Path) -> None:
+def test_training_rows_may_be_validated_on_and_what_that_means_is_said(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, val = str(made / "tiny_full.parquet"), val_of(made)
-    assert "data.val_files" in refusal(configured(train, train)) and "data.train_files" in refusal(configured(val, val))
+    check_data(configured(train, val))
+    assert not capsys.readouterr().out
+    check_data(configured(train, [val, train]))
+    (line,) = capsys.readouterr().out.splitlines()
+    rows, added = (parquet.read_table(name).num_rows for name in (val, train))
+    assert line.startswith(
+        f"NOTE       {added} of the {rows + added} rows of data.val_files={val},{train} are training"
+    )
+
+
+def test_rows_that_are_held_out_are_not_trained_on(made: Path, tmp_path: Path) -> None:
+    own = rewritten(made, tmp_path / "own.parquet", put(3, "extra_info", "split", value="val"))
+    for name, rows in ((val_of(made), "8 of the 8 rows"), (own, "1 of the 4 rows")):
+        line = refusal(configured(name, val_of(made)))
+        assert f"{rows} of data.train_files={name} are held out" in line
+        assert "Set data.train_files to training rows" in line and "Make it again" not in line
 
 
 def test_files_without_rows_are_refused_and_small_ones_count_together(made: Path, tmp_path: Path) -> None:
@@ -268,6 +284,35 @@ def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'{"files": ["tiny_full.parquet"]}',
+        b'{"files": {"tiny_full.parquet": {"sha256": "0"}}}',
+        b'{"files": {"tiny_full.parquet": "0"}, "command": "dvc add"}',
+        b'{"files": {"tiny_full.parquet": 4}, "command": "python -m data_prep --out x"}',
+        b'{"files": null, "command": "python -m data_prep --out x"}',
+        b"name: tiny_full.parquet",
+        b"\xff\xfe",
+        b"[" * 200_000,
+    ],
+    ids=lambda value: repr(value[:60]),
+)
+def test_a_manifest_of_another_tool_says_nothing_about_the_data(made: Path, tmp_path: Path, content: bytes) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows[::-1])
+    (tmp_path / "manifest.json").write_bytes(content)
+    check_data(configured(name, val_of(made)))
+
+
+def test_a_manifest_of_data_prep_that_was_cut_off_is_refused(made: Path, tmp_path: Path) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows)
+    (tmp_path / "manifest.json").write_text((made / "manifest.json").read_text()[:-5])
+    assert f"{tmp_path / 'manifest.json'} cannot be read" in refusal(configured(name, val_of(made)))
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "expected a list"),
@@ -301,6 +346,32 @@ def test_a_file_of_agent_loops_that_cannot_be_read_is_one_line(tmp_path: Path, c
     line = str(error.value)
     assert words in line and str(path) in line and "\n" not in line and len(line) < 700
     assert "agent_loop_config_path" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("from loops_inside import *\n", True),
+        ("def __getattr__(name): ...\n", True),
+        ("globals().update({'L' + 'oop': 3})\n", True),
+        ("from loops_inside import Loop\n", True),
+        ("class Loops: ...\n", False),
+        ("import os\nx = 3 * 4\n", False),
+    ],
+)
+def test_a_package_may_have_an_agent_loop_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, known: bool
+) -> None:
+    package = f"loops_of_{tmp_path.name.strip('_')}"
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text)
+    (tmp_path / "loops.yaml").write_text(f"- {{name: mine, _target_: {package}.Loop}}\n")
+    if known:
+        assert read_loops(tmp_path / "loops.yaml") == ["mine"]
+        return
+    with pytest.raises(PreflightError, match="there is no Loop in"):
+        read_loops(tmp_path / "loops.yaml")
 
 
 def test_missing_agent_loops_and_pipes_are_one_line(made: Path, tmp_path: Path) -> None:
