@@ -98,7 +98,7 @@ def untried_metric(config: DictConfig) -> str | None:
         return None
     return (
         f"NOTE the reward is async and is not tried: if it does not return algorithm.filter_groups.metric="
-        f"{filtering.metric}, training stops in its first step. {REWARD}, the score itself, is always there"
+        f"{filtering.metric}, every sample is lost. {REWARD}, the score itself, is always there"
     )
 
 
