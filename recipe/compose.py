@@ -34,6 +34,9 @@ CONFIG_DIR = Path(__file__).parent / "config"
 BAD = (OmegaConfBaseException, HydraException, ValueError, TypeError, KeyError, IndexError, RecursionError)
 """What Hydra and OmegaConf raise at values that cannot be."""
 
+FIXED = {"hydra.run.dir": ".", "hydra.output_subdir": None, "hydra.job.chdir": False, "hydra.verbose": False}
+"""Settings of Hydra's as they are here; to give one so changes nothing, to give another value would not either."""
+
 
 def verl_config_dir() -> Path:
     """verl's folder of Hydra configurations, found without importing verl."""
@@ -91,6 +94,7 @@ def compose(
         PreflightError: there is no such configuration or profile, or an override that cannot be read or applied.
     """
     check_environment()
+    name = name.removesuffix(".yaml")
     if (bad := next((at for at in (str(CONFIG_DIR), str(Path.cwd())) if not _can_hold(at)), None)) is not None:
         raise PreflightError(f"the folder {shown(bad)} has characters that no configuration can hold. Rename it.")
     folders = (CONFIG_DIR, *([own] if (own := _own_folder(folder)) else []))
@@ -98,7 +102,9 @@ def compose(
     values: list[tuple[str, Override]] = []
     for text in overrides:
         override = parse(text)
-        if override.key_or_group.startswith("hydra"):
+        if override.key_or_group in FIXED and override.value() == FIXED[override.key_or_group]:
+            continue
+        if re.match(r"hydra(?=[./]|$)", override.key_or_group):
             raise PreflightError(f"{shown(text, quote=False)}: Hydra's own settings are fixed here. Leave it out.")
         chosen = _is_group(override, (*folders, verl_config_dir())) and not isinstance(override.value(), dict)
         (choices if chosen else values).append((text, override))
@@ -239,6 +245,8 @@ def apply(config: DictConfig, text: str, override: Override) -> None:
             raise PreflightError(f"{said}: {key} is already there. Leave out the +.")
         if not there:
             additions.check_new(config, key)
+        if additions.is_text(config, key) and additions.is_number(value):
+            value = text.partition("=")[2].strip()  # as it was written: 1e3, not 1000.0
         OmegaConf.update(config, key, value, merge=True, force_add=override.is_add() or override.is_force_add())
     except PreflightError:
         raise

@@ -82,7 +82,7 @@ def check_new(config: DictConfig, key: str) -> None:
         return
     name = rest.split(".")[0]
     node = OmegaConf.select(config, parent) if parent else config
-    if name in HANDED_ON and parent or not OmegaConf.is_dict(node):
+    if name in HANDED_ON and (parent or name == "custom") or not OmegaConf.is_dict(node):
         return
     if "_target_" in node.keys():
         names = fields_of(str(node["_target_"]))
@@ -95,6 +95,17 @@ def check_new(config: DictConfig, key: str) -> None:
     raise PreflightError(
         f"{unknown(config, key)} Nothing would read it; settings of a plug-in of yours go below +custom."
     )
+
+
+def is_text(config: DictConfig, key: str) -> bool:
+    """Whether a text stands under this key, where nothing but one may."""
+    free = key in FREE or key.endswith("dtype") or handed_on(key)
+    return not free and has(config, key) and isinstance(OmegaConf.select(config, key, throw_on_missing=False), str)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def check_kind(base: DictConfig, config: DictConfig, said: str, key: str) -> None:

@@ -187,6 +187,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         (["+actor_rollout_ref.actor.foo=1"], ["actor_rollout_ref.actor.foo is not known. Nothing would read it"]),
         (["+data.foo=1"], ["data.foo is not known. Nothing would read it"]),
         (["~stage"], ["~stage: this key cannot be taken away"]),
+        (["hydra.verbose=true"], ["hydra.verbose=true", "Leave it out"]),
         (["hydra.run.dir=x"], ["hydra.run.dir=x", "Leave it out"]),
         (["paths.run='~/runs'"], ["paths.run='~/runs'", "~ would become a folder"]),
         (["paths.run=''"], ["paths.run=''"]),
@@ -225,6 +226,8 @@ def test_a_mistake_is_one_line_that_names_it_and_what_may_be_meant(overrides: li
         ["ray_kwargs.ray_init.num_cpus=4"],
         ["trainer.experiment_name='${stage.name}'"],
         ["data.seed=4294967295"],
+        ["+custom={x: 1}"],
+        ["hydra.run.dir=.", "hydra.job.chdir=false", "hydra.output_subdir=null", "hydra.verbose=false"],
     ],
     ids=lambda value: value[0][:60],
 )
@@ -232,6 +235,17 @@ def test_what_a_person_may_set_passes(overrides: list[str]) -> None:
     config = compose("stage1", overrides)
     preflight.check_settings(config)
     checkpoints.check(config)
+
+
+@pytest.mark.parametrize("number", ["20260101", "007", "1e3", "-0.50"])
+def test_a_number_is_taken_as_a_text_where_one_is_expected(number: str) -> None:
+    config = compose("stage1", [f"trainer.experiment_name={number}"])
+    preflight.check_settings(config)
+    assert config.trainer.experiment_name == number
+
+
+def test_the_name_of_a_configuration_may_be_that_of_its_file() -> None:
+    assert compose("stage2.yaml") == compose("stage2")
 
 
 NAMES = (
