@@ -51,6 +51,8 @@ def has(config: DictConfig, key: str) -> bool:
 def unknown(config: DictConfig, key: str) -> str:
     """That there is no such key, and which one may be meant: its neighbours first, then any that ends like it."""
     parent, rest = _parent(config, key)
+    if parent and OmegaConf.is_interpolation(*_holder(config, parent)):
+        return f"{parent} follows another setting; give it a value of its own, {parent}='{{{rest}: ...}}'."
     wrong = rest.split(".")[0]
     node = OmegaConf.select(config, parent) if parent else config
     beside = [str(name) for name in node] if OmegaConf.is_dict(node) else []
@@ -170,6 +172,12 @@ def _parent(config: DictConfig, key: str) -> tuple[str, str]:
         if has(config, ".".join(parts[:cut])):
             return ".".join(parts[:cut]), ".".join(parts[cut:])
     return "", key
+
+
+def _holder(config: DictConfig, key: str) -> tuple[Any, str]:
+    """The section that holds a key, and its name there."""
+    section, _, name = key.rpartition(".")
+    return (OmegaConf.select(config, section) if section else config), name
 
 
 def _keys(node: Any, path: str) -> list[str]:
