@@ -325,13 +325,17 @@ def test_a_sibling_of_the_checkpoints_is_never_taken_for_one_nor_deleted(tmp_pat
     assert starts.latest(sibling.parent) == 3
 
 
-def test_files_and_links_with_a_checkpoints_name_are_none(tmp_path):
+def test_a_file_with_a_checkpoints_name_is_none_and_what_is_behind_a_link_is_never_pruned(tmp_path):
     config = config_of(tmp_path)
     folder = save(config, 5).parent
     (folder / "global_step_3").write_text("a file")
     (tmp_path / "backup").mkdir()
     os.symlink(tmp_path / "backup", folder / "global_step_9")
-    assert list(starts.step_folders(folder)) == [5]
+    os.symlink(tmp_path / "nothing", folder / "global_step_11")
+    assert sorted(starts.step_folders(folder)) == [5, 9]
+    for step in (6, 7, 10):
+        save(config, step)
+    (folder / starts.TRACKER).write_text("10")
     checkpoints.prune(config)
     assert (folder / "global_step_9").is_symlink() and (tmp_path / "backup").is_dir()
 
