@@ -99,7 +99,8 @@ def settings(model: Path, packed: bool, dtype: str, lora_rank: int) -> Any:
     """`actor_rollout_ref` of stage 3 with hardware=gpu8; not packed: the plain computation; dtype: fp32 or bf16."""
     from hydra import compose, initialize_config_dir
 
-    from recipe.compose import CONFIG_DIR, launch_overrides
+    from recipe.launch.compose import launch_overrides
+    from recipe.settings import CONFIG_DIR
 
     chosen = {"path": model, "lora_rank": lora_rank}
     if not packed:

@@ -31,7 +31,6 @@ from bfcl_env import CATEGORIES
 from bfcl_env.scenarios import SPLITS
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
-from recipe import choosing
 from recipe.evaluation import plain
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
@@ -48,6 +47,7 @@ from recipe.evaluation.server import (
 from recipe.evaluation.store import Settings, SettingsError, Store, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
+from recipe.stage import choosing
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")

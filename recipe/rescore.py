@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from recipe import reward_file
 from recipe.errors import PreflightError
 from recipe.report import read_records
-from recipe.reward_process import RewardProcess
-from recipe.reward_result import RewardError
 from recipe.settings.kinds import LONGEST_WAIT
+from recipe.user_code import reward_file
+from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_result import RewardError
 
 TIMEOUT = 300.0
 """Seconds for one episode, as `reward.timeout` in training."""

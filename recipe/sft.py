@@ -22,24 +22,26 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import loopback, processes, remains, starts
-from recipe.command import read
+from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.export import ExportError, export
 from recipe.files import StateFile, told
-from recipe.integrity import broken_export
-from recipe.preflight import data_command
-from recipe.preflight_data import check_conversations
-from recipe.preflight_gpu import choose_attention
-from recipe.preflight_lora import check_model_lora
-from recipe.preflight_model import check_weights
-from recipe.preflight_start import start_model
-from recipe.processes import LOCK
-from recipe.remains import TOKEN
-from recipe.resume import WARM_START, go_back
+from recipe.launch import processes, remains
+from recipe.launch.command import read
+from recipe.launch.processes import LOCK
+from recipe.launch.remains import TOKEN
+from recipe.preflight.data import check_conversations
+from recipe.preflight.gpu import choose_attention
+from recipe.preflight.lora import check_model_lora
+from recipe.preflight.model import check_weights
+from recipe.preflight.start import start_model
 from recipe.settings import reading
-from recipe.stage_notes import MADE_WITH_FILE
-from recipe.train import say, set_environment, write_start, writing
+from recipe.settings.data_files import data_command
+from recipe.stage import starts
+from recipe.stage.begin import say, set_environment, write_start, writing
+from recipe.stage.export import ExportError, export
+from recipe.stage.integrity import broken_export
+from recipe.stage.notes import MADE_WITH_FILE
+from recipe.stage.resume import WARM_START, go_back
 from recipe.typed import STRICT
 
 

@@ -10,65 +10,20 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import checkpoints, loopback, manifest, preflight, processes, remains, reward_file, starts
-from recipe.command import name_of, read
-from recipe.console import Tail
+from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.export import ExportError
 from recipe.files import told
-
-WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
-
-
-def gate_advice(*configs: DictConfig) -> str:
-    """What to do after a gate that was not passed, in a command that runs these stages."""
-    return (
-        f"The same command{starts.going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there, "
-        "with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
-    )
-
-
-def set_environment(config: DictConfig, nodes: int) -> None:
-    """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
-    for name, value in {**config.launcher.env, **loopback.environment(nodes)}.items():
-        os.environ.setdefault(name, str(value))
-    stage = Path(config.paths.stage).absolute()
-    os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
-    # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
-    os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
-
-
-@contextmanager
-def writing(config: DictConfig) -> Iterator[None]:
-    """Ends the process with one line where the run's folder cannot be written, or has no room."""
-    try:
-        yield
-    except (OSError, ExportError) as error:
-        text = f"{told(error)}. {WRITABLE}" if isinstance(error, OSError) else error
-        sys.exit(f"\n{config.stage.name} cannot start: {text}")
-
-
-def say(lines: list[str]) -> None:
-    """Print what was done to go on from an earlier start; the console shows such lines."""
-    for line in lines:
-        print(f"RESUME {line}", flush=True)
-
-
-def write_start(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
-
-    Raises:
-        OSError: the stage's folder cannot be written.
-    """
-    starts.note(config)
-    manifest.write_config(config, overrides)
-    Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
+from recipe.launch import processes, remains
+from recipe.launch.command import name_of, read
+from recipe.preflight import checks
+from recipe.stage import checkpoints, manifest, starts
+from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
+from recipe.stage.console import Tail
+from recipe.user_code import reward_file
 
 
 def start_prefork(config: DictConfig) -> None:
@@ -112,7 +67,7 @@ def launch(config: DictConfig) -> None:
         def run(self, config: DictConfig) -> None:
             from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-            from recipe.trainer import CurriculumTrainer
+            from recipe.training.trainer import CurriculumTrainer
 
             TRAINER_REGISTRY["sync"] = CurriculumTrainer
             super().run(config)
@@ -147,10 +102,10 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if not config.preflight_only:
             with writing(config):
                 say(checkpoints.repair(config))
-        lacks = preflight.check(config)
+        lacks = checks.check(config)
         if not config.preflight_only and not checkpoints.at_target(config):
             start_prefork(config)
-        preflight.check_model(config)
+        checks.check_model(config)
         if not config.preflight_only:
             with writing(config):
                 say(starts.start_over(config))
@@ -158,7 +113,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    print(preflight.summary(config), flush=True)
+    print(checks.summary(config), flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
@@ -187,7 +142,7 @@ def main() -> None:
             return
         config, overrides = command
         name = str(OmegaConf.select(config, "stage.name") or name)
-        preflight.check_settings(config)
+        checks.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import AdaptiveKLController, kl_penalty
 
-from recipe.stage_notes import KL_COEFFICIENT, KL_FILE, KLCoefficient
+from recipe.stage.notes import KL_COEFFICIENT, KL_FILE, KLCoefficient
 
 
 class EpisodeKLController(AdaptiveKLController):

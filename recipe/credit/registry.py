@@ -2,9 +2,9 @@
 give.
 
 verl hands a registered estimator rewards, mask and the groups, but neither values nor which token belongs to which
-message. `recipe.trainer` reads those and holds them here while verl's own `_compute_advantage` runs, so that verl's
-KL in the reward and its rollout correction stay in force. Any other trainer gets an error, not a silently different
-algorithm.
+message. `recipe.training.trainer` reads those and holds them here while verl's own `_compute_advantage` runs, so that
+verl's KL in the reward and its rollout correction stay in force. Any other trainer gets an error, not a silently
+different algorithm.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def given(columns: Columns) -> Iterator[None]:
 
 def _inputs(name: str, critic: bool) -> Columns:
     if _columns is None:
-        raise RuntimeError(f"algorithm.adv_estimator={name} works only with the trainer of recipe/trainer.py")
+        raise RuntimeError(f"algorithm.adv_estimator={name} works only with the trainer of recipe/training/trainer.py")
     if critic and _columns.values is None:
         raise RuntimeError(
             f"algorithm.adv_estimator={name} needs values, and there is no critic. Set critic.enable=true"

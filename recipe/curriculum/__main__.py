@@ -11,11 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-from recipe import console, report, starts
+from recipe import report
 from recipe.curriculum import ablations, runner, stages
 from recipe.curriculum.runner import StageFailed
 from recipe.files import told
-from recipe.train import WRITABLE
+from recipe.stage import console, starts
+from recipe.stage.begin import WRITABLE
 
 CURRICULUM_KEYS = ("stages", "overrides")
 

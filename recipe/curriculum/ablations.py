@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipe import choosing, starts
-from recipe.compose import quoted
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
-from recipe.metrics_log import read_steps
+from recipe.launch.compose import quoted
+from recipe.stage import choosing, starts
+from recipe.stage.metrics_log import read_steps
 
 RUN_KEYS = ("stages", "overrides")
 WINDOW = 5

@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe import checkpoints, console, processes, starts
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
-from recipe.stage_notes import DONE_FILE, Done
-from recipe.train import gate_advice
+from recipe.launch import processes
+from recipe.stage import checkpoints, console, starts
+from recipe.stage.begin import gate_advice
+from recipe.stage.notes import DONE_FILE, Done
 
 
 class StageFailed(SystemExit):

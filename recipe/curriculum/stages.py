@@ -23,12 +23,13 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig
 
-from recipe import checkpoints
-from recipe.compose import CONFIG_DIR, compose, quoted
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
-from recipe.preflight import check_settings
+from recipe.launch.compose import compose, quoted
+from recipe.preflight.checks import check_settings
+from recipe.settings import CONFIG_DIR
 from recipe.settings.kinds import folder_name
+from recipe.stage import checkpoints
 from recipe.typed import one_line, shown
 
 START_MODEL = "actor_rollout_ref.model.path="

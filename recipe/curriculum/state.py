@@ -10,7 +10,7 @@ from typing import Any
 
 from recipe.curriculum.stages import Stage
 from recipe.files import Damaged, StateFile, set_aside
-from recipe.stage_notes import Step, Verdict
+from recipe.stage.notes import Step, Verdict
 from recipe.typed import STRICT
 
 FILE = "curriculum.json"

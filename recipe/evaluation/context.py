@@ -14,9 +14,9 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
     """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
     from jinja2 import TemplateError
 
-    from recipe.budget import Budget, Lengths, over_budget
     from recipe.errors import PreflightError
-    from recipe.preflight_model import load_tokenizer
+    from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
+    from recipe.preflight.model import load_tokenizer
 
     if (context := context_length(model, vllm_flags)) is None:
         return None

@@ -37,7 +37,7 @@ def of_model(model: Path, vllm_flags: Sequence[str] = ()) -> Plain:
     from interaction.plain_text import PlainText
     from recipe.errors import PreflightError
     from recipe.evaluation.server import flag_of
-    from recipe.preflight_model import load_tokenizer
+    from recipe.preflight.model import load_tokenizer
 
     try:
         return PlainText.of(load_tokenizer(flag_of(vllm_flags, "--tokenizer") or str(model)))

@@ -24,11 +24,11 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.integrity import SUMS, changed
-from recipe.processes import adopt_orphans, end_descendants, end_with_parent
+from recipe.launch.processes import adopt_orphans, end_descendants, end_with_parent
+from recipe.settings import CONFIG_DIR
+from recipe.stage.integrity import SUMS, changed
 
 SERVED_NAME = "model"
-CONFIG_DIR = Path(__file__).parents[1] / "config"
 START_SECONDS = 1800.0
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
@@ -55,7 +55,7 @@ def serve(
     Raises:
         ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
     """
-    from recipe.compose import detect_hardware  # here, because nothing else of an evaluation needs Hydra
+    from recipe.launch.compose import detect_hardware  # here, because nothing else of an evaluation needs Hydra
 
     check_model_folder(model)
     hardware = hardware or detect_hardware()

@@ -10,24 +10,15 @@ run does not fit.
 import argparse
 import sys
 
-from omegaconf import DictConfig
-
 from recipe.errors import PreflightError
 from recipe.memory.architecture import UnknownArchitecture, load_architecture, shipped_models
 from recipe.memory.check import card_bytes, nominal_bytes, problem
+from recipe.memory.compose import compose_stage
 from recipe.memory.host import checkpoint_parts
 from recipe.memory.settings import read_settings
 from recipe.memory.table import cache_line, host_line, peak, reasons, table
 from recipe.memory.terms import GB, phases
 from recipe.settings.reading import check_values
-
-
-def compose_stage(name: str, overrides: list[str]) -> DictConfig:
-    """The configuration of a stage as `recipe.train --config-name NAME` composes it; for GPUs unless said otherwise."""
-    from recipe.compose import compose
-
-    profile = [] if any(override.startswith("hardware=") for override in overrides) else ["hardware=gpu8"]
-    return compose(name, [*overrides, *profile])
 
 
 def main(arguments: list[str] | None = None) -> int:

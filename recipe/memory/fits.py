@@ -5,6 +5,7 @@ from dataclasses import replace
 from recipe.memory.advice import LORA_RANK, advise
 from recipe.memory.architecture import Architecture, load_architecture
 from recipe.memory.check import nominal_bytes
+from recipe.memory.compose import compose_stage
 from recipe.memory.host import host_parts
 from recipe.memory.settings import Settings, read_settings
 from recipe.memory.terms import GB, cache_tokens
@@ -36,8 +37,6 @@ def cell(model: Architecture, start: Settings, processes_gb: float) -> str:
 
 def fits_table(stage: str) -> str:
     """A table for 8 GPUs and one for a single GPU, both starting from the profile gpu8."""
-    from recipe.memory.__main__ import compose_stage
-
     lines = []
     for gpus in (8, 1):
         config = compose_stage(stage, ["hardware=gpu8", f"trainer.n_gpus_per_node={gpus}"])

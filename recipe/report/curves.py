@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe import choosing
-from recipe.metrics_log import read_steps
 from recipe.report.tables import CORRELATION, REWARD, trained_stages
+from recipe.stage import choosing
+from recipe.stage.metrics_log import read_steps
 from rewards.metrics import STOP_REASONS
 
 CURVES: dict[str, Sequence[str]] = {

@@ -13,10 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
-from recipe import choosing
 from recipe.files import Damaged, read_json
-from recipe.metrics_log import read_steps
 from recipe.report import curves, episodes, tables
+from recipe.stage import choosing
+from recipe.stage.metrics_log import read_steps
 
 EPISODES = 500
 """How many a page holds."""

@@ -11,11 +11,11 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-from recipe import choosing
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
-from recipe.metrics_log import read_steps
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
+from recipe.stage import choosing
+from recipe.stage.metrics_log import read_steps
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"

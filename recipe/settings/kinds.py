@@ -105,7 +105,7 @@ def every(value: Any) -> Any:
 
 
 def resume_mode(value: Any) -> Any:
-    """A mode of verl's; `recipe.starts.check_mode` says why one of them does not work here."""
+    """A mode of verl's; `recipe.stage.starts.check_mode` says why one of them does not work here."""
     if value not in ("auto", "disable", "resume_path"):
         raise ValueError("auto (go on from the last checkpoint) or disable (start over)")
     return value

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from interaction.policy import TurnPolicy
-from recipe.gates import Gate
+from recipe.settings.gates import Gate
 from recipe.settings.kinds import (
     FolderName,
     Natural,

@@ -19,8 +19,8 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from interaction.overlong import overlong_penalty
-from recipe import checkpoints
-from recipe.metrics_log import read_steps
+from recipe.stage import checkpoints
+from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ import torch
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.evaluation.server import profile_environment
-from recipe.metrics_log import read_steps
+from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,11 +22,12 @@ import psutil
 import pytest
 
 from data_prep.__main__ import main as prepare_data
-from recipe import checkpoints, remains
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
-from recipe.metrics_log import read_steps
+from recipe.launch import remains
 from recipe.report import read_records
+from recipe.stage import checkpoints
+from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")]
 

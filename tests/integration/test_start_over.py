@@ -16,9 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from data_prep.__main__ import main as prepare_data
-from recipe import checkpoints, remains
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.metrics_log import read_steps
+from recipe.launch import remains
+from recipe.stage import checkpoints
+from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.metrics_log import read_steps
 from recipe.report import read_records
+from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,12 +1,24 @@
 """What the tests of the agent loop share: verl's loop with a configuration, and an engine that says what it is told."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def root_logger_as_before() -> Iterator[None]:
+    """A command that was run in this process has set up logging to a stream that is closed by now."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 class Engine:
@@ -121,7 +133,7 @@ def trainer_for() -> Callable[..., Any]:
     def make(buffer: Any, groups: int, max_lost_share: float = 0.25, estimator: str = "grpo") -> Any:
         from omegaconf import OmegaConf
 
-        from recipe.trainer import CurriculumTrainer
+        from recipe.training.trainer import CurriculumTrainer
 
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
         trainer.replay_buffer, trainer.global_steps = buffer, 7

@@ -33,17 +33,20 @@ from omegaconf import OmegaConf
 from bfcl_env import load_scenarios
 from data_prep.__main__ import main as prepare_data
 from interaction import Conversation, get_protocol
-from recipe import checkpoints, manifest, remains, report, reward_file, starts
-from recipe.agent_loops import read_loops
+from recipe import report
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings, SettingsError, Store
-from recipe.integrity import note_sums
-from recipe.metrics_log import read_steps
-from recipe.preflight_data import check_conversations, check_data
-from recipe.preflight_model import load_tokenizer
-from recipe.preflight_start import start_model
+from recipe.launch import remains
+from recipe.preflight.agent_loops import read_loops
+from recipe.preflight.data import check_conversations, check_data
+from recipe.preflight.model import load_tokenizer
+from recipe.preflight.start import start_model
 from recipe.rescore import rescore
+from recipe.stage import checkpoints, manifest, starts
+from recipe.stage.integrity import note_sums
+from recipe.stage.metrics_log import read_steps
+from recipe.user_code import reward_file
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30

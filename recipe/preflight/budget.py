@@ -1,0 +1,111 @@
+"""Says before a start which tasks gold cannot finish within the configured tokens, and leaves them out if asked to.
+
+Such rows of training always end as `max_tokens`: their first turns still teach, so they stay unless
+`stage.over_budget=leave_out`. Rows of the validation are never left out, because an accuracy over fewer tasks is
+another number; instead the line says what can be reached at most.
+
+verl gets the ids in `data.leave_out` and `recipe.training.fitting_rows` as its data set, so the files stay the ones
+that were named. `recipe.stage.starts` notes them beside the checkpoints: a stage that goes on does so with the same
+rows.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from bfcl_env import Scenario, load_scenarios
+from interaction import Conversation
+from interaction.protocol import Protocol
+from recipe.errors import PreflightError
+from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
+from recipe.settings.data_files import as_list
+from recipe.stage.starts import check_same_rows
+
+
+def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list[str]:
+    """A line for each file with tasks that cannot be finished. Sets `data.leave_out` if that is asked for.
+
+    Raises:
+        PreflightError: too few rows are left, or the checkpoints to go on from were trained on other rows.
+    """
+    lengths, scenarios = Lengths(tokenizer), {scenario.id: scenario for scenario in load_scenarios()}
+    rollout = config.actor_rollout_ref.rollout
+    budget = Budget(rollout.max_model_len, config.data.max_response_length, config.interaction.max_tokens_per_reply)
+    known: dict[tuple[str, str], bool] = {}
+    lines, left_out, rows_left = [], set(), 0
+    for key in ("train_files", "val_files"):
+        for name in as_list(config.data[key]):
+            infos = parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
+            rows = [(info["scenario_id"], info["split"]) for info in infos]
+            _judge(rows, known, config, scenarios, protocol, lengths, budget)
+            over = [row for row in rows if known[row]]
+            if over:
+                lines.append(_line(config, key, name, rows, over, budget))
+            if key == "train_files":
+                left_out |= {scenario_id for scenario_id, _ in over}
+                rows_left += len(rows) - len(over)
+    ids = sorted(left_out) if config.stage.over_budget == "leave_out" else []
+    if ids and rows_left < config.data.train_batch_size:
+        raise PreflightError(
+            f"stage.over_budget=leave_out leaves {rows_left} rows, fewer than data.train_batch_size="
+            f"{config.data.train_batch_size}: no step would be made. Cut results with "
+            "interaction.train.max_result_chars, lower TRAIN_BATCH_SIZE, or set it to keep."
+        )
+    check_same_rows(config, ids)
+    if ids:
+        if config.data.custom_cls.path is not None:
+            raise PreflightError(
+                "stage.over_budget=leave_out works with verl's own data set, and data.custom_cls.path="
+                f"{config.data.custom_cls.path} names another. Leave the rows out there and set it to keep."
+            )
+        with open_dict(config):
+            config.data.leave_out = ids
+            config.data.custom_cls = {"path": "pkg://recipe.training.fitting_rows", "name": "FittingRows"}
+    return lines
+
+
+def _judge(
+    rows: list[tuple[str, str]],
+    known: dict[tuple[str, str], bool],
+    config: DictConfig,
+    scenarios: dict[str, Scenario],
+    protocol: Protocol,
+    lengths: Lengths,
+    budget: Budget,
+) -> None:
+    """Notes in `known` which rows, by scenario and split, are over budget."""
+    for split in {split for _, split in rows}:
+        policy: Any = OmegaConf.to_container(config.interaction[split], resolve=True)
+
+        def opened(scenario: Scenario, policy: dict[str, Any] = policy) -> Conversation:
+            return Conversation(scenario, protocol=protocol, **policy)
+
+        asked = {scenario_id for scenario_id, of in rows if of == split and (scenario_id, split) not in known}
+        over = set(over_budget([scenarios[scenario_id] for scenario_id in sorted(asked)], opened, lengths, budget))
+        known.update({(scenario_id, split): scenario_id in over for scenario_id in asked})
+
+
+def _line(config: DictConfig, key: str, name: str, rows: list, over: list, budget: Budget) -> str:
+    def category(row: tuple[str, str]) -> str:
+        return row[0].rsplit("_", 1)[0].removeprefix("multi_turn_")
+
+    of = Counter(map(category, rows))
+    where = ", ".join(f"{number} of {of[each]} {each}" for each, number in Counter(map(category, over)).items())
+    split = "train" if key == "train_files" else "val"
+    limits = f"data.max_response_length={budget.response}, actor_rollout_ref.rollout.max_model_len={budget.context}"
+    if budget.reply is not None:
+        steps = config.interaction[split].get("max_steps_per_turn")
+        limits += f", interaction.max_tokens_per_reply={budget.reply}, interaction.{split}.max_steps_per_turn={steps}"
+    if split == "val":
+        end = f"accuracy can reach {1 - len(over) / len(rows):.3f} at most"
+    elif config.stage.over_budget == "leave_out":
+        end = f"left out of training, {len(rows) - len(over)} rows stay"
+    else:
+        end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"
+    return (
+        f"over budget: gold of {len(over)} of {len(rows)} rows of data.{key}={name} ({where}) does not fit {limits}: "
+        f"{end}. Longer limits or interaction.{split}.max_result_chars make more of them fit"
+    )

@@ -1,0 +1,145 @@
+"""Checks before any worker starts: each failure says what was given, what was expected and what to change.
+
+Nothing here imports torch, Ray or verl, and only `check_model` imports transformers; the other checks take a second or
+two.
+"""
+
+import importlib.metadata
+from typing import Any
+
+from omegaconf import DictConfig
+
+from recipe import loopback
+from recipe.errors import PreflightError
+from recipe.settings import CONFIG_DIR
+from recipe.settings.data_files import as_list
+from recipe.stage.starts import check_mode, check_same_start
+
+VERL_VERSION = "0.9.1"
+
+
+def check(config: DictConfig) -> list[str]:
+    """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops, logger.
+
+    Returns what this machine lacks (GPUs, memory, disk): with `preflight_only` that does not stop the other checks.
+
+    Raises:
+        PreflightError: at the first check that fails.
+    """
+    from recipe.preflight.data import check_data
+    from recipe.preflight.features import loggers_of
+    from recipe.preflight.machine import check_machine
+    from recipe.preflight.reward import check_reward
+    from recipe.preflight.start import resolve_model
+    from recipe.stage.choosing import check_rows
+
+    agent = config.actor_rollout_ref.rollout.agent
+    if agent.agent_loop_config_path is None:
+        agent.agent_loop_config_path = str(CONFIG_DIR / "agent_loops.yaml")
+    if "file" not in (loggers := loggers_of(config)):  # console, gates, tables and curves read what this one writes
+        config.trainer.logger = [*loggers, "file"]
+    check_versions()
+    check_settings(config)
+    check_data(config)
+    check_rows(config)
+    resolve_model(config)
+    check_reward(config)
+    lacks = check_machine(config)
+    check_same_start(config)
+    return lacks
+
+
+def check_settings(config: DictConfig) -> None:
+    """What needs neither data nor model nor machine: keys that nothing reads, values that cannot work.
+
+    Raises:
+        PreflightError: at the first check that fails.
+    """
+    from recipe.preflight.algorithm import check_algorithm
+    from recipe.preflight.features import check_features
+    from recipe.preflight.keys import check_keys
+    from recipe.preflight.lora import check_lora
+    from recipe.settings.reading import check_values
+
+    for check_part in (
+        check_values,
+        check_mode,
+        check_keys,
+        load_protocol,
+        check_algorithm,
+        check_lora,
+        check_features,
+    ):
+        check_part(config)
+
+
+def check_versions() -> None:
+    """The plug-in points used here moved with every release of verl so far."""
+    found = importlib.metadata.version("verl")
+    if found != VERL_VERSION:
+        raise PreflightError(
+            f"verl {found} is installed, this recipe is written for {VERL_VERSION}. Run `bash setup.sh`."
+        )
+
+
+def load_protocol(config: DictConfig) -> Any:
+    """The protocol that `interaction.protocol` and `interaction.docs` name."""
+    from interaction import get_protocol
+
+    try:
+        return get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    except ValueError as error:
+        raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
+
+
+def check_model(config: DictConfig) -> None:
+    """Weights, tokenizer, template, protocol and lengths fit each other, and the attention is right on the GPUs.
+
+    After `check`; imports transformers: seconds.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    from recipe.preflight import model as preflight_model
+    from recipe.preflight.budget import check_budget
+    from recipe.preflight.gpu import check_gpu
+    from recipe.preflight.template import check_template
+
+    path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    settings = preflight_model.load_settings(path)
+    preflight_model.check_context(config, settings)
+    preflight_model.check_weights(path)
+    tokenizer = preflight_model.load_tokenizer(path)
+    preflight_model.check_protocol(tokenizer, protocol, path)
+    template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
+    print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
+    preflight_model.check_vocabulary(tokenizer, settings, path)
+    files = {key: as_list(config.data[key]) for key in ("train_files", "val_files")}
+    print(preflight_model.check_lengths(config, tokenizer, files))
+    for line in check_budget(config, tokenizer, protocol):
+        print(line, flush=True)
+    if attention := check_gpu(config):
+        print(attention, flush=True)
+
+
+def summary(config: DictConfig) -> str:
+    """What will be used, a few lines for the log."""
+    from recipe.preflight.features import notes
+
+    rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
+    rows = f"{config.data.train_batch_size} rows x {rollout.n} rollouts a step"
+    if left_out := config.data.get("leave_out"):
+        rows += f", {len(left_out)} tasks left out"
+    return "\n".join(
+        [
+            f"stage      {config.stage.name}",
+            f"model      {config.actor_rollout_ref.model.path}",
+            f"data       {config.data.train_files}, {rows}",
+            f"reward     {config.reward.custom_reward_function.path}",
+            f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
+            f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
+            f"output     {config.paths.stage}",
+            f"watch      tensorboard --logdir {config.paths.run}",
+            *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(config.trainer.nnodes)]),
+        ]
+    )

@@ -1,0 +1,289 @@
+"""Checks of the data of a stage: every file is whole and as it was made, and every row can be played as it says.
+
+All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
+`python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
+found; of files from elsewhere the structure and the values that are read. Other tools call a file manifest.json too, so
+one without data_prep's marks says nothing here.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf
+
+from bfcl_env import Scenario, load_scenarios
+from interaction import Conversation, get_protocol
+from interaction.protocol import Message, Protocol
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_json, require_file
+from recipe.preflight.agent_loops import read_loops
+from recipe.settings.data_files import as_list, data_command
+from recipe.typed import shown
+
+SPLITS = {"train_files": "train", "val_files": "val"}
+"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
+
+A validation on training rows shows whether they are learned by heart, so it may be asked for; the reverse would train
+on what is held out.
+"""
+
+TEXTS = (
+    "data_source",
+    "prompt.[].role",
+    "prompt.[].content",
+    "extra_info.scenario_id",
+    "extra_info.split",
+)
+OTHERS = ("reward_model.ground_truth",)
+"""Columns that verl and the agent loop read."""
+
+LARGEST = 4 * 2**30
+"""Bytes of a file: all 800 tasks with their prompts take a few megabytes."""
+
+MOST_ROWS = 1_000_000
+"""Rows of a file; a parquet file of a few kilobytes can state billions."""
+
+COMMAND = "python -m data_prep "
+"""What the command in data_prep's own manifest begins with."""
+
+BEGINNING = f'{{\n  "command": "{COMMAND}'.encode()
+"""Of data_prep's own manifest; tells a damaged one from a file of another tool."""
+
+PATTERN = "*?["
+"""Characters that `datasets`, with which verl reads the files, takes for a pattern."""
+
+
+def check_data(config: DictConfig) -> None:
+    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+
+    Prints what it means that rows for training are validated on.
+
+    Raises:
+        PreflightError: one is not; the message names file, row and value.
+    """
+    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
+    command, agent = f"{data_command(config)} {chosen}", config.actor_rollout_ref.rollout.agent
+    agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
+    rules = _Rules(
+        get_protocol(config.interaction.protocol, docs=config.interaction.docs),
+        f"interaction.protocol={config.interaction.protocol}, interaction.docs={config.interaction.docs}",
+        Path(agent.agent_loop_config_path),
+        read_loops(Path(agent.agent_loop_config_path)),
+        str(agent.default_agent_loop),
+    )
+    for key, split in SPLITS.items():
+        remedy = f"Make it again with `{command}`, or set data.{key}."
+        names = [os.path.expanduser(name) for name in as_list(config.data[key])]
+        of_split = Counter[str]()
+        for name in names:
+            try:
+                of_split += _check_file(Path(name), rules)
+            except FileNotFoundError as error:
+                raise PreflightError(f"data.{key}={name} does not exist. {remedy}") from error
+            except Damaged as error:
+                raise PreflightError(f"data.{key}: {error}. {remedy}") from error
+        rows = of_split.total()
+        if not rows:
+            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy}")
+        if others := rows - of_split[split]:
+            _tell_other_split(f"{others} of the {rows} rows of data.{key}={','.join(names)}", key, command)
+        if key == "train_files" and rows < config.data.train_batch_size:
+            raise PreflightError(
+                f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
+                f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
+                "less."
+            )
+        config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
+
+
+def check_conversations(name: str, command: str) -> None:
+    """A file of whole conversations, for the warm start.
+
+    Args:
+        command: what makes it.
+
+    Raises:
+        PreflightError: it is missing, or a row is no conversation.
+    """
+    path, number = Path(os.path.expanduser(name)), -1
+    remedy = f"Make it again with `{command}`, or set data.train_files."
+    try:
+        _check_whole(path)
+        for number, row in enumerate(_rows(path, ("messages.[].role", "messages.[].content"))):
+            if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
+                raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
+    except FileNotFoundError as error:
+        raise PreflightError(f"data.train_files={name} does not exist. {remedy}") from error
+    except Damaged as error:
+        raise PreflightError(f"data.train_files: {error}. {remedy}") from error
+    if number < 0:
+        raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
+
+
+def _tell_other_split(rows: str, key: str, command: str) -> None:
+    """Say what it means that a file has rows of the other split, or refuse them."""
+    if key == "train_files":
+        raise PreflightError(
+            f"{rows} are held out (extra_info.split is 'val'); expected 'train'. Set data.train_files to training "
+            f"rows, which `{command}` writes beside them."
+        )
+    print(
+        f"NOTE       {rows} are training rows (extra_info.split is 'train'): val/ then shows how well they are "
+        "learned, not how tasks go that were never seen. They are played by interaction.train, their episodes are in "
+        "rollouts/train",
+        flush=True,
+    )
+
+
+@dataclass
+class _Rules:
+    """What rows are compared with."""
+
+    protocol: Protocol
+    prompts_of: str
+    """The settings that decide the prompts."""
+    loops_file: Path
+    loops: list[str]
+    default_loop: str
+    scenarios: dict[str, Scenario] = field(default_factory=lambda: {item.id: item for item in load_scenarios()})
+    prompts: dict[str, list[Message]] = field(default_factory=dict)
+    """Filled in as they are asked for."""
+
+    def prompt(self, scenario_id: str) -> list[Message]:
+        """The messages that an episode of the scenario begins with."""
+        if scenario_id not in self.prompts:
+            with Conversation(self.scenarios[scenario_id], protocol=self.protocol) as conversation:
+                self.prompts[scenario_id] = conversation.start()
+        return self.prompts[scenario_id]
+
+
+def _check_file(path: Path, rules: _Rules) -> Counter[str]:
+    """Looks at all rows of a file; returns how many there are of each split.
+
+    Raises:
+        FileNotFoundError, Damaged: it is not there, or has a fault.
+    """
+    _check_whole(path)
+    of_split = Counter[str]()
+    for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
+        if fault := _fault(row, rules):
+            raise Damaged(f"{path}, row {number}: {fault}")
+        of_split[row["extra_info"]["split"]] += 1
+    return of_split
+
+
+def _check_whole(path: Path) -> None:
+    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
+    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
+        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
+    if path.suffix != ".parquet":
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    require_file(path, LARGEST)
+    manifest = path.with_name("manifest.json")
+    entry = _described(manifest).get(path.name)
+    if entry is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if entry["sha256"] != found:
+        raise Damaged(
+            f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
+            f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
+        )
+
+
+def _described(manifest: Path) -> dict[str, dict[str, Any]]:
+    """The files in a manifest of data_prep, each with its hash; none where there is no such manifest.
+
+    Raises:
+        Damaged: it begins as data_prep's does, and cannot be read.
+    """
+    try:
+        content = read_json(manifest)
+    except FileNotFoundError:
+        return {}
+    except Damaged:
+        if _begins_as_ours(manifest):
+            raise
+        return {}
+    if not isinstance(content, dict) or not str(content.get("command")).startswith(COMMAND):
+        return {}
+    files = content.get("files")
+    if not isinstance(files, dict):
+        return {}
+    return files if all(isinstance(entry, dict) and "sha256" in entry for entry in files.values()) else {}
+
+
+def _begins_as_ours(manifest: Path) -> bool:
+    try:
+        require_file(manifest)
+        with manifest.open("rb") as file:
+            return file.read(len(BEGINNING)) == BEGINNING
+    except (Damaged, OSError):
+        return False
+
+
+def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise Damaged(f"{path} states {file.metadata.num_rows} rows; expected at most {MOST_ROWS}")
+            for name in (*texts, *others):
+                kind = _column(path, file.schema_arrow, name)
+                if name in texts and not _is_text(kind):
+                    raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {kind}; expected text")
+            for batch in file.iter_batches(batch_size=256):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise Damaged(f"{path} cannot be read as parquet: {words[:200]}") from error
+
+
+def _column(path: Path, schema: pa.Schema, name: str) -> pa.DataType:
+    kind: Any = pa.struct(list(schema))
+    for part in name.split("."):
+        if part == "[]":
+            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+                raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
+            kind = kind.value_type
+            continue
+        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
+            raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(str(has))}")
+        kind = kind.field(part).type
+    return kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
+    """What of a row cannot be played; None if all can."""
+    info = row["extra_info"] or {}
+    scenario_id = info.get("scenario_id")
+    if scenario_id not in rules.scenarios:
+        return f"extra_info.scenario_id is {shown(scenario_id)}, which is no BFCL multi-turn task"
+    if info["split"] not in SPLITS.values():
+        return f"extra_info.split is {shown(info['split'])}; expected one of {', '.join(SPLITS.values())}"
+    if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
+        return "data_source or reward_model.ground_truth is empty"
+    if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:
+        whose = "" if "agent_name" in row else " of actor_rollout_ref.rollout.agent.default_agent_loop"
+        return (
+            f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
+            f"({', '.join(rules.loops)})"
+        )
+    if row["prompt"] != rules.prompt(scenario_id):
+        return f"was made for another prompt than {rules.prompts_of} gives; manifest.json beside it says for which"
+    return None

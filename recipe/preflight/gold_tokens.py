@@ -1,0 +1,140 @@
+"""Which tasks gold itself cannot finish within the tokens that an episode has: no model can pass those.
+
+Gold is played as briefly as the protocol allows, under the turn policy that is given, and its messages and results are
+counted with the model's tokenizer. A text is tokenized only where its bytes do not settle the matter: it never has
+more tokens than bytes, and nearly all tasks have fewer bytes than the budget has tokens.
+
+Used by preflight (`recipe/preflight/budget.py`) and by evaluation.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bfcl_env import Scenario
+from interaction import Conversation, StopReason
+from interaction.call import Call
+from interaction.protocol import Message, Protocol
+
+THOUGHT = "I call what this takes."
+"""What gold thinks before each message: a short sentence, as no model leaves it out."""
+
+
+TEMPLATE = 256
+"""No chat template writes more tokens than this around the first two messages."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The tokens that an episode has; None: no such limit."""
+
+    context: int | None = None
+    """Prompt and response together."""
+    response: int | None = None
+    """All after the prompt: what the model writes and what it reads."""
+    reply: int | None = None
+    """One message of the model."""
+
+
+class Lengths:
+    """Counts the tokens of messages with one tokenizer.
+
+    Args:
+        tokenizer: of transformers, with a chat template; what it writes around a message is counted once.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
+        self._around = (self._templated(turn * 2) - self._templated(turn) + 1) // 2
+
+    def _templated(self, messages: list[Message], prompt: bool = False) -> int:
+        return len(self._tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False))
+
+    def prompt(self, messages: list[Message]) -> int:
+        """Tokens of the messages that an episode begins with."""
+        return self._templated(messages, prompt=True)
+
+    def of(self, text: str) -> int:
+        """Tokens of a text alone."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def most(self, texts: list[str]) -> int:
+        """What these messages cannot have more tokens than, without tokenizing them."""
+        return self._around * len(texts) + _bytes(texts)
+
+    def response(self, texts: list[str], limit: int) -> int:
+        """Tokens of all later messages with what stands around them; counted until they are more than `limit`."""
+        if (most := self.most(texts)) <= limit:
+            return most
+        found = self._around * len(texts)
+        for text in texts:
+            if found > limit:
+                break
+            found += self.of(text)
+        return found
+
+
+def over_budget(
+    scenarios: Iterable[Scenario],
+    open_conversation: Callable[[Scenario], Conversation],
+    lengths: Lengths,
+    budget: Budget,
+) -> list[str]:
+    """Ids of the scenarios that gold cannot finish within `budget` and the conversation's own limits, in their order.
+
+    Args:
+        open_conversation: an unstarted conversation, with the turn policy that episodes will have.
+    """
+    return [item.id for item in scenarios if not _fits(item, open_conversation(item), lengths, budget)]
+
+
+def _fits(scenario: Scenario, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:
+    with conversation:
+        opening, texts = _play(scenario, conversation, lengths, budget)
+        if conversation.stop_reason is not StopReason.completed:
+            return False
+    if budget.response is not None and lengths.response(texts, budget.response) > budget.response:
+        return False
+    if budget.context is None:
+        return True
+    if _bytes([message["content"] for message in opening]) + lengths.most(texts) <= budget.context - TEMPLATE:
+        return True
+    left = budget.context - lengths.prompt(opening)
+    return lengths.response(texts, left) <= left
+
+
+def _bytes(texts: list[str]) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
+def _play(
+    scenario: Scenario, conversation: Conversation, lengths: Lengths, budget: Budget
+) -> tuple[list[Message], list[str]]:
+    """The opening messages, and all texts after them, until the conversation is done."""
+    protocol, opening = conversation.protocol, conversation.start()
+    texts: list[str] = []
+    for turn in scenario.turns:
+        for message in [*_calls(turn.gold, protocol, lengths, budget), protocol.render_answer(THOUGHT, "done")]:
+            reply = conversation.reply(message, truncated=not _short_enough(message, lengths, budget))
+            texts += [message, *(item["content"] for item in reply.messages)]
+            if reply.done:
+                return opening, texts
+    return opening, texts
+
+
+def _calls(calls: tuple[Call, ...], protocol: Protocol, lengths: Lengths, budget: Budget) -> list[str]:
+    """The calls in as few messages as the limit of one message allows."""
+    messages: list[tuple[Call, ...]] = []
+    for call in calls:
+        longer = (*messages[-1], call) if messages else (call,)
+        if messages and _short_enough(protocol.render_calls(THOUGHT, longer), lengths, budget):
+            messages[-1] = longer
+        else:
+            messages.append((call,))
+    return [protocol.render_calls(THOUGHT, part) for part in messages]
+
+
+def _short_enough(text: str, lengths: Lengths, budget: Budget) -> bool:
+    """Whether a message fits `budget.reply` together with the token that ends it."""
+    return budget.reply is None or len(text.encode()) < budget.reply or lengths.of(text) < budget.reply

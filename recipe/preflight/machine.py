@@ -1,0 +1,145 @@
+"""GPUs, free memory and disk: a run that stops at its first checkpoint has cost more than a look beforehand."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from recipe.errors import PreflightError
+from recipe.memory.check import check_memory, known_model
+from recipe.memory.host import checkpoint_parts, host_parts
+from recipe.memory.passes import Part
+from recipe.memory.settings import read_settings
+from recipe.stage.starts import step_folders
+
+GB = 10**9
+
+CHECKPOINT_PER_WEIGHTS = 8
+"""Size of a checkpoint in sizes of the model's own weight files, at most, where its layers are not known: weights in
+bfloat16 have 2 bytes a parameter, a checkpoint has them in float32 (4), Adam's two moments (8) and the export (4)."""
+
+EXPORT_PER_WEIGHTS = 2
+"""Size of an exported model, in float32, in sizes of the start model's weight files."""
+
+
+def check_machine(config: DictConfig) -> list[str]:
+    """GPUs, their memory, and room on this machine. Prints the estimate of GPU memory.
+
+    Returns what is missing here, which is empty unless `preflight_only` is set: a configuration can be checked on a
+    machine that will not run it.
+
+    Raises:
+        PreflightError: the run does not fit its cards or, without `preflight_only`, something is missing.
+    """
+    lacks = []
+    for check in (check_devices, check_host_memory, check_disk):
+        try:
+            check(config)
+        except PreflightError as error:
+            if not config.preflight_only:
+                raise
+            lacks.append(str(error))
+    if estimate := check_memory(config):
+        print(estimate, flush=True)
+    return lacks
+
+
+def count_gpus() -> int:
+    """GPUs that nvidia-smi lists on this machine."""
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    return len(listing.strip().splitlines())
+
+
+def check_devices(config: DictConfig) -> None:
+    """As many GPUs as the profile asks for on this machine."""
+    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
+        return
+    found = count_gpus()
+    if found < config.trainer.n_gpus_per_node:
+        raise PreflightError(
+            f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
+            f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
+            if found
+            else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
+        )
+
+
+def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
+    """Memory for the processes, and for what the model takes outside the GPUs.
+
+    Raises:
+        PreflightError: there is less; the message has both figures.
+    """
+    needs, free = config.launcher.needs, _available_memory(meminfo)
+    parts = _host_parts(config)
+    wanted_memory = needs.memory_gb * GB + sum(part.bytes for part in parts)
+    if free is not None and free < wanted_memory:
+        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in parts)
+        raise PreflightError(
+            f"{free / GB:.1f} GB of memory are free, this run needs {wanted_memory / GB:.0f}: processes "
+            f"{needs.memory_gb} (launcher.needs.memory_gb){listed}. End what else runs on this machine, or lower that "
+            "setting if you know better."
+        )
+
+
+def check_disk(config: DictConfig) -> None:
+    """Disk for all checkpoints that are kept and the one being written.
+
+    Raises:
+        PreflightError: there is less; the message has both figures.
+    """
+    folder = Path(config.paths.stage).absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
+    there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
+    wanted = max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
+    room = shutil.disk_usage(existing).free
+    if room < wanted:
+        raise PreflightError(
+            f"{room / GB:.1f} GB are free on the disk of {existing}, about {wanted / GB:.1f} GB are needed for "
+            f"{config.trainer.max_actor_ckpt_to_keep} checkpoints and the one being written. Set paths.run to another "
+            "disk, lower trainer.max_actor_ckpt_to_keep, or take `optimizer` out of "
+            "actor_rollout_ref.actor.checkpoint.save_contents (such a run cannot be resumed exactly)."
+        )
+
+
+def checkpoint_bytes(config: DictConfig) -> float:
+    """What the stage's checkpoints take on the disk; 0 where none are saved or nothing is known of the model.
+
+    From the model's config.json where its layers are known, else from the size of its weight files.
+    """
+    if config.trainer.save_freq <= 0:
+        return 0
+    exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
+    kept = (config.trainer.max_actor_ckpt_to_keep or 1) + 1
+    if (model := known_model(config)) is not None:
+        checkpoint, export = checkpoint_parts(model, read_settings(config, card=0))
+        return checkpoint * kept + export * exports
+    folder = Path(str(config.actor_rollout_ref.model.path)).expanduser()
+    files = [path for ending in ("safetensors", "bin") for path in folder.glob(f"*.{ending}")]
+    weights = sum(path.stat().st_size for path in files)
+    models = 2 if config.critic.enable else 1
+    return weights * (models * CHECKPOINT_PER_WEIGHTS * kept + EXPORT_PER_WEIGHTS * exports)
+
+
+def _host_parts(config: DictConfig) -> list[Part]:
+    """What the model takes of the host's memory; nothing where its layers are not known, or on the CPU profile, where
+    the model is tiny."""
+    model = known_model(config)
+    if model is None or config.trainer.device != "cuda":
+        return []
+    return host_parts(model, read_settings(config, card=0))
+
+
+def _available_memory(meminfo: Path) -> int | None:
+    """Bytes that can be had without swapping; None where the system does not say."""
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return None
+    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kib is None else int(kib) * 1024

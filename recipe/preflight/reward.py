@@ -1,0 +1,73 @@
+"""The reward is tried before anything starts: on the record of one scenario, in the form in which verl calls it."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.settings.kinds import LONGEST_WAIT
+from recipe.user_code import reward_file
+from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_result import RewardError
+
+
+def sample_record() -> dict[str, Any]:
+    """The record of one scenario played with its gold calls, to try a reward on."""
+    from bfcl_env import load_scenarios
+    from interaction import Conversation, get_protocol
+
+    protocol = get_protocol("think_xml")
+    scenario = load_scenarios("multi_turn_base")[0]
+    with Conversation(scenario, protocol=protocol) as conversation:
+        conversation.start()
+        for turn in scenario.turns:
+            if turn.gold:
+                conversation.reply(protocol.render_calls("", turn.gold))
+            conversation.reply(protocol.render_answer("", "done"))
+        return conversation.record().to_dict()
+
+
+def check_reward(config: DictConfig) -> None:
+    """Call the reward once on a sample record, in a process of its own: it may exit or hang there.
+
+    One that is `async` is only loaded, because it may talk to a server that is not up yet.
+
+    Raises:
+        PreflightError: it cannot be loaded, or gave no usable score.
+    """
+    from recipe.preflight.algorithm import check_reward_turns
+    from recipe.preflight.features import check_filter_metric, untried_metric
+
+    setting, seconds = config.reward.custom_reward_function, config.reward.timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST_WAIT:
+        raise PreflightError(
+            f"reward.timeout={seconds}; expected the seconds that one call may take, above 0 and at most "
+            f"{LONGEST_WAIT:.0f}."
+        )
+    record, path = sample_record(), str(setting.path)
+    arguments: Any = OmegaConf.to_container(setting.get("reward_kwargs") or OmegaConf.create(), resolve=True)
+    if not path.startswith(reward_file.PACKAGE):
+        path = str(Path(path.removeprefix(reward_file.FILE)).expanduser())
+    try:
+        reward_file.check_arguments(arguments)
+        with RewardProcess(path, str(setting.name), seconds, arguments) as reward:
+            if reward.is_async:
+                if line := untried_metric(config):
+                    print(line, flush=True)
+                return
+            result = reward(
+                data_source="bfcl/base",
+                solution_str="",
+                ground_truth="[]",
+                extra_info={"episode": record, "split": "train"},
+            )
+    except reward_file.RewardFileError as error:
+        raise PreflightError(str(error)) from error
+    except RewardError as error:
+        raise PreflightError(
+            f"{error}. This was on a sample record, called as compute_score(data_source, solution_str, ground_truth, "
+            "extra_info); see rewards/README.md. A longer call needs a higher reward.timeout."
+        ) from error
+    check_reward_turns(result, record, reward.title)
+    check_filter_metric(config, result)

@@ -1,0 +1,62 @@
+"""What every start of a stage does before it trains: its environment, its notes, and one line where it cannot write."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from recipe import loopback
+from recipe.files import told
+from recipe.stage import manifest, starts
+from recipe.stage.export import ExportError
+
+WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
+
+
+def gate_advice(*configs: DictConfig) -> str:
+    """What to do after a gate that was not passed, in a command that runs these stages."""
+    return (
+        f"The same command{starts.going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there, "
+        "with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
+    )
+
+
+def set_environment(config: DictConfig, nodes: int) -> None:
+    """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
+    for name, value in {**config.launcher.env, **loopback.environment(nodes)}.items():
+        os.environ.setdefault(name, str(value))
+    stage = Path(config.paths.stage).absolute()
+    os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
+    # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+
+
+@contextmanager
+def writing(config: DictConfig) -> Iterator[None]:
+    """Ends the process with one line where the run's folder cannot be written, or has no room."""
+    try:
+        yield
+    except (OSError, ExportError) as error:
+        text = f"{told(error)}. {WRITABLE}" if isinstance(error, OSError) else error
+        sys.exit(f"\n{config.stage.name} cannot start: {text}")
+
+
+def say(lines: list[str]) -> None:
+    """Print what was done to go on from an earlier start; the console shows such lines."""
+    for line in lines:
+        print(f"RESUME {line}", flush=True)
+
+
+def write_start(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Note what this start begins with, its configuration too, and make the folder of its metrics. After all checks.
+
+    Raises:
+        OSError: the stage's folder cannot be written.
+    """
+    starts.note(config)
+    manifest.write_config(config, overrides)
+    Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,193 @@
+"""Held-out tasks that decide something are not those that are reported.
+
+Whoever takes the best of several checkpoints by some tasks, and then reports the same tasks, reports the best of
+several. So validation plays all held-out tasks and is logged three times: `val/<name>` over all of them, and
+`val_choose/<name>` and `val_report/<name>` over the two parts of `bfcl_env`'s split. Gates and hand-over may use the
+choosing part only. What they decided is noted beside the model, and goes on to every model that starts from it.
+
+The part of a row follows from its scenario's index, not from anything that a data file says. A file of one's own may
+hold training scenarios: they are in `val/<name>` and in neither part.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from bfcl_env import part_of
+from recipe.errors import PreflightError
+from recipe.files import Damaged, read_json
+from recipe.settings.data_files import as_list
+
+CHOOSE, REPORT = "val_choose/", "val_report/"
+HELD_OUT = ("choose", "report")
+
+Decisions = list[dict[str, str]]
+"""What validation has decided: stage, setting (`stage.gate.metric` or `stage.handover_metric`) and metric of each."""
+
+
+def part_of_task(scenario_id: Any) -> str | None:
+    """`train`, `choose` or `report` for a scenario's id; None for what is no BFCL scenario."""
+    try:
+        return part_of(int(str(scenario_id).rpartition("_")[2]))
+    except ValueError:
+        return None
+
+
+def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """Means of a validation: `val/<name>` over all samples, and over those of each part, all and by data source.
+
+    Args:
+        sources: data source of each sample, such as bfcl/base.
+        infos: name -> a value for each sample; `scenario_id` among them.
+    """
+    parts = [part_of_task(task) for task in infos.get("scenario_id", [None] * len(sources))]
+    values: dict[str, list[float]] = defaultdict(list)
+    for name, column in infos.items():
+        for source, part, value in zip(sources, parts, column, strict=True):
+            if isinstance(value, int | float):
+                values[f"val/{name}"].append(value)
+                if part in HELD_OUT:
+                    values[f"val_{part}/{name}"].append(value)
+                    values[f"val_{part}/{source}/{name}"].append(value)
+    return {name: fmean(numbers) for name, numbers in values.items()}
+
+
+def deciding(config: DictConfig) -> list[tuple[str, str]]:
+    """The settings by which this stage lets validation decide, each with its metric."""
+    stage, found = config.stage, []
+    gate = stage.gate.get("metric") if stage.gate else None
+    if gate and str(gate).startswith("val"):
+        found.append(("stage.gate.metric", str(gate)))
+    if stage.handover == "best" and str(stage.handover_metric).startswith("val"):
+        found.append(("stage.handover_metric", str(stage.handover_metric)))
+    return found
+
+
+def check(config: DictConfig) -> None:
+    """What decides is of the choosing part.
+
+    Raises:
+        PreflightError: it is not.
+    """
+    for setting, metric in deciding(config):
+        if not metric.startswith(CHOOSE):
+            raise PreflightError(
+                f"{setting}={metric} would let held-out tasks decide that are also reported. Set {setting}="
+                f"{_of_choosing_part(metric)}, the mean over the tasks for choosing (docs/curriculum.md)."
+            )
+
+
+def check_rows(config: DictConfig) -> None:
+    """Where validation decides, its data have tasks for that.
+
+    Raises:
+        PreflightError: they have none.
+    """
+    settings = deciding(config)
+    if not settings:
+        return
+    import pyarrow.parquet as parquet  # here, because settings are looked at without it
+
+    files = config.data.val_files
+    rows = [
+        row
+        for name in as_list(files)
+        for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
+    ]
+    if not any(part_of_task(row.get("scenario_id")) == "choose" for row in rows):
+        names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
+        raise PreflightError(
+            f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={files} is one "
+            "(`choose` in bfcl_env/split.json has their scenario indices). Make the data again with `python -m "
+            "data_prep`, which takes both parts, or add such rows; or decide without validation: stage.handover=last, "
+            "and a gate on a metric of training or stage.gate=null."
+        )
+
+
+def _of_choosing_part(metric: str) -> str:
+    """The metric of the choosing part that stands for one over all tasks, or one of verl's for a data source."""
+    by_source = re.match(r"val-(?:core|aux)/(.+)/\w+@\d+(?:/\w+)?$", metric)
+    return CHOOSE + (by_source[1] if by_source else metric.partition("/")[2] or "<name>")
+
+
+def decisions(config: DictConfig) -> Decisions:
+    """What validation decides in this stage, after what it has decided about the model the stage starts from."""
+    own = [{"stage": config.stage.name, "setting": setting, "metric": metric} for setting, metric in deciding(config)]
+    model = OmegaConf.select(config, "actor_rollout_ref.model.path")
+    return _unique([*(of_model(Path(str(model))) if model else []), *own])
+
+
+def of_model(model: Path) -> Decisions:
+    """What has decided that a model folder is what it is: `<stage>/hf`, the best one, or a checkpoint of a stage."""
+    stages = list(model.absolute().parents)[:4]
+    return next((found for stage in stages if (found := of_stage(stage)) is not None), [])
+
+
+def of_stage(stage: Path) -> Decisions | None:
+    """What its notes say, those of versions that did not keep it included; None for a folder without notes."""
+    note = _read(stage / "done.json") or _read(stage / "total_steps.json")
+    if not note:
+        return None
+    chose = note.get("chose")
+    if isinstance(chose, list):
+        return [item for item in chose if isinstance(item, dict) and {"stage", "setting", "metric"} <= item.keys()]
+    best = note.get("best") or _read(stage / "best.json")
+    best = best if isinstance(best, dict) else {}
+    metrics = {"stage.handover_metric": str(best.get("metric", ""))}
+    if gate := re.search(r"\bval[\w-]*/[\w/@-]+", str(note.get("gate"))):
+        metrics["stage.gate.metric"] = gate[0]
+    return [
+        {"stage": stage.name, "setting": setting, "metric": metric}
+        for setting, metric in metrics.items()
+        if metric.startswith("val")
+    ]
+
+
+def of_run(run: Path) -> Decisions:
+    """What validation has decided in any stage of a run; `run` may be the folder of a single stage."""
+    stages = [run, *sorted(path for path in run.iterdir() if path.is_dir())]
+    return _unique(item for stage in stages for item in of_stage(stage) or [])
+
+
+def all_by_choosing_part(found: Decisions) -> bool:
+    """Whether nothing but the choosing part has decided."""
+    return all(item["metric"].startswith(CHOOSE) for item in found)
+
+
+def sentence(found: Decisions) -> str:
+    """What decided, and what that means for a reported number. Empty if nothing did."""
+    if not found:
+        return ""
+    by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in _unique(found))
+    if all_by_choosing_part(found):
+        return f"The choosing tasks decided here, by {by}. The figure to report is that of the reporting tasks."
+    return (
+        f"All held-out tasks decided here, by {by}, so no held-out figure of this model is free of that choice. "
+        "A run that is trained now keeps tasks for reporting apart."
+    )
+
+
+def note(found: Decisions, split: str) -> str:
+    """What a reader of an evaluation on `split` has to know of these decisions; empty where they do not touch it."""
+    if not found or split == "train" or (split == "report" and all_by_choosing_part(found)):
+        return ""
+    if not all_by_choosing_part(found):
+        return sentence(found)
+    return f"{sentence(found)[:-1]}: --split report{'' if split == 'choose' else ', or the row report above'}."
+
+
+def _unique(found: Iterable[dict[str, str]]) -> Decisions:
+    return [dict(pairs) for pairs in dict.fromkeys(tuple(item.items()) for item in found)]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        note = read_json(path)
+    except (FileNotFoundError, Damaged):
+        return None
+    return note if isinstance(note, dict) else None

@@ -1,0 +1,139 @@
+"""What a person sees while a stage trains: a line for each step, and each alarm. Everything else is in the log."""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from recipe.stage.checkpoints import read_target
+from recipe.stage.metrics_log import read_steps
+
+SHOWN = {
+    "critic/score/mean": "reward {:.3f}",
+    "train/progress": "progress {:.3f}",
+    "train/acc": "accuracy {:.3f}",
+    "actor/kl_loss": "kl {:.4f}",
+    "perf/throughput": "{:.0f} tokens/s",
+    "timing_s/step": "{:.1f} s",
+}
+"""Numbers of a step that a person watches, where they are logged. The throughput is that of one GPU."""
+
+VALIDATED = {"val/score": "reward {:.3f}", "val/progress": "progress {:.3f}", "val/acc": "accuracy {:.3f}"}
+
+SAID = ("ALARM ", "GATE ", "RESUME ")
+"""Beginnings of lines in the log that are meant for the console too."""
+
+BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
+"""What Ray puts before a worker's line."""
+
+FULL = "the disk is full: free some room, or set paths.run to a folder on another disk"
+LEAST_FREE = 32 * 10**6
+"""Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
+
+CAUSES = {
+    r"No space left on device|ENOSPC|File too large|PytorchStreamWriter failed writing": FULL,
+    r"ActorDiedError|ActorUnavailableError|WorkerCrashedError|OwnerDiedError|worker died unexpectedly": (
+        "a worker process died. If the machine ran out of memory, its kernel log says so (dmesg): lower what the stage "
+        "takes (README, When something is wrong)"
+    ),
+    r"OutOfMemoryError|CUDA out of memory": "out of memory: see README, When something is wrong",
+}
+"""What in a log means that a stage could not go on, and what to do about it."""
+
+
+class Tail:
+    """Reads what has been added to a log since the last look, in whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """The lines that are complete now and were not before."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+    def echo(self) -> None:
+        """Print them."""
+        for line in self.lines():
+            print(line)
+        sys.stdout.flush()
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def step_line(numbers: Mapping[str, float]) -> str:
+    """The numbers of a step as a line; the warm start has a loss only."""
+    if "train/loss" in numbers:
+        return f"loss {numbers['train/loss']:.3f}"
+    parts = [text.format(numbers[name]) for name, text in SHOWN.items() if name in numbers]
+    held_out = [text.format(numbers[name]) for name, text in VALIDATED.items() if name in numbers]
+    return "  ".join([*parts, *(["validation " + ", ".join(held_out)] if held_out else [])])
+
+
+def time_left(steps: Mapping[int, Mapping[str, float]], last: int) -> str:
+    """How long the steps up to `last` will take, from what the newest five took with their validations."""
+    recent = [numbers for _, numbers in sorted(steps.items())[-5:] if "timing_s/step" in numbers]
+    if not recent or max(steps) >= last:
+        return ""
+    each = fmean(numbers["timing_s/step"] + numbers.get("timing_s/testing", 0.0) for numbers in recent)
+    return f"{duration(each * (last - max(steps)))} left"
+
+
+@dataclass
+class Watch:
+    """Prints each step of a launch as it is logged, and what its log says in ALARM, GATE and RESUME lines."""
+
+    stage: Path
+    log: Path
+    on_step: Callable[[int], None] = lambda step: None
+    started: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        self._earlier = {path.name for path in (self.stage / "metrics").glob("*.jsonl")}
+        self._shown: set[int] = set()
+        self._tail = Tail(self.log)
+
+    def __call__(self) -> None:
+        """Look once."""
+        steps = read_steps(self.stage, skip=self._earlier)
+        for step in [step for step in steps if step not in self._shown]:
+            self._shown.add(step)
+            self.on_step(step)
+            if "train/loss" not in steps[step] or step % 50 == 0:
+                print(self._line(step, steps), flush=True)
+        for line in self._tail.lines():
+            if (said := BEFORE.sub("", line)).startswith(SAID):
+                print(f"{self.stage.name}  {said}", flush=True)
+
+    def _line(self, step: int, steps: Mapping[int, Mapping[str, float]]) -> str:
+        target = read_target(self.stage)
+        last = target.total_steps if target else 0
+        number = f"{step:3}/{last}" if last else f"{step:3}"
+        until = {other: numbers for other, numbers in steps.items() if other <= step}
+        parts = [self.stage.name, number, step_line(steps[step]), time_left(until, last)]
+        return "  ".join(part for part in parts if part)
+
+
+def cause(log: Path) -> str | None:
+    """Why a stage failed, if its log or its disk shows one of the known causes."""
+    if log.parent.exists() and shutil.disk_usage(log.parent).free < LEAST_FREE:
+        return FULL
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return next((meaning for pattern, meaning in CAUSES.items() if re.search(pattern, text)), None)

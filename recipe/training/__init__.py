@@ -1,0 +1,1 @@
+"""What runs inside verl's trainer process and its workers."""

@@ -1,0 +1,247 @@
+"""verl's synchronous trainer with the metrics of this recipe.
+
+verl logs the extra values of a reward in validation only, waits two seconds between looks into its replay buffer,
+and trains on whatever samples are left when some were lost. This subclass logs the values in training as well, per
+category, makes the wait a setting, raises alarms, stops when too many samples are lost, saying to what, and leaves the
+stage at its gate. Everything else is `super()`.
+
+Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
+`stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
+reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples). Groups
+that dynamic sampling leaves out are none of these but `filtered_groups`, a share of `played_groups`.
+
+A rollout whose siblings were all lost has nothing to be compared with, and verl would take its raw score for its
+advantage: 1.8 where its siblings would have left it near 0. Such rollouts are left out of the step (`lone_samples`).
+They are not among the `lost_samples`, but count with these against `stage.max_lost_share`: neither is trained on.
+"""
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import transfer_queue as tq
+from omegaconf import DictConfig
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from recipe.credit import registry
+from recipe.credit.kl_control import EpisodeKLController, episode_kl
+from recipe.preflight.algorithm import GROUPED
+from recipe.stage import checkpoints, choosing
+from recipe.stage.end import StageEnd
+from recipe.stage.integrity import note_sums
+from recipe.training.alarms import Alarms
+from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
+from recipe.training.overlong_filter import leave_out_cut_episodes
+from recipe.training.worker_watch import WorkerWatch
+from recipe.user_code import reward_file
+
+
+class CurriculumTrainer(PPOTrainerSync):
+    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""
+
+    total_training_steps: int
+
+    def __init__(self, config: DictConfig):
+        super().__init__(config)
+        self.replay_buffer.poll_interval = config.stage.poll_interval
+        self.failed_prompts = self.lone_samples = 0
+        self.alarms = Alarms(config.stage.alarms)
+        control = config.algorithm.kl_ctrl
+        if config.algorithm.use_kl_in_reward and control.type == "adaptive":
+            self.kl_ctrl_in_reward = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)
+
+    def _build_replay_buffer(self) -> Any:
+        """verl's; with `algorithm.filter_groups` one that knows when to stop."""
+        stage = self.config.stage
+        return DynamicSampling.instead_of(super()._build_replay_buffer(), stage.max_gen_batches, stage.max_lost_share)
+
+    def _init_dataloader(self) -> None:
+        """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
+        super()._init_dataloader()
+        if self.total_training_steps < 1:
+            raise ValueError(
+                f"{len(self.train_dataset)} rows of data.train_files={self.config.data.train_files} pass verl's length "
+                f"filter, fewer than data.train_batch_size={self.config.data.train_batch_size}: no step would be "
+                "made. Raise data.max_prompt_length or lower data.train_batch_size."
+            )
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        """verl's training, which the stage's gate may end early and the death of a worker ends at once."""
+        watch = WorkerWatch(agent_loop_manager.agent_loop_workers)
+        self.replay_buffer._wait_for_next_poll = watch.before(self.replay_buffer._wait_for_next_poll)
+        planned = min(self.total_training_steps, self.steps_per_epoch * self.config.trainer.total_epochs)
+        self.stage_end = StageEnd(self.config, planned, self.global_steps)
+        self.total_training_steps = self.stage_end.last
+        super().fit(agent_loop_manager)
+
+    @property
+    def _kl_controller(self) -> EpisodeKLController | None:
+        controller = getattr(self, "kl_ctrl_in_reward", None)
+        return controller if isinstance(controller, EpisodeKLController) else None
+
+    @property
+    def _checkpoint(self) -> Path:
+        """Folder of the checkpoint of this step."""
+        return Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+
+    def _load_checkpoint(self) -> None:
+        """verl's; then the KL coefficient that the checkpoint had come to."""
+        super()._load_checkpoint()
+        if self.global_steps and self._kl_controller:
+            known = self._kl_controller.load(self._checkpoint)
+            print(
+                f"KL coefficient {self._kl_controller.value:.4g} "
+                + ("of the checkpoint" if known else "as at the start: the checkpoint is older and has none"),
+                flush=True,
+            )
+
+    def _save_checkpoint(self) -> None:
+        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know.
+
+        The KL coefficient is in the folder before verl calls the checkpoint whole. The sums of the model to hand on
+        come after it: without them it is still one.
+        """
+        if self._kl_controller:
+            self._kl_controller.save(self._checkpoint)
+        super()._save_checkpoint()
+        if (model := self._checkpoint / "actor" / "huggingface").is_dir():
+            note_sums(model)
+        checkpoints.prune(self.config)
+
+    def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+        """verl's metrics of a step, then those of the reward: `train/<name>` and `train/<data_source>/<name>`."""
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        metrics.update(self._reward_metrics(batch))
+        for line in self.alarms(metrics):
+            print(f"{line} (step {global_steps})", flush=True)
+        self.total_training_steps = self.stage_end(global_steps, metrics)
+
+    def step(self, metrics: dict, timing_raw: dict) -> Any:
+        """verl's step; says what happened when not one sample of it came back, or of too many groups none."""
+        try:
+            return super().step(metrics, timing_raw)
+        except GroupsLost as error:
+            kept = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+            raise RuntimeError(self._lost_text(kept, self.replay_buffer.lone, self.replay_buffer.failed)) from error
+        except RuntimeError as error:
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise RuntimeError(self._lost_text(0, 0, len(self.replay_buffer.failure_keys["train"]))) from error
+
+    def on_sample_end(self) -> None:
+        """Notes how many prompts failed, before the replay buffer looks again.
+
+        A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`user_code.reward_file`).
+        """
+        super().on_sample_end()
+        self.failed_prompts = len(self.replay_buffer.failure_keys["train"])
+        if isinstance(self.replay_buffer, DynamicSampling):
+            self.failed_prompts += self.replay_buffer.failed
+
+    @property
+    def _prompts(self) -> int:
+        """Prompts of a step that were to give samples: its batch, and those that were played for lost groups."""
+        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, DynamicSampling) else 0
+        return self.config.data.train_batch_size + lost
+
+    def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
+        expected = self._prompts * self.config.actor_rollout_ref.rollout.n
+        path, name = reward_file.named(self.config.reward.custom_reward_function)
+        cause = (
+            f"the reward {name} of {path} failed for {failed_prompts} prompts"
+            if failed_prompts
+            else "the inference engine failed"
+        )
+        alone = (
+            f", and {lone} more left out because all {'its' if lone == 1 else 'their'} siblings were among them; "
+            f"{expected - kept} in all,"
+            if lone
+            else ";"
+        )
+        return (
+            f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}"
+            f"{alone} more than stage.max_lost_share={self.config.stage.max_lost_share} allows. The log above has each "
+            "failure. Nothing was trained on the others and the last checkpoint is intact; start again to resume from "
+            "it."
+        )
+
+    def _missing_share(self, samples: int) -> float:
+        return 1.0 - samples / (self._prompts * self.config.actor_rollout_ref.rollout.n)
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """verl's first look at the samples of a step. Stops here, before the update, if too many are missing."""
+        batch = self._with_siblings(batch)
+        if not batch.keys or self._missing_share(len(batch.keys)) > self.config.stage.max_lost_share:
+            raise RuntimeError(self._lost_text(len(batch.keys), self.lone_samples, self.failed_prompts))
+        return super()._balance_batch(batch, *args, **kwargs)
+
+    def _with_siblings(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """The samples without those that are alone in their group, where groups are compared."""
+        self.lone_samples = self.replay_buffer.lone if isinstance(self.replay_buffer, DynamicSampling) else 0
+        if self.config.algorithm.adv_estimator not in GROUPED:
+            return batch
+        rollouts = {key.rsplit("_", 1)[0] for key in batch.keys}  # keys are {uid}_{rollout}_{number of the output}
+        size = Counter(rollout.rsplit("_", 1)[0] for rollout in rollouts)
+        kept = [key for key in batch.keys if size[key.rsplit("_", 2)[0]] > 1]
+        self.lone_samples += len(batch.keys) - len(kept)
+        if len(kept) == len(batch.keys):
+            return batch
+        tq.kv_clear(keys=sorted(set(batch.keys) - set(kept)), partition_id=batch.partition_id)
+        return batch.select_keys(kept)
+
+    def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
+        """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`.
+
+        Afterwards the overlong filter, where it is on.
+        """
+        names = ["response_mask", "values", "step_ids", "turn_ids"]
+        if self._kl_controller:
+            names += ["old_log_probs", "ref_log_prob"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
+        with registry.given(registry.Columns.of(data)):
+            updated = super()._compute_advantage(batch, metrics)
+        if self._kl_controller:
+            kl, episodes = episode_kl(data, self.config.algorithm.kl_penalty)
+            self._kl_controller.observe(kl, episodes)
+            metrics["actor/reward_kl_per_episode"] = kl
+        if not self.config.interaction.overlong.train:
+            metrics["train/overlong_left_out"] = leave_out_cut_episodes(tq, batch)
+        return updated
+
+    def _reward_metrics(self, batch: Any) -> dict[str, float]:
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        data = tq.kv_batch_get(
+            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields"]
+        )
+        values: dict[str, list[float]] = defaultdict(list)
+        for source, extra in zip(data.pop("data_source").tolist(), data.pop("extra_fields").tolist(), strict=True):
+            for name, value in extra.get("reward_extra_info", {}).items():
+                if isinstance(value, int | float):
+                    values[f"train/{name}"].append(value)
+                    values[f"train/{source}/{name}"].append(value)
+            values["train/engine_faults"].append(extra.get("engine_faults", 0))
+        buffer, groups = self.replay_buffer, {}
+        if isinstance(buffer, DynamicSampling):
+            groups = {
+                "train/played_groups": float(buffer.played),
+                "train/filtered_groups": buffer.filtered / buffer.played,
+            }
+        return {
+            "train/lost_samples": self._missing_share(len(keys) + self.lone_samples),
+            "train/failed_rewards": self.failed_prompts / self._prompts,
+            "train/lone_samples": self.lone_samples,
+            **groups,
+            **{name: fmean(numbers) for name, numbers in values.items()},
+        }
+
+    def _val_metrics_update(
+        self, data_sources: list[str], sample_uids: list[str], infos: dict[str, list], *args: Any, **kwargs: Any
+    ) -> dict[str, float]:
+        """verl's metrics of a validation, which are per category, and those of `stage.choosing` over all of them."""
+        metrics = super()._val_metrics_update(data_sources, sample_uids, infos, *args, **kwargs)
+        metrics.update(choosing.validation_metrics(data_sources, infos))
+        if expected := sum((kwargs.get("expected_acc_counts") or {}).values()):
+            metrics["val/lost_samples"] = 1.0 - len(sample_uids) / expected
+        return metrics

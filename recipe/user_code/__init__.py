@@ -1,0 +1,1 @@
+"""The boundary around code of the user's that training calls."""

@@ -1,0 +1,199 @@
+"""No state is shared between episodes or left in the process: threads, long-context constants, precision, memory."""
+
+import copy
+import decimal
+import os
+import random
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bfcl_env import Episode, load_scenarios, make_call
+from bfcl_env.mutants import random_call
+from bfcl_env.source import CLASS_MODULES, function_docs, function_owners, load_class, load_padding
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CARELESS = ("logarithm", "square_root", "get_outside_temperature_from_google", "book_flight", "post_tweet", "mention")
+"""Functions that write what BFCL shares: precision, the weather, credit cards, lists of tweets."""
+
+
+def careless_calls(scenario, rng):
+    """Calls of those functions, as far as the scenario has them, that succeed."""
+    for name in CARELESS:
+        if function_owners()[name] in scenario.classes:
+            yield random_call(scenario, rng, frozenset({name}))
+    if "MathAPI" in scenario.classes:
+        precision = rng.randint(3, 60)
+        yield make_call("logarithm", {"value": rng.randint(2, 99), "base": 3, "precision": precision})
+        yield make_call("square_root", {"number": rng.randint(2, 99), "precision": precision})
+    if "TravelAPI" in scenario.classes and scenario.long_context:
+        of_card = {
+            "access_token": scenario.initial_config["TravelAPI"].get("access_token"),
+            "card_id": rng.choice(list(load_padding().CREDIT_CARD_EXTENSION)),
+        }
+        bought = {"insurance_type": "x", "booking_id": "booking_901", "insurance_cost": 0.5}
+        yield make_call("purchase_insurance", {**of_card, **bought})
+        yield make_call("get_credit_card_balance", of_card)
+
+
+def scripts(count, seed=5):
+    """Scenarios with the calls of each turn: gold mixed with drawn and careless calls."""
+    rng = random.Random(seed)
+    of_class = {
+        name: [item for item in load_scenarios("multi_turn_long_context") if name in item.classes]
+        for name in ("TravelAPI", "VehicleControlAPI", "MathAPI", "TwitterAPI")
+    }
+    pools = [*of_class.values(), load_scenarios()]
+    made = []
+    for number in range(count):
+        scenario = rng.choice(pools[number % len(pools)])
+        turns = []
+        for turn in scenario.turns:
+            calls = [*turn.gold, *careless_calls(scenario, rng), random_call(scenario, rng)]
+            rng.shuffle(calls)
+            turns.append(calls)
+        made.append((scenario, turns))
+    return made
+
+
+def transcript(scenario, turns):
+    """Everything that an episode hands back, one item after every call."""
+    with Episode(scenario) as episode:
+        for calls in turns:
+            for call in calls:
+                result = episode.execute(call)
+                yield result.text, result.error
+            yield episode.end_turn()
+
+
+def interleaved(items):
+    """The transcripts of all items, each advanced by one step in turn."""
+    running = [(transcript(*item), []) for item in items]
+    pending = list(running)
+    while pending:
+        for entry in list(pending):
+            step = next(entry[0], None)
+            if step is None:
+                pending.remove(entry)
+            else:
+                entry[1].append(step)
+    return [steps for _, steps in running]
+
+
+@pytest.fixture
+def eager_threads():
+    """Lets threads alternate as often as possible."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_eight_threads_of_a_hundred_interleaved_episodes_give_the_results_of_a_serial_run(eager_threads):
+    items = scripts(100)
+    assert {name for item in items for name in item[0].classes} == set(CLASS_MODULES)
+    serial = [list(transcript(*item)) for item in items]
+    with ThreadPoolExecutor(8) as pool:
+        orders = [random.Random(number).sample(range(len(items)), len(items)) for number in range(8)]
+        futures = [pool.submit(interleaved, [items[at] for at in order]) for order in orders]
+        for order, future in zip(orders, futures, strict=True):
+            for at, steps in zip(order, future.result(), strict=True):
+                assert steps == serial[at], items[at][0].id
+
+
+def test_gold_that_is_first_needed_in_many_threads_is_what_it_is_in_one(eager_threads):
+    import dataclasses
+
+    scenarios = [dataclasses.replace(item) for item in load_scenarios("multi_turn_long_context")]
+
+    def play(scenario):
+        return [list(transcript(scenario, [turn.gold for turn in scenario.turns]))][0]
+
+    with ThreadPoolExecutor(8) as pool:
+        played = list(pool.map(play, [scenario for scenario in scenarios for _ in range(4)]))
+    expected = [play(scenario) for scenario in load_scenarios("multi_turn_long_context") for _ in range(4)]
+    assert played == expected
+
+
+def shared_data():
+    """Copies of what the classes share by themselves: module constants and defaults of functions."""
+    found = {}
+    modules = [load_padding(), *(sys.modules[load_class(name).__module__] for name in CLASS_MODULES)]
+    for module in modules:
+        for name, value in vars(module).items():
+            if isinstance(value, list | dict) and not name.startswith("__"):
+                found[module.__name__, name] = copy.deepcopy(value)
+    for class_name, docs in function_docs().items():
+        for name in docs:
+            found[class_name, name] = copy.deepcopy(getattr(load_class(class_name), name).__defaults__)
+    for key in [key for key in found if key[1] == "LONG_WEATHER_EXTENSION"]:
+        found[key].pop("outsideTemperature", None)  # Written before it is read, under a lock.
+    return found
+
+
+def test_nothing_that_the_classes_share_is_changed_by_any_call():
+    before = shared_data()
+    assert {"DEFAULT_STATE", "CREDIT_CARD_EXTENSION", "MA_20_EXTENSION"} <= {name for _, name in before}
+    for item in scripts(400, seed=6):
+        list(transcript(*item))
+    assert shared_data() == before
+
+
+def test_settings_of_the_process_are_what_they_were():
+    import mpmath
+
+    def settings():
+        return (
+            mpmath.mp.prec,
+            repr(decimal.getcontext()),
+            random.getstate(),
+            os.getcwd(),
+            dict(os.environ),
+            sys.getrecursionlimit(),
+        )
+
+    for item in scripts(5, seed=7):
+        list(transcript(*item))
+    decimal.getcontext().clear_flags()
+    mpmath.mp.dps = 31
+    try:
+        before = settings()
+        for item in scripts(100, seed=7):
+            list(transcript(*item))
+        assert settings() == before
+    finally:
+        mpmath.mp.dps = 15
+
+
+def test_tweets_without_mentions_do_not_share_a_list():
+    scenario = next(
+        item
+        for item in load_scenarios("multi_turn_base")
+        if "TwitterAPI" in item.classes and item.initial_config["TwitterAPI"].get("authenticated")
+    )
+    number = scenario.initial_config["TwitterAPI"]["tweet_counter"]
+    post = make_call("post_tweet", {"content": "a"})
+    with Episode(scenario) as one, Episode(scenario) as other:
+        for _ in range(2):
+            one.execute(post)
+        assert one.execute(make_call("mention", {"tweet_id": number, "mentioned_usernames": ["@x"]})).error is None
+        assert '"mentions": ["@x"]' in one.execute(make_call("get_tweet", {"tweet_id": number})).text
+        assert '"mentions": []' in one.execute(make_call("get_tweet", {"tweet_id": number + 1})).text
+        assert '"mentions": []' in other.execute(post).text
+
+
+@pytest.mark.slow
+def test_ten_thousand_episodes_leave_less_than_a_megabyte():
+    # In a process of its own, so that no other test's memory counts.
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "benchmarks" / "bench_env.py"), "--rounds", "0"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"10000 episodes in .* grew by (-?[\d.]+) MB", done.stdout)
+    assert found and float(found.group(1)) < 1.0, done.stdout

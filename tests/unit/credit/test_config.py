@@ -1,0 +1,147 @@
+"""`algorithm=NAME` in every stage: what composes, what verl accepts, what is refused before the start."""
+
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.errors import PreflightError
+from recipe.launch.compose import compose
+from recipe.preflight.algorithm import check_algorithm, check_reward_turns
+from recipe.preflight.checks import check_settings
+from recipe.preflight.reward import sample_record
+
+ROOT = Path(__file__).parents[3]
+ALGORITHMS = {
+    # estimator, critic, loss, gamma
+    "grpo": ("grpo", False, "vanilla", 1.0),
+    "turn_grpo": ("turn_grpo", False, "vanilla", 1.0),
+    "step_grained": ("gae_bad", True, "vanilla", 0.99),
+    "appo": ("gae_action", True, "appo_turn", 0.95),
+    "tppo": ("gae_bad", True, "vanilla", 0.95),
+}
+
+
+@cache
+def composed(stage: str, *overrides: str, hardware: str = "cpu") -> Any:
+    given = [f"hardware={hardware}", *overrides]
+    return compose(stage, given)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    make_tiny_policy(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]
+)
+def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds(stage: str, name: str):
+    estimator, critic, loss, gamma = ALGORITHMS[name]
+    config = composed(stage, f"algorithm={name}", "algorithm.lam=0.9")
+    check_algorithm(config)
+    assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
+    assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
+    assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
+
+
+def test_the_command_line_shows_what_an_algorithm_sets():
+    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage2", "algorithm=tppo", "--cfg", "job"]
+    answer = subprocess.run(command, cwd=ROOT, env={**os.environ, "HARDWARE": "cpu"}, capture_output=True, text=True)
+    assert "adv_estimator: gae_bad" in answer.stdout, answer.stderr
+
+
+def test_step_grained_takes_the_reward_of_steps_and_the_others_that_of_the_stage():
+    assert composed("stage1", "algorithm=step_grained").reward.custom_reward_function.path == "pkg://rewards.step"
+    assert composed("stage1", "algorithm=tppo").reward.custom_reward_function.path == "pkg://rewards.format"
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu8"])
+@pytest.mark.parametrize("name", ["step_grained", "appo", "tppo"])
+def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: str, model: Path):
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    from recipe.credit.critic_model import CriticModelConfig
+    from recipe.credit.policy_loss import TurnPolicyLossConfig
+
+    config = composed("stage2", f"algorithm={name}", f"actor_rollout_ref.model.path={model}", hardware=hardware)
+    assert need_critic(config)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
+    critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, TurnPolicyLossConfig)
+    assert critic.model.path == str(model)
+    assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
+    assert critic.strategy == critic.engine.strategy == "fsdp2"
+    exact = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": exact, "gpu8": None}[hardware]
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert critic.ppo_infer_max_token_len_per_gpu >= longest
+    assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "value", "message"),
+    [
+        ("tppo", "critic.enable", None, "gae_bad needs the critic's values, and critic.enable=None"),
+        ("appo", "critic.enable", False, "gae_action needs the critic's values, and critic.enable=False"),
+        ("grpo", "algorithm.adv_estimator", "gae_bad", "gae_bad needs the critic's values"),
+        ("tppo", "algorithm.gamma", 1.5, r"algorithm.gamma=1.5; expected a number less than or equal to 1"),
+        ("tppo", "algorithm.lam", -0.1, r"algorithm.lam=-0.1; expected a number greater"),
+        ("tppo", "algorithm.credit.lam_token", "often", "algorithm.credit.lam_token='often'; expected a valid number"),
+        ("appo", "algorithm.credit.whiten", 5, "algorithm.credit.whiten=5; expected a valid boolean"),
+        ("appo", "algorithm.rollout_correction.rollout_rs", "seq_mean_k3", "rollout_rs=seq_mean_k3 takes tokens out"),
+        (
+            "appo",
+            "actor_rollout_ref.actor.policy_loss.ratio_norm",
+            "max",
+            "ratio_norm='max'; expected 'token_mean' or 'sum'",
+        ),
+        (
+            "tppo",
+            "actor_rollout_ref.actor.policy_loss.loss_mode",
+            "appo_turn",
+            "the loss appo_turn has one ratio a message",
+        ),
+        ("turn_grpo", "actor_rollout_ref.rollout.n", 1, "turn_grpo compares the rollouts of one task"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(algorithm: str, key: str, value: Any, message: str):
+    config = deepcopy(composed("stage2", f"algorithm={algorithm}", "algorithm.lam=0.9"))
+    OmegaConf.update(config, key, value)
+    with pytest.raises(PreflightError, match=message):
+        check_settings(config)
+
+
+def test_a_reward_with_wrong_turn_scores_is_refused_before_the_start():
+    from rewards.step import compute_score
+
+    record = sample_record()
+    good = compute_score("bfcl/base", "", "[]", {"episode": record})
+    check_reward_turns(good, record, "the reward")
+    with pytest.raises(PreflightError, match=r"the reward, tried on a sample record: .* sum to"):
+        check_reward_turns({**good, "score": good["score"] + 1}, record, "the reward")
+    with pytest.raises(PreflightError, match="turn_scores, the episode has"):
+        check_reward_turns({**good, "turn_scores": good["turn_scores"][1:]}, record, "the reward")
+
+
+def test_the_critics_model_keeps_to_the_attention_that_is_named(model: Path):
+    import torch
+    import verl.utils.model
+    from transformers import AutoConfig
+
+    import recipe.credit.critic_model  # noqa: F401  what building the configuration imports in a worker
+
+    settings = AutoConfig.from_pretrained(model, attn_implementation="eager", num_labels=1)
+    critic = verl.utils.model.load_valuehead_model(str(model), torch.float32, settings, False)
+    assert critic.config._attn_implementation == "eager"
+    assert critic(torch.tensor([[1, 2, 3]])).logits.shape == (1, 3, 1)

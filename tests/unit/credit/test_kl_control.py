@@ -1,0 +1,169 @@
+"""The adaptive KL coefficient follows its target in nats an episode, as TRL's does, and survives a resume."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import verl.trainer.ppo.v1.trainer_base as trainer_base
+from omegaconf import OmegaConf
+from tensordict import NonTensorStack, TensorDict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+import recipe.training.trainer
+from recipe.credit.kl_control import EpisodeKLController
+from recipe.training.trainer import CurriculumTrainer
+
+LENGTHS = [50, 10, 200, 20]
+"""Tokens of the episodes; the environment's are in between, every third one."""
+
+
+def config_of(folder: Path, **settings: Any) -> Any:
+    kl_ctrl = {"type": "adaptive", "kl_coef": 0.3, "target_kl": 6.0, "horizon": 10000} | settings
+    return OmegaConf.create(
+        {
+            "algorithm": {
+                "use_kl_in_reward": True,
+                "kl_penalty": "kl",
+                "kl_ctrl": kl_ctrl,
+                "adv_estimator": "grpo",
+                "gamma": 1.0,
+                "lam": 1.0,
+            },
+            "actor_rollout_ref": {"rollout": {"n": 2}},
+            "interaction": {"overlong": {"train": True}},
+            "trainer": {"default_local_dir": str(folder), "resume_mode": "auto", "resume_from_path": None},
+            "stage": {"poll_interval": 0.1, "alarms": {}},
+        }
+    )
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes the trainer as verl does, up to its controller; no workers."""
+
+    def init(self: Any, config: Any) -> None:
+        self.config, self.replay_buffer = config, OmegaConf.create({"poll_interval": None})
+        self.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(config.algorithm.kl_ctrl)
+
+    monkeypatch.setattr(PPOTrainerSync, "__init__", init)
+    monkeypatch.setattr(recipe.training.trainer, "Alarms", lambda _: None)
+    return lambda **settings: CurriculumTrainer(config_of(tmp_path, **settings))
+
+
+def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], padding: int = 0) -> dict[str, float]:
+    """A step of four episodes with that KL in all, spread over the model's tokens; returns what is logged."""
+    masks = [torch.tensor([int(place % 3 != 2) for place in range(length)]) for length in LENGTHS]
+    policy = [nats[row] / mask.sum() * mask + 7.0 * (1 - mask) for row, mask in enumerate(masks)]
+    masks += [torch.tensor([0])] * padding
+    policy += [torch.tensor([9.0])] * padding
+
+    def nested(rows: list[torch.Tensor]) -> torch.Tensor:
+        return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+    columns = {
+        "uid": NonTensorStack(*[str(row // 2) for row in range(len(masks))]),
+        "response_mask": nested(masks),
+        "rm_scores": nested([torch.rand(len(mask)) for mask in masks]),
+        "old_log_probs": nested(policy),
+        "ref_log_prob": nested([torch.zeros(len(mask)) for mask in masks]),
+    }
+
+    class Store:
+        @staticmethod
+        def kv_batch_get(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+            found = {name: columns[name] for name in select_fields if name in columns}
+            return TensorDict(found, batch_size=len(keys))
+
+        @staticmethod
+        def kv_batch_put(**_: Any) -> str:
+            return "batch"
+
+    for module in (recipe.training.trainer, trainer_base):
+        monkeypatch.setattr(module, "tq", Store)
+    metrics: dict[str, float] = {}
+    keys = [f"u{row}_0_0" for row in range(len(masks))]
+    assert trainer._compute_advantage(KVBatchMeta(keys=keys, tags=[{}] * len(keys), partition_id="train"), metrics)
+    return metrics
+
+
+def trl(coefficient: float, kl: float, episodes: int, target: float = 6.0, horizon: float = 10000) -> float:
+    """TRL 0.10.1: AdaptiveKLController.update(objective/kl, batch_size)."""
+    return coefficient * (1 + min(max(kl / target - 1, -0.2), 0.2) * episodes / horizon)
+
+
+@pytest.mark.parametrize(
+    ("nats", "first"),  # after one step of 4 episodes with horizon 10, worked out by hand
+    [(1.2, 0.276), (6.0, 0.3), (6.6, 0.312), (20.0, 0.324), (400.0, 0.324)],
+)
+def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does(make_trainer, monkeypatch, nats, first):
+    trainer = make_trainer(horizon=10)
+    assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3)
+    expected = first
+    for _ in range(5):
+        metrics = play(trainer, monkeypatch, [nats] * 4)
+        assert metrics["actor/reward_kl_penalty_coeff"] == pytest.approx(expected)
+        assert metrics["actor/reward_kl_per_episode"] == pytest.approx(nats, rel=1e-5)
+        expected = trl(expected, nats, 4, horizon=10)
+
+
+def test_it_settles_where_the_policy_keeps_the_target(make_trainer, monkeypatch):
+    """A policy that moves the less the dearer it is: nats = 6 / coefficient, so that 1.0 is right."""
+    trainer, nats = make_trainer(horizon=10), 20.0
+    for _ in range(60):
+        nats = 6.0 / play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_penalty_coeff"]
+    assert nats == pytest.approx(6.0, rel=0.05)
+
+
+def test_the_episodes_count_and_neither_their_length_nor_verls_padding(make_trainer, monkeypatch):
+    trainer = make_trainer(horizon=10)
+    metrics = play(trainer, monkeypatch, [2.0, 4.0, 6.0, 14.4], padding=2)
+    assert metrics["actor/reward_kl_per_episode"] == pytest.approx(6.6)
+    assert trainer.kl_ctrl_in_reward.value == pytest.approx(0.312)
+
+
+def test_a_fixed_coefficient_stays_verls(make_trainer, monkeypatch):
+    trainer = make_trainer(type="fixed")
+    assert "actor/reward_kl_per_episode" not in play(trainer, monkeypatch, [400.0] * 4)
+    assert not isinstance(trainer.kl_ctrl_in_reward, EpisodeKLController) and trainer.kl_ctrl_in_reward.value == 0.3
+
+
+@pytest.fixture
+def verls_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(self: Any) -> None:
+        self.global_steps = getattr(self, "found", 0)
+
+    def save(self: Any) -> None:
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        assert (folder / "kl_coefficient.json").is_file(), "a kill after verl's last file would lose the coefficient"
+
+    monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", load)
+    monkeypatch.setattr(PPOTrainerSync, "_save_checkpoint", save)
+    monkeypatch.setattr(recipe.training.trainer.checkpoints, "prune", lambda _: None)
+
+
+def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeypatch, verls_checkpoints):
+    before, unbroken = make_trainer(horizon=10), make_trainer(horizon=10)
+    for trainer in (before, unbroken):
+        for _ in range(3):
+            play(trainer, monkeypatch, [400.0] * 4)
+    before.global_steps = 3
+    before._save_checkpoint()
+    play(before, monkeypatch, [400.0] * 4)  # of a step that is lost
+
+    after = make_trainer(horizon=10)
+    after.found = 3
+    after._load_checkpoint()
+    logged = [play(trainer, monkeypatch, [1.2] * 4) for trainer in (after, unbroken)]
+    assert logged[0] == logged[1] and logged[0]["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3 * 1.08**3)
+
+
+def test_a_checkpoint_without_a_coefficient_starts_from_the_configured_one_and_says_so(
+    make_trainer, verls_checkpoints, capsys
+):
+    trainer = make_trainer()
+    trainer.found = 3
+    trainer._load_checkpoint()
+    assert trainer.kl_ctrl_in_reward.value == 0.3
+    assert "KL coefficient 0.3 as at the start" in capsys.readouterr().out

@@ -1,0 +1,234 @@
+"""The trainer gives our estimators what verl does not: values and ids. A store in memory stands in for
+TransferQueue."""
+
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import verl.trainer.ppo.v1.trainer_base as trainer_base
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from tensordict import NonTensorStack, TensorDict
+from transfer_queue import KVBatchMeta
+
+import recipe.training.trainer
+from recipe.credit import estimators
+from recipe.credit.registry import Columns, check_names
+from recipe.launch.compose import launch_overrides
+from recipe.settings import CONFIG_DIR
+from recipe.training.trainer import CurriculumTrainer
+
+IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
+"""Messages of four episodes; the last two of each make one user turn."""
+REWARDS = [{1: 0.2, 4: -0.1, 8: 1.0}, {2: 0.5, 4: 0.0}, {0: 0.3, 5: 1.0}, {1: 0.0, 3: 0.1}]
+
+
+def nested(rows: list[torch.Tensor]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+class Store:
+    """The part of TransferQueue that the advantages need."""
+
+    def __init__(self, **columns: Any):
+        self.columns = columns
+        self.written: dict[str, torch.Tensor] = {}
+
+    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        found = {name: self.columns[name] for name in select_fields if name in self.columns}
+        return TensorDict(found, batch_size=len(keys))
+
+    def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> Any:
+        self.written |= {name: fields[name].to_padded_tensor(padding=0) for name in fields.keys()}
+        return "batch"
+
+
+def store(values: float = 0.3, **extra: Any) -> Store:
+    ids = [torch.tensor(row) for row in IDS]
+    rewards = [torch.zeros(len(row)) for row in IDS]
+    for row, given in zip(rewards, REWARDS, strict=True):
+        for position, reward in given.items():
+            row[position] = reward
+    return Store(
+        uid=NonTensorStack("a", "a", "b", "b"),
+        response_mask=nested([(row >= 0).long() for row in ids]),
+        rm_scores=nested(rewards),
+        old_log_probs=nested([torch.zeros(len(row)) for row in IDS]),
+        step_ids=nested(ids),
+        turn_ids=nested([row.clamp(max=1) for row in ids]),
+        **({"values": nested([torch.full((len(row),), values) for row in IDS])} if values is not None else {}),
+        **extra,
+    )
+
+
+def episodes() -> KVBatchMeta:
+    return KVBatchMeta(keys=[f"u{row}_0_0" for row in range(len(IDS))], tags=[{}] * len(IDS), partition_id="train")
+
+
+@cache
+def composed(algorithm: str) -> Any:
+    given = ["hardware=cpu", f"algorithm={algorithm}"]
+    search = next(item for item in launch_overrides(given) if item.startswith("hydra.searchpath"))
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        return compose("stage2", overrides=[*given, search])
+
+
+def config_of(algorithm: str, *overrides: str) -> Any:
+    return OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
+
+
+def advantages(monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str) -> torch.Tensor:
+    for module in (recipe.training.trainer, trainer_base):
+        monkeypatch.setattr(module, "tq", columns)
+    trainer = object.__new__(CurriculumTrainer)
+    trainer.config = config_of(algorithm, *overrides)
+    assert trainer._compute_advantage(episodes(), {}) == "batch"
+    return columns.written["advantages"]
+
+
+def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
+    return columns.columns[name].to_padded_tensor(padding=padding)
+
+
+@pytest.mark.parametrize("algorithm", ["tppo", "appo", "step_grained"])
+def test_the_algorithms_with_a_critic_use_its_values(monkeypatch, algorithm):
+    low = advantages(monkeypatch, store(values=0.0), algorithm, "algorithm.credit.whiten=false")
+    high = advantages(monkeypatch, store(values=0.5), algorithm, "algorithm.credit.whiten=false")
+    assert not torch.allclose(low, high)
+
+
+def test_tppo_is_the_estimator_with_the_settings_of_its_file(monkeypatch):
+    columns = store()
+    found = advantages(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
+    expected, returns = estimators.gae_bad(
+        padded(columns, "rm_scores"),
+        padded(columns, "values"),
+        padded(columns, "response_mask"),
+        padded(columns, "step_ids", -1),
+        gamma=0.9,
+        lam=0.95,
+    )
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(columns.written["returns"], returns)
+
+
+def test_turn_grpo_needs_no_values_and_goes_by_user_turns(monkeypatch):
+    columns = store(values=None)
+    found = advantages(monkeypatch, columns, "turn_grpo")
+    expected, _ = estimators.turn_grpo(
+        padded(columns, "rm_scores"),
+        padded(columns, "response_mask"),
+        padded(columns, "turn_ids", -1),
+        list("aabb"),
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_grpo_gives_what_it_gave_before_wherever_the_rewards_stand(monkeypatch):
+    spread_out = advantages(monkeypatch, store(), "grpo")
+    at_the_end = store()
+    rows = []
+    for row, given in zip(IDS, REWARDS, strict=True):
+        rewards = torch.zeros(len(row))
+        rewards[-1] = sum(given.values())
+        rows.append(rewards)
+    at_the_end.columns["rm_scores"] = nested(rows)
+    torch.testing.assert_close(advantages(monkeypatch, at_the_end, "grpo"), spread_out)
+
+
+SCORES = torch.tensor([sum(given.values()) for given in REWARDS])
+
+
+@pytest.mark.parametrize(("algorithm", "factor"), [("dr_grpo", 1.0), ("rloo", 2.0)])
+def test_dr_grpo_and_rloo_divide_by_no_spread(monkeypatch, algorithm, factor):
+    """Two episodes a group: the mean of the others is the other one, twice as far away as the mean of both."""
+    columns = store(values=None)
+    found = advantages(monkeypatch, columns, algorithm)
+    means = SCORES.view(2, 2).mean(1).repeat_interleave(2)
+    expected = factor * (SCORES - means)[:, None] * padded(columns, "response_mask")
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, advantages(monkeypatch, store(values=None), "grpo"))
+
+
+def test_the_correction_of_the_rollouts_weighs_tokens_up_to_its_threshold(monkeypatch):
+    engine = [torch.zeros(len(row)) for row in IDS]
+    engine[0][0], engine[0][1] = -3.0, 0.5  # the trainer says 0 everywhere: ratios of 20 and .6
+    columns = store(values=None, rollout_log_probs=nested(engine))
+    advantages(monkeypatch, columns, "grpo", "algorithm.rollout_correction.rollout_is=token")
+    weights = columns.written["rollout_is_weights"]
+    assert weights[0, :2].tolist() == pytest.approx([2.0, math.exp(-0.5)])
+    torch.testing.assert_close(weights[1], padded(columns, "response_mask")[1].float())
+    off = store(values=None, rollout_log_probs=nested(engine))
+    advantages(monkeypatch, off, "grpo")
+    assert "rollout_is_weights" not in off.written
+
+
+def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
+    cut = NonTensorStack(*({"truncated": row == 1} for row in range(len(IDS))))
+    plain, filtered = store(values=None, extra_fields=cut), store(values=None, extra_fields=cut)
+    with_all = advantages(monkeypatch, plain, "grpo")
+    assert "loss_mask" not in plain.written
+    found = advantages(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
+    torch.testing.assert_close(found, with_all, msg="the score of a cut episode stays in the mean of its group")
+    expected = padded(plain, "response_mask")
+    expected[1] = 0
+    for name in ("response_mask", "loss_mask"):
+        torch.testing.assert_close(filtered.written[name], expected)
+
+
+def test_verls_kl_in_the_reward_stays_in_force(monkeypatch):
+    columns = store(ref_log_prob=nested([torch.full((len(row),), -0.5) for row in IDS]))
+    for module in (recipe.training.trainer, trainer_base):
+        monkeypatch.setattr(module, "tq", columns)
+    trainer = object.__new__(CurriculumTrainer)
+    trainer.config = config_of("step_grained", "algorithm.use_kl_in_reward=true")
+    trainer.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(trainer.config.algorithm.kl_ctrl)
+    metrics: dict[str, float] = {}
+    trainer._compute_advantage(episodes(), metrics)
+    assert metrics["actor/reward_kl_penalty_coeff"] == 0.3
+    mask = padded(columns, "response_mask")
+    penalised = padded(columns, "rm_scores") - 0.3 * 0.5 * mask
+    torch.testing.assert_close(columns.written["token_level_rewards"], penalised)
+
+
+def test_ids_of_verls_padding_episodes_are_cut_to_their_mask():
+    """verl's padding copies the columns it does not know from a real episode, and has one token with mask 0."""
+    columns = store()
+    columns.columns["response_mask"] = nested(
+        [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]] + [torch.tensor([0])]
+    )
+    found = Columns.of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
+    assert found.values is None and found.step_ids is not None and found.turn_ids is not None
+    assert set(found.step_ids[3].tolist()) == set(found.turn_ids[3].tolist()) == {-1}
+    assert found.step_ids[0].tolist() == IDS[0]
+
+
+def test_an_agent_loop_without_ids_is_read_from_the_mask(monkeypatch):
+    with_ids = advantages(monkeypatch, store(), "appo")
+    without = store()
+    del without.columns["step_ids"], without.columns["turn_ids"]
+    torch.testing.assert_close(advantages(monkeypatch, without, "appo"), with_ids)
+    with pytest.raises(RuntimeError, match="turn_grpo needs the column turn_ids"):
+        advantages(monkeypatch, without, "turn_grpo")
+
+
+def test_without_values_the_estimator_names_the_setting(monkeypatch):
+    with pytest.raises(RuntimeError, match="adv_estimator=gae_bad needs values.*critic.enable=true"):
+        advantages(monkeypatch, store(values=None), "tppo")
+
+
+def test_another_trainer_gets_an_error_instead_of_another_algorithm(monkeypatch):
+    monkeypatch.setattr(CurriculumTrainer, "_compute_advantage", trainer_base.PPOTrainer._compute_advantage)
+    with pytest.raises(RuntimeError, match="works only with the trainer of recipe/training/trainer.py"):
+        advantages(monkeypatch, store(), "tppo")
+
+
+@pytest.mark.parametrize(
+    "override", ["algorithm.adv_estimator=gae_bed", "actor_rollout_ref.actor.policy_loss.loss_mode=apo"]
+)
+def test_an_unknown_name_is_refused_before_the_start(override):
+    key, name = override.split("=")
+    with pytest.raises(ValueError, match=f"{key}={name} is not known"):
+        check_names(config_of("tppo", override))

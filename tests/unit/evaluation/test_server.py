@@ -1,0 +1,165 @@
+"""A real vLLM server for a fresh tiny policy on CPU: started, asked, played through, and gone whatever happens."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from recipe import evaluate
+from recipe.evaluation.endpoint import SAMPLING
+from recipe.evaluation.server import context_length, fingerprint, profile_environment, profile_flags
+from recipe.stage.integrity import note_sums
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny") / "hf"
+    subprocess.run([sys.executable, "-m", "recipe.cpu.tiny_policy", str(folder)], check=True)
+    return folder
+
+
+def arguments(model, out, *more):
+    small = ["--docs", "signature", "--limit", "1", "--max-tokens", "32", "--hardware", "cpu"]
+    return ["--model", str(model), "--out", str(out), *small, *more]
+
+
+@pytest.mark.slow
+def test_a_model_folder_is_served_played_judged_and_the_server_ended(tiny, tmp_path, capsys):
+    assert evaluate.main(arguments(tiny, tmp_path, "--samples", "2", "--temperature", "1")) == 0
+    assert psutil.Process().children(recursive=True) == []
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert (found["overall"]["episodes"], found["lost"]) == (8, [])
+    assert found["verdicts"]["agree"] == 8
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert all(line["completion_tokens"] > 0 for line in lines)
+    started = (tmp_path / "server.log").stat().st_size
+    assert evaluate.main(arguments(tiny, tmp_path, "--samples", "2", "--temperature", "1")) == 0
+    assert (tmp_path / "server.log").stat().st_size == started  # nothing was left to play
+    assert "results.json" in capsys.readouterr().out
+
+
+def replies(folder):
+    lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    turns = [turn for line in lines for turn in line["episode"]["turns"]]
+    return [step["text"] for turn in turns for step in turn["steps"]]
+
+
+@pytest.mark.slow
+def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_path):
+    wishful = tmp_path / "wishful"
+    shutil.copytree(tiny, wishful)
+    path = wishful / "generation_config.json"
+    wishes = {"do_sample": True, "repetition_penalty": 3.0, "top_p": 0.8, "top_k": 20}
+    path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
+    one = ("--category", "base", "--limit", "4", "--concurrency", "1")
+    silent = [word for name in SAMPLING if name != "temperature" for word in ("--leave-out", name)]
+    evaluate.main(arguments(tiny, tmp_path / "plain", *one))
+    evaluate.main(arguments(wishful, tmp_path / "asked", *one))
+    evaluate.main(arguments(wishful, tmp_path / "silent", *one, *silent, "--", "--generation-config", "auto"))
+    plain, asked, unasked = (replies(tmp_path / name) for name in ("plain", "asked", "silent"))
+    changed = sum(a != b for a, b in zip(plain, unasked, strict=False))
+    print(f"{len(plain)} greedy replies; {changed} change where requests are silent and vLLM reads the model folder")
+    assert plain == asked
+    assert plain != unasked, "or the test would see nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_an_evaluation_that_is_ended_from_outside(number, tiny, tmp_path):
+    command = [sys.executable, "-m", "recipe.evaluate", *arguments(tiny, tmp_path, "--max-tokens", "1000")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as played:
+        log, end = tmp_path / "server.log", time.monotonic() + 240
+        while not (log.exists() and "Application startup complete" in log.read_text(errors="replace")):
+            assert played.poll() is None and time.monotonic() < end
+            time.sleep(0.5)
+        started = psutil.Process(played.pid).children(recursive=True)
+        assert len(started) >= 2  # the server and its engine
+        os.kill(played.pid, number)
+        played.wait(timeout=60)
+    assert psutil.wait_procs(started, timeout=60)[1] == []
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_start_is_shown_by_its_last_words(tiny, tmp_path, capsys):
+    assert evaluate.main(arguments(tiny, tmp_path, "--", "--no-such-flag")) == 1
+    error = capsys.readouterr().err
+    assert "vLLM ended with status 2 while starting" in error and "--no-such-flag" in error
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_the_cpu_profile_gives_the_server_the_training_engines_environment(monkeypatch):
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    environment = profile_environment("cpu")
+    assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
+    assert "--enforce-eager" in profile_flags("cpu") and "float32" in profile_flags("cpu")
+
+
+def test_gpu_profiles_give_the_server_a_share_of_each_card_and_their_environment(monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    assert profile_flags("gpu8") == profile_flags("gpu1") == ["--gpu-memory-utilization", "0.8"]
+    assert profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
+    assert profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
+
+
+def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
+    first = fingerprint(tmp_path)
+    assert fingerprint(tmp_path) == first
+    assert first == "8647fc1bf0b1", "the one that evaluations on disk have noted"
+    note_sums(tmp_path)
+    assert fingerprint(tmp_path) == first, "the same weights, exported again with their checksums"
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 99 + b"\1")
+    assert fingerprint(tmp_path) != first
+
+
+def test_the_context_is_that_of_the_flag_or_else_of_the_model(tiny, tmp_path):
+    assert context_length(tiny, []) == 2048
+    assert context_length(tiny, ["--max-model-len", "9", "--max-model-len=512"]) == 512
+    assert context_length(tiny, ["--max-model-len", "auto"]) is None
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 7}}))
+    assert context_length(tmp_path, ["--dtype", "float32"]) == 7
+
+
+def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_starts(
+    tiny, tmp_path, monkeypatch, capsys
+):
+    class Started(Exception):
+        pass
+
+    def start(*_):
+        raise Started
+
+    monkeypatch.setattr(evaluate, "serve", start)
+    given = ["--model", str(tiny), "--docs", "signature", "--limit", "2", "--out"]
+    for context, said in (("1000000", False), ("300", True)):
+        with pytest.raises(Started):
+            evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
+        assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in capsys.readouterr().out) == said
+
+
+@pytest.mark.parametrize("template", [None, "{{ raise_exception('no such role') }}"], ids=["none", "refuses"])
+def test_a_model_whose_template_comes_with_the_servers_flags_is_evaluated_without_that_count(
+    template, tiny, tmp_path, monkeypatch, capsys
+):
+    class Started(Exception):
+        pass
+
+    def start(*_):
+        raise Started
+
+    model = shutil.copytree(tiny, tmp_path / "model")
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": template}))
+    monkeypatch.setattr(evaluate, "serve", start)
+    with pytest.raises(Started):
+        evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / "out")])
+    assert "over budget: not counted" in capsys.readouterr().out

@@ -1,0 +1,193 @@
+"""What a disk fault leaves of an evaluation: one line of text, or one episode that is played again."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.evaluation import gold_player, run, serving
+
+from interaction.record import EpisodeRecord
+from recipe import evaluate
+from recipe.evaluation.store import Settings as Kept
+from recipe.evaluation.store import SettingsError, Store, read_episodes
+from recipe.preflight.reward import sample_record
+
+RECORD = sample_record()
+LINE = {"scenario_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": RECORD}
+SETTINGS = Kept("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, None, 2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An evaluation with one finished episode."""
+    store = Store(tmp_path / "out", SETTINGS)
+    store.add(LINE)
+    store.close()
+    return tmp_path / "out"
+
+
+def kept(folder: Path) -> list[tuple[str, int]]:
+    store = Store(folder, SETTINGS)
+    found = [*store.episodes()]
+    store.close()
+    return found
+
+
+def test_what_was_kept_is_found_again(folder: Path) -> None:
+    store = Store(folder, SETTINGS)
+    assert store.episodes() == {("multi_turn_base_0", 0): EpisodeRecord.from_dict(RECORD)}
+    store.close()
+    assert read_episodes(folder / "episodes.jsonl") == ([EpisodeRecord.from_dict(RECORD)], 0)
+
+
+SECOND = json.dumps({**LINE, "sample": 1, "note": "über"}, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("cut", [1, 40, len(SECOND) - 8, len(SECOND) - 1, len(SECOND)])
+def test_a_line_that_was_cut_off_is_taken_away_and_the_next_one_is_whole(folder: Path, cut: int) -> None:
+    path = folder / "episodes.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + SECOND[:cut])
+    assert kept(folder) == [("multi_turn_base_0", 0)]
+    assert path.read_bytes() == whole
+    store = Store(folder, SETTINGS)
+    store.add({**LINE, "sample": 2})
+    store.close()
+    assert kept(folder) == [("multi_turn_base_0", 0), ("multi_turn_base_0", 2)]
+
+
+DAMAGED = [
+    b"",
+    b"{",
+    b"null",
+    b"[1, 2]",
+    b"\xff\xfe{}",
+    b"\0" * 300,
+    b"[" * 200_000,
+    b'{"scenario_id": "multi_turn_base_0", "sample": 1}',
+    json.dumps({**LINE, "sample": 1, "episode": None}).encode(),
+    json.dumps({**LINE, "sample": 1, "episode": {**RECORD, "version": 1}}).encode(),
+    json.dumps({**LINE, "sample": 1, "episode": {**RECORD, "turns": [None]}}).encode(),
+    json.dumps({**LINE, "sample": 1, "episode": {**RECORD, "stop_reason": "bored"}}).encode(),
+    json.dumps({**LINE, "sample": 1, "episode": {name: RECORD[name] for name in ("version", "turns")}}).encode(),
+]
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=lambda line: repr(line[:30]))
+def test_a_damaged_line_is_no_episode_and_costs_no_other(folder: Path, line: bytes) -> None:
+    path = folder / "episodes.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    assert kept(folder) == [("multi_turn_base_0", 0)]
+    assert read_episodes(path) == ([EpisodeRecord.from_dict(RECORD)], 1)
+
+
+def places(value: Any, before: tuple[Any, ...] = ()) -> Any:
+    yield before
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(item, (*before, key))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(sorted(places(RECORD), key=repr)),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just([])
+    | st.just({"a": [None]}),
+)
+def test_a_record_with_anything_in_any_place_is_judged_or_left_out(tmp_path_factory, path, new) -> None:
+    record = json.loads(json.dumps(RECORD))
+    if path:
+        inner = record
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = new
+    stored = tmp_path_factory.getbasetemp() / "anything.jsonl"
+    stored.write_text(json.dumps({**LINE, "episode": record if path else new}) + "\n")
+    (found, skipped) = read_episodes(stored)
+    assert len(found) + skipped == 1
+    for episode in found:
+        assert EpisodeRecord.from_dict(json.loads(json.dumps(episode.to_dict()))) == episode or "nan" in repr(episode)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 50, b"{", b"\xff", b"[]", b'{"version": 9}', b"[" * 200_000])
+def test_damaged_settings_beside_episodes_are_one_line_that_says_what_to_do(
+    folder: Path, content: bytes, capsys
+) -> None:
+    (folder / "settings.json").write_bytes(content)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(SettingsError) as error:
+        Store(folder, SETTINGS)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+    assert "settings.json" in str(error.value) and "choose another --out" in str(error.value)
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert evaluate.main(["--records", str(folder)]) == 0
+
+
+def test_damaged_settings_without_an_episode_are_written_anew(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_bytes(b"")
+    assert kept(tmp_path) == []
+    assert json.loads((tmp_path / "settings.json").read_text())["split"] == "val"
+
+
+def test_settings_that_an_earlier_version_wrote_are_read(folder: Path) -> None:
+    path = folder / "settings.json"
+    content = json.loads(path.read_text())
+    assert content.pop("version") == 1
+    path.write_text(json.dumps(content, indent=2))
+    assert kept(folder) == [("multi_turn_base_0", 0)]
+
+
+@pytest.mark.parametrize("name", ["a file", "under a file", "a broken link"])
+def test_an_out_that_is_no_folder_is_one_line(tmp_path: Path, name: str, capsys) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "at" / "all")
+    out = {"a file": tmp_path / "file", "under a file": tmp_path / "file" / "out", "a broken link": tmp_path / "link"}[
+        name
+    ]
+    with serving(gold_player("base")) as server:
+        assert evaluate.main(["--endpoint", server.url, "--out", str(out), "--limit", "1"]) == 1
+        assert not server.requests
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error and f"{out} cannot be written" in error
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_disk_that_is_full_ends_in_one_line_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    script = (
+        "import resource, sys\nfrom recipe import evaluate\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))\n"
+        "sys.exit(evaluate.main(sys.argv[2:]))\n"
+    )
+    with serving(gold_player("base")) as server:
+        given = ["--endpoint", server.url, "--out", str(tmp_path), "--docs", "signature", "--category", "base"]
+        given += ["--limit", "4", "--concurrency", "1"]
+        status, found = run(server.url, tmp_path / "whole", limit=4)
+        size = (tmp_path / "whole" / "episodes.jsonl").stat().st_size
+        command = [sys.executable, "-c", script, str(size // 2), *given]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert "File too large; finished episodes are kept, the same command goes on from there" in done.stderr
+        path = tmp_path / "episodes.jsonl"
+        assert path.read_bytes().endswith(b"\n") and 1 <= len(path.read_bytes().splitlines()) < 4
+        assert run(server.url, tmp_path, limit=4) == (status, found)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    "option", [("--timeout", "nan"), ("--timeout", "0"), ("--backoff", "-1"), ("--backoff", "inf")]
+)
+def test_a_time_that_is_none_is_refused(option: tuple[str, str], capsys) -> None:
+    with pytest.raises(SystemExit):
+        evaluate.main(["--endpoint", "http://x/v1", *option])
+    assert option[0] in capsys.readouterr().err

@@ -1,0 +1,229 @@
+"""A wrong attention is found before a start, whatever is wrong with it; the other form is taken, or nothing starts."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen, varlen_repeat_kv
+from recipe.gpu.selfcheck import LENGTHS, LIMITS, errors, judge
+from recipe.preflight import gpu as preflight_gpu
+from recipe.preflight.gpu import check_gpu, choose_attention, head_shape
+
+SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A second one gains nothing on tensors this small, and waits for the first on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def wrong(compute):
+    """An implementation from a function of (query, key, value, bounds) over tokens x heads x size."""
+
+    def implementation(module, query, key, value, mask, position_ids=None, sliding_window=None):
+        q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+        return compute(q, k, v, bounds_of(position_ids))[None], None
+
+    return implementation
+
+
+class KeyGradientDoubled(torch.autograd.Function):
+    """Right forward, wrong backward."""
+
+    @staticmethod
+    def forward(ctx, key):
+        return key.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+def last_token_forgotten(q, k, v, bounds):
+    """Nothing attends to the last token of a sequence, as with a length off by one."""
+    outputs = []
+    for start, end in zip(bounds.cumulative[:-1].tolist(), bounds.cumulative[1:].tolist(), strict=True):
+        part = Bounds(torch.tensor([0, end - start]), end - start)
+        v_cut = v[start:end].clone()
+        v_cut[-1] = 0.0
+        outputs.append(sequence_by_sequence(q[start:end], k[start:end], v_cut, part))
+    return torch.cat(outputs)
+
+
+def groups_interleaved(q, k, v, bounds):
+    """Query head h with KV head h modulo their number instead of h divided by the group's size."""
+    groups = q.shape[1] // k.shape[1]
+    return sequence_by_sequence(q, k.repeat(1, groups, 1), v.repeat(1, groups, 1), bounds)
+
+
+def one_row(q, k, v, bounds):
+    """Sequences see the ones before them."""
+    return sequence_by_sequence(q, k, v, Bounds(bounds.cumulative[[0, -1]], len(q)))
+
+
+def one_neighbour(q, k, v, bounds):
+    """Only the second sequence sees the first, of a single token."""
+    return sequence_by_sequence(q, k, v, Bounds(torch.cat([bounds.cumulative[:1], bounds.cumulative[2:]]), 0))
+
+
+WRONG = {
+    "sequences see the ones before": one_row,
+    "one sequence sees one token before it": one_neighbour,
+    "groups interleaved": groups_interleaved,
+    "the last token forgotten": last_token_forgotten,
+    "another scale": lambda q, k, v, b: sequence_by_sequence(q, k, v, b, scale=1.0),
+    "a window": lambda q, k, v, b: sequence_by_sequence(q, k, v, b, window=256),
+    "wrong backward": lambda q, k, v, b: sequence_by_sequence(q, KeyGradientDoubled.apply(k), v, b),
+    "not a number": lambda q, k, v, b: sequence_by_sequence(q, k, v, b).index_fill(0, torch.tensor([9]), torch.nan),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_attention_is_found(name, dtype):
+    verdict = judge(wrong(WRONG[name]), **SHAPE, dtype=dtype)
+    assert not verdict["right"] and "relative error" in verdict["says"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("window", [None, 100])
+@pytest.mark.parametrize("heads", [(6, 2), (6, 6), (7, 1)])
+@pytest.mark.parametrize("implementation", [varlen, varlen_repeat_kv])
+def test_the_right_one_is_let_through(implementation, heads, window, dtype):
+    found = errors(implementation, *heads, 16, window=window, dtype=dtype)
+    assert max(found.values()) < LIMITS[dtype] / 2, found
+    assert len(LENGTHS) > 2 and set(found) == {"output", "query", "key", "value"}
+
+
+def test_a_kernel_that_raises_is_wrong_and_quoted():
+    def broken(*_, **__):
+        raise RuntimeError("FlashAttention only supports Ampere GPUs or newer")
+
+    assert judge(broken, **SHAPE) == {
+        "right": False,
+        "says": "RuntimeError: FlashAttention only supports Ampere GPUs or newer",
+    }
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> DictConfig:
+    text = {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 96, "sliding_window": 8}
+    (tmp_path / "config.json").write_text(json.dumps(text | {"use_sliding_window": False}))
+    model = {
+        "path": str(tmp_path),
+        "use_remove_padding": True,
+        "external_lib": "recipe.gpu.plugin",
+        "override_config": {"attn_implementation": "varlen"},
+    }
+    part = {"ulysses_sequence_parallel_size": 1, "fsdp_config": {"ulysses_sequence_parallel_size": 1}}
+    parts = {"model": model, "actor": part, "ref": part}
+    return OmegaConf.create({"trainer": {"device": "cuda", "nnodes": 1}, "actor_rollout_ref": parts})
+
+
+def test_the_models_heads_are_tried_in_a_process_of_its_own(config):
+    assert head_shape(config.actor_rollout_ref.model.path) == SHAPE | {"window": None}
+    line = choose_attention(config, "cpu")
+    assert "varlen is right on cpu with 6 heads, 2 KV heads of 16: relative error of output 0.00" in line
+    with pytest.raises(PreflightError, match="cannot be tried on a GPU: .*CUDA.*hardware=cpu"):
+        check_gpu(config)  # torch for CPUs
+
+
+@pytest.mark.parametrize("file", [{}, {"num_attention_heads": 4}])
+def test_a_model_without_heads_is_named(config, file):
+    Path(config.actor_rollout_ref.model.path, "config.json").write_text(json.dumps(file))
+    with pytest.raises(PreflightError, match="does not name num_attention_heads"):
+        check_gpu(config)
+
+
+@pytest.mark.parametrize(
+    ("varlen_right", "repeat_right", "result"), [(True, True, "varlen"), (False, True, "varlen_repeat_kv")]
+)
+def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(
+    config, varlen_right, repeat_right, result, monkeypatch: pytest.MonkeyPatch
+):
+    answer = {
+        "device": "H100",
+        "varlen": {"right": varlen_right, "says": "figures one"},
+        "varlen_repeat_kv": {"right": repeat_right, "says": "figures two"},
+    }
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: answer)
+    line = check_gpu(config)
+    assert config.actor_rollout_ref.model.override_config.attn_implementation == result
+    assert ("figures one" in line) and (("figures two" in line) is not varlen_right)
+
+
+def test_the_warm_start_has_its_model_at_another_place(config, monkeypatch: pytest.MonkeyPatch):
+    both = {name: {"right": False, "says": "figures"} for name in ("varlen", "varlen_repeat_kv")}
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
+    with pytest.raises(PreflightError, match=r"Without it: model\.override_config\.attn_implementation=sdpa"):
+        choose_attention(OmegaConf.create({"model": config.actor_rollout_ref.model}), "cuda")
+
+
+def test_nothing_starts_where_both_forms_are_wrong(config, monkeypatch: pytest.MonkeyPatch):
+    both = {name: {"right": False, "says": f"figures of {name}"} for name in ("varlen", "varlen_repeat_kv")}
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
+    with pytest.raises(PreflightError, match="H100.*figures of varlen;.*figures of varlen_repeat_kv.*=sdpa"):
+        check_gpu(config)
+
+
+@pytest.mark.parametrize(("version", "said"), [("550.90.07", True), ("579.1", True), ("580.65.06", False), ("", False)])
+def test_an_old_driver_is_named_where_the_check_fails(config, version, said, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda *_: {"device": None, "cuda": "no CUDA"})
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{version}\n{version}\n"))
+    with pytest.raises(PreflightError) as raised:
+        check_gpu(config)
+    assert (f"driver is {version}; " in str(raised.value) and "580 or newer" in str(raised.value)) is said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("model.use_remove_padding", False, "use_remove_padding is false"),
+        ("model.external_lib", None, "external_lib=recipe.gpu.plugin"),
+    ],
+)
+def test_settings_that_do_not_go_with_packed_rows_are_refused(config, key, value, words):
+    OmegaConf.update(config.actor_rollout_ref, key, value)
+    with pytest.raises(PreflightError, match=words):
+        check_gpu(config)
+
+
+def test_sequence_parallelism_with_verls_own_attention_is_left_to_the_checks_of_algorithms(config):
+    config.actor_rollout_ref.actor.ulysses_sequence_parallel_size = 2
+    del config.actor_rollout_ref.model.override_config.attn_implementation  # verl's default is flash_attention_2
+    assert check_gpu(config) is None
+
+
+def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "")
+    config.preflight_only = True
+    assert "not tried, nvidia-smi shows no GPU" in (check_gpu(config) or "")
+    config.actor_rollout_ref.model.use_remove_padding = False  # what needs no GPU is checked
+    with pytest.raises(PreflightError, match="use_remove_padding is false"):
+        check_gpu(config)
+
+
+def test_a_head_node_without_gpus_goes_on_and_says_how_to_try_the_attention_elsewhere(config, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    config.trainer.nnodes = 2
+    assert "not tried, nvidia-smi shows no GPU here" in (line := check_gpu(config) or "")
+    assert "python -m recipe.gpu.selfcheck --device=cuda --heads=6 --kv-heads=2 --head-size=16" in line
+
+
+def test_other_attentions_and_cpus_are_not_tried(config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda *_: pytest.fail("tried"))
+    config.trainer.device = "cpu"
+    assert check_gpu(config) is None
+    config.trainer.device = "cuda"
+    config.actor_rollout_ref.model.override_config.attn_implementation = "sdpa"
+    assert check_gpu(config) is None

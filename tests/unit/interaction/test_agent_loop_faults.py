@@ -1,0 +1,324 @@
+"""Faults, put into the agent loop inside verl's own worker: what is lost, what is kept, and who is blamed.
+
+verl's worker class and replay buffer run as they are; TransferQueue is a dictionary, the reward worker a function.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from recipe.cpu.tiny_policy import make_tokenizer
+from rewards.progress import compute_score
+
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+GOLD = [
+    message["content"]
+    for message in gold_messages(SCENARIO, get_protocol("think_xml", docs="signature"))
+    if message["role"] == "assistant"
+]
+N = 4
+LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    protocol = get_protocol("think_xml", docs="signature")
+    return make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
+
+
+@pytest.fixture(autouse=True)
+def every_episode_ends():
+    assert BFCLAgentLoop.live == 0
+    yield
+    assert BFCLAgentLoop.live == 0, "an episode is still being played"
+
+
+class Engines:
+    """A script for each rollout, handed out in the order in which rollouts first ask."""
+
+    def __init__(self, engine, tokenizer, scripts):
+        self.waiting = [engine(tokenizer, script) for script in scripts]
+        self.taken = {}
+        self.most = 0
+
+    async def generate(self, **kwargs):
+        task = asyncio.current_task()
+        if task not in self.taken:
+            self.taken[task] = self.waiting.pop(0)
+        self.most = max(self.most, BFCLAgentLoop.live)
+        return await self.taken[task].generate(**kwargs)
+
+
+class Queue:
+    """TransferQueue's functions over a dictionary."""
+
+    def __init__(self):
+        self.tags = defaultdict(lambda: defaultdict(dict))
+        self.rows = {}
+
+    async def async_kv_put(self, key, partition_id, tag):
+        self.tags[partition_id][key].update(tag)
+
+    async def async_kv_batch_put(self, keys, fields, tags, partition_id):
+        for place, (key, tag) in enumerate(zip(keys, tags, strict=True)):
+            self.tags[partition_id][key].update(tag)
+            self.rows[key] = fields[place]
+
+    def kv_list(self):
+        return self.tags
+
+    def kv_clear(self, partition_id, keys):
+        for key in keys:
+            self.tags[partition_id].pop(key, None)
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
+
+    queue = Queue()
+    monkeypatch.setattr(agent_loop_tq, "tq", queue)
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    return queue
+
+
+@pytest.fixture
+def worker_for(config, queue, tokenizer):
+    """verl's worker around an engine and a reward, without Ray."""
+    from verl.experimental.agent_loop import agent_loop
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    worker_class = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+
+    def make(engines, reward=compute_score, **settings):
+        async def score(data):
+            (extra_info,) = data.non_tensor_batch["tool_extra_fields"]
+            result = reward("bfcl/miss_func", "", "[]", extra_info)
+            return {"reward_score": result["score"], "reward_extra_info": result}
+
+        worker = worker_class.__new__(worker_class)
+        worker.config = config(n=N, **settings)
+        worker.rollout_config = worker.config.actor_rollout_ref.rollout
+        worker.llm_client, worker.tokenizer, worker.processor = engines, tokenizer, None
+        worker.hf_model_type, worker.dataset_cls, worker.tools = "qwen2", SimpleNamespace, []
+        worker.mm_processor_kwargs, worker.distillation_enabled = {}, False
+        worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=score))]
+        for entry in OmegaConf.load(LOOPS):
+            agent_loop._agent_loop_registry[entry.name] = entry
+        return worker
+
+    return make
+
+
+def play_groups(worker, queue, groups=1):
+    """One training step's rollouts, as verl starts them. Returns the stored rows by key."""
+
+    async def run():
+        for number in range(groups):
+            uid = f"group{number}"
+            queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
+            prompt = {
+                "uid": uid,
+                "agent_name": "bfcl",
+                "raw_prompt": [],
+                "data_source": "bfcl/miss_func",
+                "global_steps": 1,
+                "extra_info": {"split": "train", "scenario_id": SCENARIO.id},
+            }
+            trajectory = {"step": 1, "sample_index": number, "rollout_n": 0, "validate": False}
+            await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory)
+
+    asyncio.run(run())
+    return queue.rows
+
+
+def sample(groups=1):
+    """What verl's replay buffer gives the trainer, and the buffer."""
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
+    batch = buffer.sample(global_steps=1, partition_id="train", batch_size=groups)[0]
+    return batch, buffer
+
+
+DEAD = [ConnectionError("gone")] * ENGINE_ATTEMPTS
+
+
+def test_n_rollouts_of_a_healthy_engine_are_played_at_once_and_all_stored(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [GOLD] * N)
+    rows = play_groups(worker_for(engines), queue)
+    assert len(rows) == N
+    assert engines.most == N
+    assert queue.tags["train"]["group0"]["status"] == "finished"
+    assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [ConnectionError("gone"), [], [-1, 5], [10**6, 5], "aborted", "too long", "log-probabilities", "hangs"],
+    ids=str,
+)
+def test_a_fault_of_the_engine_is_played_again_and_counted(worker_for, queue, engine, tokenizer, fault):
+    from verl.workers.rollout.replica import TokenOutput
+
+    faults = {
+        "aborted": TokenOutput(token_ids=[5], stop_reason="aborted"),
+        "too long": TokenOutput(token_ids=[5] * 5000),
+        "log-probabilities": TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
+        "hangs": engine.HANGS,
+    }
+    script = [GOLD[0], faults.get(fault, fault) if isinstance(fault, str) else fault, *GOLD]
+    engines = Engines(engine, tokenizer, [script] + [GOLD] * (N - 1))
+    rows = play_groups(worker_for(engines, engine_timeout=1), queue)
+    assert len(rows) == N
+    assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1]
+    assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}
+
+
+def test_one_lost_rollout_leaves_its_siblings(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [DEAD] + [GOLD] * (N - 1))
+    rows = play_groups(worker_for(engines), queue)
+    assert len(rows) == N - 1
+    batch, _ = sample()
+    assert sorted(batch.keys) == sorted(rows)
+    assert not any(row["rm_scores"].sum() == 0 for row in rows.values()), "a dead engine is never a reward of 0"
+
+
+def test_a_lost_group_leaves_the_others(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [DEAD] * N + [GOLD] * N)
+    rows = play_groups(worker_for(engines), queue, groups=2)
+    batch, buffer = sample(groups=2)
+    assert {key.split("_")[0] for key in batch.keys} == {"group1"}
+    assert len(batch.keys) == len(rows) == N
+    assert not buffer.failure_keys["train"], "the agent loop has not raised"
+
+
+def test_a_lost_batch_stops_the_training_and_says_that_the_engine_failed(
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
+):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [DEAD] * N)), queue)
+    buffers = []
+
+    def step(self, metrics, timing_raw):
+        buffers.append(self.replay_buffer)
+        self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1)
+
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    monkeypatch.setattr(PPOTrainerSync, "step", step)
+    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+    with pytest.raises(RuntimeError, match=r"4 of 4 samples of step 7 were lost because the inference engine failed"):
+        trainer.step({}, {})
+    assert buffers
+
+
+def test_too_many_lost_samples_stop_the_training_before_the_update(
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
+):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [DEAD, DEAD, GOLD, GOLD])), queue)
+    batch, buffer = sample()
+    went_on = []
+    monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, **_: went_on.append(batch) or batch)
+    with pytest.raises(RuntimeError, match=r"2 of 4 samples .*max_lost_share=0.25"):
+        trainer_for(buffer, groups=1)._balance_batch(batch, metrics={})
+    assert not went_on
+    trainer_for(buffer, groups=1, max_lost_share=0.5)._balance_batch(batch, metrics={})
+    assert went_on
+
+
+def broken_reward(data_source, solution_str, ground_truth, extra_info):
+    raise ZeroDivisionError("my own mistake")
+
+
+def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
+    calls = []
+
+    def sometimes(*args):
+        calls.append(args)
+        return broken_reward(*args) if len(calls) == 1 else compute_score(*args)
+
+    with caplog.at_level(logging.ERROR):
+        rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    assert len(rows) == N - 1
+    assert all(row["rm_scores"].sum() == 1 for row in rows.values())
+    assert "my own mistake" in caplog.text, "with the traceback into the user's file"
+    batch, buffer = sample()
+    trainer = trainer_for(buffer, groups=1)
+    assert trainer.failed_prompts == 1
+    with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py failed for 1 prompts"):
+        trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_score_that_is_not_finite_is_lost_wherever_it_comes_from(worker_for, queue, engine, tokenizer, bad):
+    calls = []
+
+    def sometimes(*args):
+        calls.append(args)
+        result = compute_score(*args)
+        return {**result, "score": bad} if len(calls) == 2 else result
+
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    assert len(rows) == N - 1
+    assert all(row["rm_scores"].isfinite().all() for row in rows.values())
+    assert queue.tags["train"]["group0"]["status"] == "failure"
+
+
+def test_a_reward_that_always_raises_stops_the_training_with_its_name(
+    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
+):
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), broken_reward), queue)
+    assert not queue.rows
+    monkeypatch.setattr(
+        PPOTrainerSync,
+        "step",
+        lambda self, metrics, timing: self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1),
+    )
+    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+    with pytest.raises(RuntimeError, match="4 of 4 samples .* the reward compute_score of my_reward.py failed"):
+        trainer.step({}, {})
+
+
+def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for, queue, engine, tokenizer, monkeypatch):
+    def broken(self, call):
+        raise OSError("disk")
+
+    monkeypatch.setattr("bfcl_env.Episode.execute", broken)
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N)), queue)
+    infos = [row["extra_fields"]["reward_extra_info"] for row in rows.values()]
+    assert len(infos) == N
+    assert {info["stop/environment_error"] for info in infos} == {1.0}
+    assert queue.tags["train"]["group0"]["status"] == "finished"
+
+
+def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
+    async def run():
+        task = asyncio.create_task(worker._run_agent_loop({}, trajectory, trace=False, session_id=0, **prompt))
+        while not engines.taken:
+            await asyncio.sleep(0.001)
+        assert BFCLAgentLoop.live == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    engines = Engines(engine, tokenizer, [[engine.HANGS]])
+    worker = worker_for(engines)
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
+    prompt = {"agent_name": "bfcl", "uid": "u", "extra_info": {"split": "train", "scenario_id": SCENARIO.id}}
+    asyncio.run(run())

@@ -1,0 +1,319 @@
+"""Golden token sequences: an episode is the prompt, the engine's ids and the environment's ids, with nothing between.
+
+The templates are those of Qwen2.5, Qwen3 and Llama 3.1, as bfcl-eval quotes them. What must stand between two
+messages is written out here by hand, so that neither the templates nor verl's code decide what is right.
+"""
+
+import asyncio
+import importlib.util
+import textwrap
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bfcl_env import load_scenarios
+from bfcl_env.source import CATEGORIES
+from data_prep.sft import gold_messages
+from interaction import Conversation, get_protocol
+from interaction.chat_template import closing_ids, missing_ids
+from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
+
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+LLAMA_TOKENS = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>")
+
+
+def template_in(module):
+    """The chat template that bfcl-eval quotes in the documentation of a handler; read as text, not imported."""
+    root = Path(importlib.util.find_spec("bfcl_eval").origin).parent / "model_handler/local_inference"
+    quoted = (root / f"{module}.py").read_text().partition('"chat_template":\n')[2].partition('"""')[0]
+    return textwrap.dedent(quoted).strip()
+
+
+@dataclass(frozen=True)
+class Family:
+    template: str
+    hf_model_type: str
+    """What verl chooses its ContinuousTokenBuilder by: qwen2 and qwen3 get Qwen's, llama the generic one."""
+    protocol: str
+    head: str
+    """Prompt up to the text of the system message."""
+    user: str
+    end: str
+    """Ending of a message; the engine says it."""
+    between: str
+    assistant: str
+
+    def prompt(self, system, user):
+        return f"{self.head}{system}{self.end}{self.between}{self.user}{user}{self.end}{self.between}{self.assistant}"
+
+    def said_by_environment(self, text):
+        return f"{self.between}{self.user}{text}{self.end}{self.between}{self.assistant}"
+
+
+CHATML = ("<|im_start|>system\n", "<|im_start|>user\n", "<|im_end|>", "\n", "<|im_start|>assistant\n")
+LLAMA_HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
+FAMILIES = {
+    # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
+    "Qwen2.5": Family(template_in("arch"), "qwen2", "hermes", *CHATML),
+    "Qwen3": Family(template_in("qwen_fc"), "qwen3", "think_xml", *CHATML),
+    "Llama-3.1": Family(
+        template_in("llama_3_1"),
+        "llama",
+        "llama3_json",
+        "<|begin_of_text|>"
+        + LLAMA_HEADER.format("system")
+        + "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
+        LLAMA_HEADER.format("user"),
+        "<|eot_id|>",
+        "",
+        LLAMA_HEADER.format("assistant"),
+    ),
+    "ChatML of a type verl does not know": Family(CHAT_TEMPLATE, "mistral", "think_xml", *CHATML),
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES.values(), ids=FAMILIES.keys())
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def tokenizer(family):
+    return tokenizer_of(family)
+
+
+def tokenizer_of(family):
+    protocol = get_protocol(family.protocol, docs="signature")
+    tokenizer = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
+    tokenizer.chat_template = family.template
+    if family.end == "<|eot_id|>":
+        tokenizer.add_special_tokens({"additional_special_tokens": list(LLAMA_TOKENS)})
+        tokenizer.bos_token, tokenizer.eos_token = "<|begin_of_text|>", "<|eot_id|>"
+    return tokenizer
+
+
+def replies_for(family, thought="I look."):
+    """Gold with one malformed message, and thoughts where the protocol has them."""
+    protocol = get_protocol(family.protocol, docs="signature")
+    replies = ["<tool_call>{broken</tool_call>"] if family.protocol != "llama3_json" else ['{"name": "cd", "para']
+    for turn in SCENARIO.turns:
+        replies += [protocol.render_calls(thought, turn.gold)] if turn.gold else []
+        replies.append(protocol.render_answer(thought, "Done."))
+    return replies
+
+
+def as_ids(tokenizer, text):
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def expected(family, tokenizer, engine):
+    """Prompt ids, response ids, mask and log-probabilities, put together from hand-written text and engine ids."""
+    protocol = get_protocol(family.protocol, docs="signature")
+    conversation = Conversation(
+        SCENARIO, protocol, max_steps_per_turn=4, max_format_errors_per_turn=1, max_result_chars=300
+    )
+    system, user = (message["content"] for message in conversation.start())
+    response, mask, log_probs = [], [], []
+    for ids, values in zip(engine.outputs, engine.log_probs, strict=True):
+        response, mask, log_probs = response + ids, mask + [1] * len(ids), log_probs + values
+        reply = conversation.reply(tokenizer.decode(ids, skip_special_tokens=True))
+        if not reply.done:
+            (message,) = reply.messages
+            missing = "" if ids[-1] == tokenizer.convert_tokens_to_ids(family.end) else family.end
+            said = as_ids(tokenizer, missing + family.said_by_environment(message["content"]))
+            response, mask, log_probs = response + said, mask + [0] * len(said), log_probs + [0.0] * len(said)
+    return as_ids(tokenizer, family.prompt(system, user)), response, mask, log_probs
+
+
+async def play(make_loop, family, tokenizer, engine, **settings):
+    loop = make_loop(tokenizer, engine, hf_model_type=family.hf_model_type, protocol=family.protocol, **settings)
+    return await loop.run({}, extra_info={"split": "train", "scenario_id": SCENARIO.id}, uid="u", session_id=0)
+
+
+async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_loop, engine, family, tokenizer):
+    talker = engine(tokenizer, replies_for(family))
+    output = await play(make_loop, family, tokenizer, talker)
+    prompt, response, mask, log_probs = expected(family, tokenizer, talker)
+    assert output.prompt_ids == prompt
+    assert output.response_ids == response
+    assert output.response_mask == mask
+    assert output.response_logprobs == log_probs
+    assert talker.prompts[1:] == [
+        prompt + response[:start] for start, value in enumerate(mask) if start and value > mask[start - 1]
+    ], "each prompt is all that was said before, and an assistant header"
+    assert len(set(talker.requests)) == 1
+
+
+async def test_every_assistant_message_has_its_header(make_loop, engine, family, tokenizer):
+    talker = engine(tokenizer, replies_for(family))
+    output = await play(make_loop, family, tokenizer, talker)
+    header = as_ids(tokenizer, family.assistant)
+    ids = output.prompt_ids + output.response_ids
+    spans = spans_of(output.extra_fields["episode"])
+    assert len(spans) == len(replies_for(family))
+    for start, end in spans:
+        start, end = start + len(output.prompt_ids), end + len(output.prompt_ids)
+        assert ids[start - len(header) : start] == header
+        assert set(output.response_mask[start - len(output.prompt_ids) : end - len(output.prompt_ids)]) == {1}
+
+
+async def test_ids_that_the_tokenizer_would_not_choose_stay_as_the_engine_gave_them(
+    make_loop, engine, family, tokenizer
+):
+    replies = [[as_ids(tokenizer, letter)[0] for letter in text] for text in replies_for(family)]
+    talker = engine(tokenizer, [[*ids, tokenizer.eos_token_id] for ids in replies])
+    output = await play(make_loop, family, tokenizer, talker)
+    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+    assert output.response_ids == expected(family, tokenizer, talker)[1]
+    assert talker.outputs[0] != as_ids(tokenizer, tokenizer.decode(talker.outputs[0])), "or this test shows nothing"
+
+
+async def test_a_message_that_ended_with_another_token_is_closed_by_the_environment(
+    make_loop, engine, family, tokenizer
+):
+    other = "<|eom_id|>" if family.end == "<|eot_id|>" else "<|endoftext|>"
+    talker = engine(tokenizer, replies_for(family), ending=other)
+    output = await play(make_loop, family, tokenizer, talker)
+    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+    _, response, mask, _ = expected(family, tokenizer, talker)
+    assert (output.response_ids, output.response_mask) == (response, mask)
+    assert tokenizer.convert_tokens_to_ids(family.end) not in talker.outputs[0]
+
+
+async def test_a_template_that_drops_earlier_thoughts_is_kept_append_only(make_loop, engine):
+    family = FAMILIES["Qwen3"]
+    tokenizer = tokenizer_of(family)
+    talker = engine(tokenizer, replies_for(family, thought="I think of folders."))
+    output = await play(make_loop, family, tokenizer, talker)
+    text = tokenizer.decode(output.response_ids)
+    assert text.count("I think of folders.") == len(talker.outputs) - 1, "all but the malformed message have a thought"
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": replies_for(family)[-1]}] * 2
+    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    assert whole.count("<think>") == 1, "the template itself would have dropped them, or this test shows nothing"
+
+
+async def test_what_does_not_fit_ends_the_episode_and_no_turn_after_it_passes(make_loop, engine, family, tokenizer):
+    whole = engine(tokenizer, replies_for(family))
+    full = await play(make_loop, family, tokenizer, whole)
+    talker = engine(tokenizer, replies_for(family))
+    output = await play(make_loop, family, tokenizer, talker, response_length=len(full.response_ids) // 2)
+    episode = output.extra_fields["episode"]
+    assert episode["stop_reason"] == "max_tokens"
+    assert full.response_ids[: len(output.response_ids)] == output.response_ids
+    running = max(place for place, turn in enumerate(episode["turns"]) if turn["reached"])
+    assert running < len(episode["turns"]) - 1
+    assert not any(turn["passed"] for turn in episode["turns"][running:])
+    assert [turn["ended"] for turn in episode["turns"][running:]] == ["cut"] + [None] * (
+        len(episode["turns"]) - running - 1
+    )
+
+
+@pytest.mark.parametrize("protocol", ["think_xml", "hermes", "llama3_json", "python_calls"])
+async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, protocol):
+    scenarios = [load_scenarios(category)[38] for category in CATEGORIES]
+    said = {scenario.id: gold_messages(scenario, get_protocol(protocol, docs="signature")) for scenario in scenarios}
+    tokenizer = make_tokenizer([message["content"] for messages in said.values() for message in messages])
+    for scenario in scenarios:
+        replies = [message["content"] for message in said[scenario.id] if message["role"] == "assistant"]
+        policy = {"max_steps_per_turn": 20, "max_result_chars": None}
+        loop = make_loop(tokenizer, engine(tokenizer, replies), "qwen2", protocol=protocol, policy=policy)
+        output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario.id}, uid="u", session_id=0)
+        episode = output.extra_fields["episode"]
+        assert episode["stop_reason"] == "completed"
+        assert all(turn["passed"] and turn["passed_official"] for turn in episode["turns"])
+        assert sum(output.response_mask) == sum(end - start for start, end in spans_of(episode))
+
+
+def spans_of(episode):
+    return [step["tokens"] for turn in episode["turns"] for step in turn["steps"]]
+
+
+async def test_an_engine_that_gives_no_log_probabilities_is_fine(make_loop, engine, family, tokenizer):
+    from verl.workers.rollout.replica import TokenOutput
+
+    replies = [
+        TokenOutput(token_ids=[*as_ids(tokenizer, text), tokenizer.eos_token_id]) for text in replies_for(family)
+    ]
+    output = await play(make_loop, family, tokenizer, engine(tokenizer, replies))
+    assert output.response_logprobs is None
+    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+
+
+def test_the_closing_is_what_the_template_writes_after_an_assistant_message(family, tokenizer):
+    def render(messages):
+        return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
+
+    assert closing_ids(render) == as_ids(tokenizer, family.end + family.between)
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"), [([7, 1], [2]), ([7, 1, 2], []), ([7], [1, 2]), ([2], [1, 2]), ([], [1, 2])]
+)
+def test_only_what_is_missing_of_the_closing_is_added(said, missing):
+    assert missing_ids(said, [1, 2]) == missing
+
+
+@pytest.fixture(scope="module")
+def qwen():
+    return tokenizer_of(FAMILIES["Qwen3"])
+
+
+class Meeting:
+    """An engine that answers nobody before `count` episodes wait for it at once."""
+
+    def __init__(self, engines, count):
+        self.engines, self.barrier = engines, asyncio.Barrier(count)
+        self.taken = {}
+
+    async def generate(self, request_id, **kwargs):
+        if request_id not in self.taken:
+            self.taken[request_id] = self.engines.pop()
+        await self.barrier.wait()
+        return await self.taken[request_id].generate(request_id=request_id, **kwargs)
+
+
+async def test_32_episodes_wait_for_the_engine_at_once(make_loop, engine, qwen):
+    family = FAMILIES["Qwen3"]
+    meeting = Meeting([engine(qwen, replies_for(family)) for _ in range(32)], 32)
+    loop = make_loop(qwen, meeting, hf_model_type="qwen3")
+    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u"}
+    async with asyncio.timeout(60):  # one after the other, the first would wait for ever
+        outputs = await asyncio.gather(*(loop.run({}, **row, session_id=n) for n in range(32)))
+    assert {output.extra_fields["episode"]["stop_reason"] for output in outputs} == {"completed"}
+    assert len(meeting.taken) == 32, "one request id an episode"
+    assert len({tuple(output.response_ids) for output in outputs}) == 1
+
+
+async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make_loop, engine, qwen, monkeypatch):
+    import bfcl_env
+    from bfcl_env import gold
+
+    threads = {}
+
+    def noted(name, function):
+        def call(*args, **kwargs):
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return function(*args, **kwargs)
+
+        return call
+
+    for name in ("start", "reply"):
+        monkeypatch.setattr(Conversation, name, noted(name, getattr(Conversation, name)))
+    monkeypatch.setattr(type(qwen), "decode", noted("decode", type(qwen).decode))
+    monkeypatch.setattr(bfcl_env, "load_tasks", noted("load", bfcl_env.load_tasks))
+    monkeypatch.setattr("bfcl_env.gold._run_gold", noted("gold", gold._run_gold))
+    gold._KNOWN.clear()
+    await play(make_loop, FAMILIES["Qwen3"], qwen, engine(qwen, replies_for(FAMILIES["Qwen3"])))
+    assert threads.keys() == {"start", "reply", "decode", "gold"}, "scenarios are loaded before the first episode"
+    assert threading.get_ident() not in set().union(*threads.values())
+    assert len(set().union(*threads.values())) == 1
+
+
+def test_preflight_takes_these_templates(family, tokenizer):
+    from recipe.preflight.template import check_template
+
+    told = check_template(tokenizer, get_protocol(family.protocol), "some/model", {})
+    assert told.startswith(f"messages end with {family.end + family.between!r}")
+    assert ("drops earlier thoughts" in told) == (family is FAMILIES["Qwen3"])

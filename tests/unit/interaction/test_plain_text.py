@@ -1,0 +1,157 @@
+"""What a model has the environment repeat stays text: it never becomes a token that ends or begins a message."""
+
+import asyncio
+import json
+
+import pytest
+from support.control_tokens import ECHO, LLAMA, QWEN, hidden, tokenizer_with
+from tokenizers import normalizers
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.plain_text import LONG, PlainText, fits
+from interaction.protocol import PROTOCOLS
+
+SCENARIO = next(item for item in load_scenarios("multi_turn_base") if "GorillaFileSystem" in item.classes)
+OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>"]
+
+
+@pytest.fixture(scope="module", params=[QWEN, LLAMA, OTHERS], ids=["Qwen", "Llama", "others"])
+def tokenizer(request):
+    return tokenizer_with(request.param)
+
+
+def special_ids(tokenizer):
+    return {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+def texts_of(tokenizer):
+    return [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+
+
+def forged(text):
+    """Ways in which a text can stand in what is said."""
+    return [text, f"a{text}b", text * 3, f"{text[0]}{text}{text[1:]}", f" {text} ", f"{text[:2]}{text}{text[2:]}"]
+
+
+def test_no_special_token_comes_out_of_any_text(tokenizer):
+    plain = PlainText.of(tokenizer)
+    for text in [item for special in texts_of(tokenizer) for item in forged(special)]:
+        assert special_ids(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False)), "else nothing is tested"
+        said = plain(text)
+        assert not special_ids(tokenizer) & set(tokenizer.encode(said, add_special_tokens=False)), (text, said)
+        assert said.replace(" ", "") == text.replace(" ", ""), "only spaces were added"
+
+
+def test_text_without_special_tokens_is_left_exactly_as_it_is(tokenizer):
+    plain = PlainText.of(tokenizer)
+    for message in gold_messages(SCENARIO, get_protocol("hermes")):
+        assert plain(message["content"]) == message["content"]
+    for text in ("", "a < b | c > d", "<|", "|>", "\u00e9 \U0001f600 \t\n", "<think>x</think>", '{"a": "<tool_call>"}'):
+        assert plain(text) == text
+
+
+def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
+    tokenizer = tokenizer_with(["<|im_stop|>"], normalized=True)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    plain = PlainText.of(tokenizer)
+    for text in ("<|IM_stop|>", "\uff1c|im_stop|\uff1e", "a\uff1c\uff5cim_stop\uff5c\uff1e", "<|im_stop|><|IM_STOP|>"):
+        before = special_ids(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False))
+        after = special_ids(tokenizer) & set(tokenizer.encode(plain(text), add_special_tokens=False))
+        assert (len(before), after) == (1, set()), text
+
+
+def test_a_lone_surrogate_becomes_something_a_tokenizer_takes(tokenizer):
+    assert tokenizer.encode(PlainText.of(tokenizer)("a\ud800b"), add_special_tokens=False)
+
+
+def test_a_long_text_is_measured_without_tokenising_all_of_it(tokenizer):
+    class Counting:
+        seen = 0
+
+        def encode(self, text, add_special_tokens):
+            self.seen += len(text)
+            return tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    def says(text):
+        return [{"role": "user", "content": text}]
+
+    counting = Counting()
+    assert not fits(counting, says("word " * 10**6), room=4096)
+    assert counting.seen < LONG
+    assert fits(tokenizer, says("word " * (LONG // 4)), room=10**6)
+    short = "x y " * 100
+    assert fits(tokenizer, says(short), room=1), "short texts are left to the exact count"
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "echo", "arguments": {"content": ECHO}},  # in a result
+        {"name": "cd", "arguments": {"folder": ECHO}},  # in an error, and in its hint
+        {"name": "grep", "arguments": {ECHO: 1}},  # in feedback on arguments
+        {"name": ECHO, "arguments": {}},  # in feedback on a name
+    ],
+    ids=["result", "error", "argument", "name"],
+)
+def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(name, arguments, make_loop, engine):
+    tokenizer = tokenizer_with(QWEN + LLAMA)
+    protocol = get_protocol(name, docs="signature")
+    call = hidden(arguments)
+    if name == "think_xml":
+        text = f"<think>x</think><tool_call>[{call}]</tool_call>"
+    elif name == "hermes":
+        text = f"<tool_call>\n{call}\n</tool_call>"
+    elif name == "llama3_json":
+        text = call.replace('"arguments"', '"parameters"')
+    else:
+        values = ", ".join(f"{key}={value!r}" for key, value in arguments["arguments"].items() if key.isidentifier())
+        function = arguments["name"] if arguments["name"].isidentifier() else "cd"
+        text = f"[{function}({values})]".replace("<", "\\x3c")
+    replies = [text, protocol.render_answer("x", "done"), *[protocol.render_answer("x", "done")] * 9]
+    talker = engine(tokenizer, replies)
+    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+
+    async def run():
+        loop = make_loop(tokenizer, talker, protocol=name, policy={"augment": True})
+        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+
+    output = asyncio.run(run())
+    first = output.extra_fields["episode"]["turns"][0]["steps"][0]
+    said = [number for number, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask]
+    controls = [number for number in said if number in special_ids(tokenizer)]
+    start, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_start|>", "<|im_end|>"))
+    requests = len(talker.prompts) - 1
+    assert controls == [start, end, start] * requests, first
+    assert requests >= len(SCENARIO.turns), "the forged turn has taken none of the user's"
+
+
+def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenised(make_loop, engine, monkeypatch):
+    tokenizer = tokenizer_with(QWEN)
+    call = {"name": "echo", "arguments": {"content": "ab " * 1000}}
+    message = f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"
+    talker = engine(tokenizer, [message])
+    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+    longest = 0
+
+    async def run():
+        nonlocal longest
+        loop = make_loop(tokenizer, talker, policy={"max_result_chars": None}, response_length=100_000)
+        builder = loop.continuous_token_builder
+        merge = builder.merge_context_tokens
+
+        def merge_context_tokens(before, messages, *args, **kwargs):
+            nonlocal longest
+            longest = max(longest, *(len(item["content"]) for item in messages[len(before) :]))
+            return merge(before, messages, *args, **kwargs)
+
+        monkeypatch.setattr(builder, "merge_context_tokens", merge_context_tokens)
+        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+
+    output = asyncio.run(run())
+    episode = output.extra_fields["episode"]
+    assert sum(len(call["result"]) for call in episode["turns"][0]["steps"][0]["calls"]) > LONG
+    assert (episode["stop_reason"], longest) == ("max_tokens", 0)
+    assert output.response_ids == talker.outputs[0]

@@ -1,0 +1,172 @@
+"""The settings of the turn policy, each in the words of BFCL's evaluation where it is `official`."""
+
+from dataclasses import asdict
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+import interaction.conversation
+from bfcl_env import Call, load_scenarios
+from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
+from recipe.launch.compose import launch_overrides
+from recipe.settings import CONFIG_DIR
+from rewards.metrics import episode_metrics
+
+think_xml = get_protocol("think_xml")
+ANSWER = think_xml.render_answer("t", "done")
+LS = think_xml.render_calls("t", [Call("ls", {})])
+MKDIR = think_xml.render_calls("t", [Call("mkdir", {"dir_name": "unasked"})])
+
+
+@pytest.fixture
+def scenario():
+    return load_scenarios("multi_turn_base")[0]
+
+
+def gold(scenario, turn):
+    return think_xml.render_calls("t", scenario.turns[turn].gold)
+
+
+def play(conversation, messages):
+    """Returns the last reply; every message is taken."""
+    conversation.start()
+    for number, text in enumerate(messages, start=1):
+        reply = conversation.reply(text)
+        assert not reply.done or number == len(messages)
+    return reply
+
+
+def test_official_step_limit_runs_21_steps_and_does_not_judge_an_earlier_turn(scenario):
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        reply = play(conversation, [gold(scenario, 0)] + [LS] * 20)
+        assert (reply.done, reply.stop_reason) == (True, StopReason.max_steps)
+        first = conversation.record().turns[0]
+    assert (len(first.steps), first.ended, first.passed, first.passed_official) == (21, "cut", False, False)
+
+
+def test_official_step_limit_judges_the_last_turn_as_it_stands(scenario):
+    finished = [text for turn in range(len(scenario.turns) - 1) for text in (gold(scenario, turn), ANSWER)]
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        play(conversation, [*finished, gold(scenario, -1)] + [LS] * 20)
+        record = conversation.record()
+    assert record.stop_reason == StopReason.max_steps
+    assert (record.turns[-1].ended, record.turns[-1].passed) == ("limit", True)
+    assert all(turn.passed for turn in record.turns)
+
+
+def test_without_it_the_20th_message_is_the_last_and_the_turn_is_judged(scenario):
+    with Conversation(scenario, think_xml) as conversation:
+        assert play(conversation, [gold(scenario, 0)] + [LS] * 19).done
+        first = conversation.record().turns[0]
+    assert (len(first.steps), first.ended, first.passed) == (20, "limit", True)
+
+
+def test_an_answer_as_21st_message_goes_on_to_the_next_turn_in_official(scenario):
+    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+        assert not play(conversation, [LS] * 20 + [ANSWER]).done
+        assert conversation.turn == 1
+
+
+@pytest.mark.parametrize(("empty_gold", "passed"), [("state", False), ("official", True)])
+def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_gold, passed):
+    scenario = next(
+        item
+        for item in load_scenarios("multi_turn_miss_param")
+        if not item.turns[0].gold and "mkdir" in item.visible(0)
+    )
+    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+        play(conversation, [MKDIR, ANSWER])
+        first = conversation.record().turns[0]
+    assert (first.passed, first.passed_official) == (passed, True)
+
+
+@pytest.mark.parametrize(("withheld", "error"), [("refused", "withheld_function"), ("official", None)])
+def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
+    scenario = load_scenarios("multi_turn_miss_func")[0]
+    assert "sort" in scenario.withheld(0)
+    sort = think_xml.render_calls(
+        "t", [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
+    )
+    with Conversation(scenario, think_xml, withheld=withheld) as conversation:
+        play(conversation, [sort])
+        moved, sorted_ = conversation.record().turns[0].steps[0].calls
+    assert (moved.error, sorted_.error) == (None, error)
+
+
+@pytest.mark.parametrize("empty_gold", ["state", "official"])
+def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold):
+    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+        play(conversation, [LS, ANSWER, gold(scenario, 1), ANSWER])
+        assert not any(turn.passed for turn in conversation.record().turns)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("max_steps_per_turn", 0, "greater than or equal to 1"),
+        ("max_steps_per_turn", "20", "valid integer"),
+        ("max_steps_per_turn", True, "valid integer"),
+        ("max_steps_per_turn", 20.0, "valid integer"),
+        ("max_format_errors_per_turn", -1, "greater than or equal to 0"),
+        ("max_result_chars", 0, "greater than or equal to 1"),
+        ("augment", "yes", "valid boolean"),
+        ("augment", 1, "valid boolean"),
+        ("at_step_limit", "stop", "'end' or 'official'"),
+        ("empty_gold", None, "'state' or 'official'"),
+        ("withheld", "yes", "'refused' or 'official'"),
+        ("max_stepz", 1, "[Uu]nexpected"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
+    with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
+        Conversation(scenario, think_xml, **{setting: value})
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
+    search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        config = compose("base", overrides=[search])
+    settings = OmegaConf.to_container(config.interaction[split])
+    assert settings == asdict(TurnPolicy())
+
+
+def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut(scenario, monkeypatch):
+    error = think_xml.render_calls("t", [Call("cd", {"folder": "nowhere"})])
+    pwd = think_xml.render_calls("t", [Call("pwd", {})])
+    with Conversation(scenario, think_xml, max_result_chars=100, augment=True) as conversation:
+        play(conversation, [error, pwd])
+        record = conversation.record().to_dict()
+        (hinted,), (plain,) = (step["calls"] for step in record["turns"][0]["steps"])
+    assert hinted["hint"] and hinted["shown"] and plain["shown"] is None
+    assert episode_metrics(record)["results_cut"] == 0
+    with Conversation(scenario, think_xml, max_result_chars=10) as conversation:
+        play(conversation, [error, LS, MKDIR])
+        record = conversation.record().to_dict()
+    calls = [call for step in record["turns"][0]["steps"] for call in step["calls"]]
+    assert [len(call["result"]) > 10 for call in calls] == [True, True, False]
+    assert episode_metrics(record)["results_cut"] == 2 / 3
+
+
+def test_a_record_keeps_where_a_message_stands_and_how_long_it_took(scenario, monkeypatch):
+    ticks = iter(range(100))
+    monkeypatch.setattr(interaction.conversation, "perf_counter", lambda: next(ticks))
+    with Conversation(scenario, think_xml) as conversation:
+        conversation.start()
+        conversation.reply(LS, tokens=(0, 7), generate_seconds=1.5)
+        conversation.reply(ANSWER, tokens=(12, 20), generate_seconds=0.5)
+        conversation.reply("cut", truncated=True)
+        record = conversation.record()
+    steps = [step for turn in record.turns for step in turn.steps]
+    assert [(step.tokens, step.generate_seconds) for step in steps] == [((0, 7), 1.5), ((12, 20), 0.5), (None, None)]
+    assert [step.environment_seconds for step in steps] == [1, 1, 1]
+    assert EpisodeRecord.from_dict(record.to_dict()) == record
+    assert record.to_dict()["turns"][0]["steps"][0]["tokens"] == [0, 7]
+
+
+def test_a_record_of_the_version_before_is_refused_by_its_number(scenario):
+    with Conversation(scenario, think_xml) as conversation:
+        data = conversation.record().to_dict()
+    with pytest.raises(ValueError, match="version 1; this code reads version 2"):
+        EpisodeRecord.from_dict(data | {"version": 1})

@@ -1,0 +1,193 @@
+"""Nothing of a stage outlives the curriculum, however it ends."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recipe.launch import processes, remains
+
+ORPHAN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+open(sys.argv[1], "w").write(str(child.pid))
+"""
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found through Linux's subreaper")
+def test_a_process_that_its_parent_left_behind_is_ended(tmp_path: Path):
+    note = tmp_path / "pid"
+    code = processes.run([sys.executable, "-c", ORPHAN, str(note)], tmp_path / "log", lambda: None, tmp_path / "note")
+    assert code == 0
+    assert not alive(int(note.read_text()))
+
+
+def test_the_exit_status_and_the_output_of_the_child_are_kept(tmp_path: Path):
+    code = processes.run(
+        [sys.executable, "-c", "print('said'); exit(3)"], tmp_path / "log", lambda: None, tmp_path / "note"
+    )
+    assert code == 3
+    assert (tmp_path / "log").read_text() == "said\n"
+
+
+def test_a_long_child_is_watched(tmp_path: Path):
+    seen: list[float] = []
+    processes.run(
+        [sys.executable, "-c", "import time; time.sleep(2.5)"],
+        tmp_path / "log",
+        lambda: seen.append(1),
+        tmp_path / "note",
+    )
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_child_and_what_it_started(tmp_path: Path, number: signal.Signals):
+    note = tmp_path / "pid"
+    waiting = ORPHAN + "time.sleep(300)\n"
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+    def interrupt() -> None:
+        while not note.exists() or not note.read_text():
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        processes.run([sys.executable, "-c", waiting, str(note)], tmp_path / "log", lambda: None, tmp_path / "note")
+    assert not alive(int(note.read_text()))
+    assert psutil.Process().children(recursive=True) == []
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+
+
+def test_a_child_is_told_when_the_curriculum_is_killed_outright(tmp_path: Path):
+    note = tmp_path / "pid"
+    child = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(300)"
+    log, launch = str(tmp_path / "log"), str(tmp_path / "note")
+    parent = (
+        "import sys; from pathlib import Path; from recipe.launch import processes\n"
+        f"command = [sys.executable, '-c', {child!r}, {str(note)!r}]\n"
+        f"processes.run(command, Path({log!r}), lambda: None, Path({launch!r}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent])
+    while not note.exists() or not note.read_text():
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    end = time.time() + 10
+    while alive(int(note.read_text())) and time.time() < end:
+        time.sleep(0.1)
+    assert not alive(int(note.read_text()))
+    remains.clear(Path(launch))
+
+
+def wait_for(note: Path) -> int:
+    end = time.time() + 20
+    while not note.exists() or not note.read_text():
+        assert time.time() < end
+        time.sleep(0.05)
+    return int(note.read_text())
+
+
+LEAVES_MUCH = """
+import os, socket, subprocess, sys, tempfile, time
+from multiprocessing import shared_memory, resource_tracker
+sock = socket.socket(socket.AF_UNIX); sock.bind(os.path.join(tempfile.gettempdir(), "socket"))
+memory = shared_memory.SharedMemory(create=True, size=4096)
+resource_tracker.unregister(memory._name, "shared_memory")
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"
+child = subprocess.Popen([sys.executable, "-c", code], preexec_fn=os.setpgrp)
+time.sleep(0.5)
+open(sys.argv[1] + ".memory", "w").write(memory.name)
+open(sys.argv[1], "w").write(str(child.pid))
+time.sleep(300)
+"""
+STARTER = """
+import sys
+from pathlib import Path
+from recipe.launch import processes, remains
+run = Path(sys.argv[1])
+with processes.alone(run) as note:
+    processes.run([sys.executable, "-c", sys.argv[2], str(run / "pid")], run / "log", lambda: None, note)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")
+def test_what_a_killed_start_left_is_cleared_by_the_next_one(tmp_path: Path, capsys):
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path), LEAVES_MUCH])
+    orphan = wait_for(tmp_path / "pid")
+    memory = Path("/dev/shm") / (tmp_path / "pid.memory").read_text().strip("/")
+    launch = remains.read(tmp_path / "launch.json")
+    assert launch is not None and launch.pid is not None
+    assert memory.exists() and (Path(launch.temp) / "socket").exists()
+    starter.kill()
+    starter.wait()
+    with processes.alone(tmp_path):
+        pass
+    said = capsys.readouterr().out
+    assert "the last start was killed; cleared" in said and "shared memory" in said
+    assert not alive(orphan) and not alive(launch.pid)
+    assert not memory.exists() and not Path(launch.temp).exists()
+    assert not (tmp_path / "launch.json").exists()
+    with processes.alone(tmp_path):
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_in_use_is_refused_and_free_again_when_its_user_was_killed(tmp_path: Path):
+    waits = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(300)"
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path), waits])
+    wait_for(tmp_path / "pid")
+    with pytest.raises(SystemExit, match=f"process {starter.pid} trains into it"), processes.alone(tmp_path):
+        pass
+    starter.kill()
+    starter.wait()
+    with processes.alone(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_lock_is_said_and_not_taken_for_another_start(tmp_path: Path, monkeypatch, number):
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(processes.fcntl, "flock", refuse)
+    with pytest.raises(SystemExit, match=r"cannot lock files \(.*Set paths.run to") as refused:
+        with processes.alone(tmp_path):
+            pass
+    assert "in use" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_process_that_has_the_number_of_a_dead_one_is_not_ended(tmp_path: Path):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+    try:
+        note = tmp_path / "launch.json"
+        remains.note(note, remains.Launch("token", time.time(), str(tmp_path / "temp"), "log", other.pid, created=1.0))
+        assert remains.clear(note) == []
+        assert other.poll() is None
+    finally:
+        other.kill()
+
+
+def test_temporary_files_are_gone_after_a_good_end_and_the_logs_of_ray_are_kept_after_a_bad_one(tmp_path: Path):
+    code = (
+        "import pathlib, sys, tempfile; temp = pathlib.Path(tempfile.gettempdir()); print(temp)\n"
+        "logs = temp / 'ray' / 'session_2026' / 'logs'; logs.mkdir(parents=True)\n"
+        "(logs / 'raylet.err').write_text('x'); sys.exit(int(sys.argv[1]))"
+    )
+    for status in (0, 1):
+        log = tmp_path / f"stage{status}.log"
+        processes.run([sys.executable, "-c", code, str(status)], log, lambda: None, tmp_path / "note")
+        assert not Path(log.read_text().strip()).exists()
+        assert (tmp_path / f"stage{status}.ray" / "raylet.err").exists() is bool(status)

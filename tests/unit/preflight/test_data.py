@@ -1,0 +1,381 @@
+"""Data that cannot be played, and agent loops that cannot be read, are one line that names file, finding and remedy."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+
+from data_prep.__main__ import main as prepare_data
+from recipe.errors import PreflightError
+from recipe.preflight.agent_loops import read_loops
+from recipe.preflight.data import check_conversations, check_data
+
+LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    assert prepare_data(["--out", str(folder), "--tiny"]) == 0
+    return folder
+
+
+def configured(train: Any, val: Any, **agent: Any) -> DictConfig:
+    """The settings that are read."""
+    return OmegaConf.create(
+        {
+            "trainer": {"device": "cpu"},
+            "paths": {"data": "data/cpu"},
+            "interaction": {"protocol": "think_xml", "docs": "signature"},
+            "data": {"train_files": train, "val_files": val, "train_batch_size": 2},
+            "actor_rollout_ref": {
+                "rollout": {"agent": {"agent_loop_config_path": str(LOOPS), "default_agent_loop": "bfcl", **agent}}
+            },
+        }
+    )
+
+
+def refusal(config: DictConfig) -> str:
+    """The line that refuses the data."""
+    with pytest.raises(PreflightError) as error:
+        check_data(config)
+    line = str(error.value)
+    assert "\n" not in line and len(line) < 800, line
+    return line
+
+
+def val_of(made: Path) -> str:
+    return str(made / "tiny_val.parquet")
+
+
+def test_what_data_prep_made_is_played(made: Path) -> None:
+    check_data(configured(str(made / "tiny_full.parquet"), [val_of(made), val_of(made)]))
+
+
+def rewritten(made: Path, path: Path, change: Callable[[list[Row]], Any], **options: Any) -> str:
+    """The path of the tiny training rows after a change."""
+    rows = parquet.read_table(made / "tiny_full.parquet").to_pylist()
+    parquet.write_table(pa.Table.from_pylist(change(rows) or rows), path, **options)
+    return str(path)
+
+
+def put(number: int, *keys: str, value: Any) -> Callable[[list[Row]], None]:
+    """A change of one value in one row."""
+
+    def change(rows: list[Row]) -> None:
+        place: Any = rows[number]
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+
+    return change
+
+
+def without(*keys: str) -> Callable[[list[Row]], None]:
+    """A change that takes a column out."""
+
+    def change(rows: list[Row]) -> None:
+        for place in rows:
+            for key in keys[:-1]:
+                place = place[key]
+            del place[keys[-1]]
+
+    return change
+
+
+def every(key: str, value: Any) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: [{**row, key: value} for row in rows]
+
+
+WRONG: dict[str, tuple[Callable[[list[Row]], Any], list[str]]] = {
+    "unknown task in the last row": (put(3, "extra_info", "scenario_id", value="nope_7"), ["row 3", "'nope_7'"]),
+    "task of another type": (
+        lambda rows: [{**row, "extra_info": {**row["extra_info"], "scenario_id": 7}} for row in rows],
+        ["extra_info.scenario_id is int64", "expected text"],
+    ),
+    "no task": (put(2, "extra_info", "scenario_id", value=None), ["row 2", "scenario_id is None"]),
+    "no extra_info in a row": (put(1, "extra_info", value=None), ["row 1", "scenario_id is None"]),
+    "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'", "train, val"]),
+    "no split": (put(1, "extra_info", "split", value=None), ["row 1", "split is None"]),
+    "column prompt missing": (without("prompt"), ["no column prompt", "extra_info"]),
+    "column extra_info missing": (without("extra_info"), ["no column extra_info.scenario_id"]),
+    "column split missing": (without("extra_info", "split"), ["no column extra_info.split", "scenario_id"]),
+    "column data_source missing": (without("data_source"), ["no column data_source"]),
+    "column ground_truth missing": (without("reward_model", "ground_truth"), ["no column reward_model.ground_truth"]),
+    "no ground_truth": (put(1, "reward_model", "ground_truth", value=None), ["row 1", "is empty"]),
+    "no data_source": (put(1, "data_source", value=None), ["row 1", "is empty"]),
+    "prompt is text": (every("prompt", "Do it."), ["the column prompt is string", "list of messages"]),
+    "prompt of numbers": (every("prompt", [1, 2]), ["no column prompt.role", "int64"]),
+    "extra_info is text": (every("extra_info", "multi_turn_base_1"), ["no column extra_info.scenario_id", "string"]),
+    "prompt of another task": (
+        lambda rows: [*rows[:3], {**rows[3], "prompt": rows[0]["prompt"]}],
+        ["row 3", "another prompt", "interaction.docs=signature"],
+    ),
+    "empty prompt": (put(2, "prompt", value=[]), ["row 2", "another prompt"]),
+    "no prompt": (put(2, "prompt", value=None), ["row 2", "another prompt"]),
+    "prompt without content": (put(2, "prompt", value=[{"role": "user", "content": None}]), ["row 2"]),
+    "unknown loop": (put(3, "agent_name", value="other"), ["row 3", "agent loop 'other'", "(bfcl)"]),
+    "no loop": (put(3, "agent_name", value=None), ["row 3", "agent loop None"]),
+    "value of a megabyte": (put(3, "extra_info", "scenario_id", value="x" * 2**20), ["row 3", "'xxx"]),
+    "value with a line break": (put(3, "agent_name", value="a\nb"), ["row 3", "'a\\nb'"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_row_or_column_is_named(made: Path, tmp_path: Path, case: str) -> None:
+    change, words = WRONG[case]
+    name = rewritten(made, tmp_path / "own.parquet", change)
+    line = refusal(configured(name, val_of(made)))
+    for word in [f"data.train_files: {name}", *words, "python -m data_prep", "set data.train_files"]:
+        assert word in line
+
+
+def test_a_wrong_row_is_found_wherever_it_is(made: Path, tmp_path: Path) -> None:
+    for place in (0, 255, 256, 999):
+        change = put(place, "extra_info", "scenario_id", value="nope")
+        name = rewritten(
+            made,
+            tmp_path / "own.parquet",
+            lambda rows, change=change: [*(many := json.loads(json.dumps(rows * 250))), change(many)][:-1],
+        )
+        assert f"row {place}: extra_info.scenario_id is 'nope'" in refusal(configured(name, val_of(made)))
+
+
+def test_rows_of_ones_own_may_have_other_columns_types_and_no_loop(made: Path, tmp_path: Path) -> None:
+    table = parquet.read_table(made / "tiny_full.parquet").drop_columns(["agent_name", "ability"])
+    place = table.column_names.index("data_source")
+    table = table.set_column(place, "data_source", table["data_source"].cast(pa.large_string()).dictionary_encode())
+    table = table.append_column("mine", pa.array([{"x": 1}] * table.num_rows))
+    parquet.write_table(table, tmp_path / "own.parquet", row_group_size=1)
+    name = str(tmp_path / "own.parquet")
+    check_data(configured(name, val_of(made)))
+    line = refusal(configured(name, val_of(made), default_agent_loop="tool_agent"))
+    assert "row 0: names the agent loop 'tool_agent' of actor_rollout_ref.rollout.agent.default_agent_loop" in line
+
+
+def test_training_rows_may_be_validated_on_and_what_that_means_is_said(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, val = str(made / "tiny_full.parquet"), val_of(made)
+    check_data(configured(train, val))
+    assert not capsys.readouterr().out
+    check_data(configured(train, [val, train]))
+    (line,) = capsys.readouterr().out.splitlines()
+    rows, added = (parquet.read_table(name).num_rows for name in (val, train))
+    assert line.startswith(
+        f"NOTE       {added} of the {rows + added} rows of data.val_files={val},{train} are training"
+    )
+
+
+def test_rows_that_are_held_out_are_not_trained_on(made: Path, tmp_path: Path) -> None:
+    own = rewritten(made, tmp_path / "own.parquet", put(3, "extra_info", "split", value="val"))
+    for name, rows in ((val_of(made), "8 of the 8 rows"), (own, "1 of the 4 rows")):
+        line = refusal(configured(name, val_of(made)))
+        assert f"{rows} of data.train_files={name} are held out" in line
+        assert "Set data.train_files to training rows" in line and "Make it again" not in line
+
+
+def test_files_without_rows_are_refused_and_small_ones_count_together(made: Path, tmp_path: Path) -> None:
+    rows = parquet.read_table(made / "tiny_full.parquet")
+    for number, part in enumerate((rows.slice(0, 0), rows.slice(0, 1), rows.slice(1, 1))):
+        parquet.write_table(part, tmp_path / f"{number}.parquet")
+    names = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    assert "has no rows" in refusal(configured(names[0], val_of(made)))
+    assert "has no rows" in refusal(configured([], val_of(made)))
+    assert "has no rows" in refusal(configured(str(made / "tiny_full.parquet"), []))
+    assert "more than the 1 rows" in refusal(configured(names[1], val_of(made)))
+    check_data(configured(names, val_of(made)))
+
+
+def test_a_few_kilobytes_that_state_a_billion_rows_are_refused_at_once(made: Path, tmp_path: Path) -> None:
+    rows = parquet.read_table(made / "tiny_full.parquet").slice(0, 1)
+    many = pa.concat_tables([rows] * 1_001).combine_chunks()
+    with parquet.ParquetWriter(tmp_path / "many.parquet", many.schema) as file:
+        for _ in range(1_000):
+            file.write_table(many)
+    assert "states 1001000 rows" in refusal(configured(str(tmp_path / "many.parquet"), val_of(made)))
+
+
+def test_names_that_the_reader_of_the_files_takes_for_something_else_are_refused(made: Path, tmp_path: Path) -> None:
+    content = (made / "tiny_full.parquet").read_bytes()
+    for name, words in {
+        "a[1].parquet": "has [ in its name",
+        "a*.parquet": "has * in its name",
+        "a?.parquet": "has ? in its name",
+        "a.pq": "the ending '.pq'",
+        "a": "the ending ''",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert words in refusal(configured(str(tmp_path / name), val_of(made)))
+
+
+def test_the_home_folder_is_written_out(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(made))
+    config = configured("~/tiny_full.parquet", ["~/tiny_val.parquet"])
+    check_data(config)
+    assert config.data.train_files == str(made / "tiny_full.parquet") and config.data.val_files == [val_of(made)]
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), listed=st.booleans())
+def test_one_changed_byte_is_found_wherever_it_is(
+    made: Path, tmp_path: Path, place: float, flip: int, listed: bool
+) -> None:
+    """By the manifest; without it by a page's checksum or in a row, or tasks and prompts are what they were."""
+    content = bytearray((made / "tiny_full.parquet").read_bytes())
+    content[int(place * len(content))] ^= flip
+    path = tmp_path / "tiny_full.parquet"
+    path.write_bytes(content)
+    (tmp_path / "manifest.json").write_text((made / "manifest.json").read_text() if listed else "{}")
+    try:
+        check_data(configured(str(path), val_of(made)))
+    except PreflightError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+    else:
+        assert not listed
+        found, whole = (parquet.read_table(one).to_pylist() for one in (path, made / "tiny_full.parquet"))
+        for row, other in zip(found, whole, strict=True):
+            assert row["prompt"] == other["prompt"]
+            assert all(row["extra_info"][key] == other["extra_info"][key] for key in ("scenario_id", "split"))
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([[{"role": "user", "content": "x"}]] * 2, None),
+        ([[{"role": "user", "content": "x"}], []], "row 1: messages is []"),
+        ([[{"role": "user", "content": "x"}], None], "row 1: messages is None"),
+        ([[{"role": "user", "content": "x"}], [{"role": "user", "content": None}]], "row 1: messages is [{"),
+        ([[{"role": "user", "content": "x"}], [None]], "row 1: messages is [None]"),
+        (["x"], "the column messages is string"),
+        ([[{"role": "user"}]], "no column messages.content"),
+        ([[{"role": "user", "content": 3}]], "messages.content is int64"),
+        ([], "the column messages is null"),
+    ],
+)
+def test_the_warm_start_reads_conversations_only(tmp_path: Path, messages: list[Any], words: str | None) -> None:
+    path = tmp_path / "sft.parquet"
+    parquet.write_table(pa.table({"messages": messages}), path)
+    if words is None:
+        return check_conversations(str(path), "COMMAND")
+    with pytest.raises(PreflightError) as error:
+        check_conversations(str(path), "COMMAND")
+    assert words in str(error.value) and str(path) in str(error.value) and "COMMAND" in str(error.value)
+
+
+def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_path: Path) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows[::-1])
+    manifest = json.loads((made / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    line = refusal(configured(name, val_of(made)))
+    assert "is not the file that" in line and "take it out of that manifest" in line
+    del manifest["files"]["tiny_full.parquet"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    check_data(configured(name, val_of(made)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'{"files": ["tiny_full.parquet"]}',
+        b'{"files": {"tiny_full.parquet": {"sha256": "0"}}}',
+        b'{"files": {"tiny_full.parquet": "0"}, "command": "dvc add"}',
+        b'{"files": {"tiny_full.parquet": 4}, "command": "python -m data_prep --out x"}',
+        b'{"files": null, "command": "python -m data_prep --out x"}',
+        b"name: tiny_full.parquet",
+        b"\xff\xfe",
+        b"[" * 200_000,
+    ],
+    ids=lambda value: repr(value[:60]),
+)
+def test_a_manifest_of_another_tool_says_nothing_about_the_data(made: Path, tmp_path: Path, content: bytes) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows[::-1])
+    (tmp_path / "manifest.json").write_bytes(content)
+    check_data(configured(name, val_of(made)))
+
+
+def test_a_manifest_of_data_prep_that_was_cut_off_is_refused(made: Path, tmp_path: Path) -> None:
+    name = rewritten(made, tmp_path / "tiny_full.parquet", lambda rows: rows)
+    (tmp_path / "manifest.json").write_text((made / "manifest.json").read_text()[:-5])
+    assert f"{tmp_path / 'manifest.json'} cannot be read" in refusal(configured(name, val_of(made)))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "expected a list"),
+        (b"[]", "expected a list"),
+        (b"null", "expected a list"),
+        (b"name: bfcl", "expected a list"),
+        (b"3", ""),
+        (b"- bfcl", "expected name and _target_"),
+        (b"- {name: bfcl}", "expected name and _target_"),
+        (b"- {name: 3, _target_: interaction.agent_loop.BFCLAgentLoop}", "expected name and _target_"),
+        (b"- {name: bfcl, _target_: interaction.agent_lop.BFCLAgentLoop}", "no module 'interaction.agent_lop'"),
+        (b"- {name: bfcl, _target_: interaction.agent_loop.BFCLAgentLoo}", "there is no BFCLAgentLoo in /"),
+        (b"- {name: bfcl, _target_: nowhere.at_all.Loop}", "no module 'nowhere.at_all'"),
+        (b"- {name: bfcl, _target_: Loop}", "no module ''"),
+        (b"- {name: bfcl, name: x, _target_: interaction.agent_loop.BFCLAgentLoop}", "not YAML"),
+        (b"- [", "not YAML"),
+        (b"\0\0", "not YAML"),
+        (b"[" * 60_000, "not YAML"),
+        (b"\xff\xfe-\0", "cannot be read"),
+        (b"- {name: caf\xe9}", "cannot be read"),
+        (b"x" * (2**16 + 1), "expected at most"),
+        (b"- {name: '${oc.env:NOTHING_OF_THE_KIND}', _target_: x.y}", ""),
+    ],
+    ids=lambda value: repr(value[:30]),
+)
+def test_a_file_of_agent_loops_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "loops.yaml"
+    path.write_bytes(content)
+    with pytest.raises(PreflightError) as error:
+        read_loops(path)
+    line = str(error.value)
+    assert words in line and str(path) in line and "\n" not in line and len(line) < 700
+    assert "agent_loop_config_path" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("from loops_inside import *\n", True),
+        ("def __getattr__(name): ...\n", True),
+        ("globals().update({'L' + 'oop': 3})\n", True),
+        ("from loops_inside import Loop\n", True),
+        ("class Loops: ...\n", False),
+        ("import os\nx = 3 * 4\n", False),
+    ],
+)
+def test_a_package_may_have_an_agent_loop_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, known: bool
+) -> None:
+    package = f"loops_of_{tmp_path.name.strip('_')}"
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(text)
+    (tmp_path / "loops.yaml").write_text(f"- {{name: mine, _target_: {package}.Loop}}\n")
+    if known:
+        assert read_loops(tmp_path / "loops.yaml") == ["mine"]
+        return
+    with pytest.raises(PreflightError, match="there is no Loop in"):
+        read_loops(tmp_path / "loops.yaml")
+
+
+def test_missing_agent_loops_and_pipes_are_one_line(made: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (("none", "does not exist"), ("pipe", "pipe or device"), (".", "it is a folder")):
+        config = configured(str(made / "tiny_full.parquet"), val_of(made), agent_loop_config_path=str(tmp_path / name))
+        assert words in refusal(config)

@@ -1,0 +1,103 @@
+"""A reward that cannot work is refused before anything starts, in one line and within its time limit."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.preflight.reward import check_reward
+
+HEAD = (
+    "import math, os, re, sys, time\ndef compute_score(data_source, solution_str, ground_truth, extra_info, **more):\n"
+)
+
+
+def config_of(tmp_path: Path, body: str, timeout: Any = 60, head: str = HEAD) -> DictConfig:
+    path = tmp_path / "my_reward.py"
+    path.write_text(head + "".join(f"    {line}\n" for line in body.splitlines()))
+    setting = {"path": str(path), "name": "compute_score"}
+    filtering = {"filter_groups": {"enable": False}}
+    return OmegaConf.create({"algorithm": filtering, "reward": {"custom_reward_function": setting, "timeout": timeout}})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return math.nan", "returned the score nan; expected a finite number"),
+        ("return {'score': -math.inf}", "returned the score -inf"),
+        ("return 10**400", "returned the score 1000"),
+        ("return True", "returned True; expected a number"),
+        ("return {'acc': 1.0}", "expected a number or a dict with the number `score`"),
+        ("return {'score': 1.0, 3: 1.0}", "returned 3 as a name"),
+        ("return {'score': 1.0, 'why': ['a']}", "verl makes columns of numbers and texts"),
+        ("return {'score': 1.0, 'turn_scores': [math.nan]}", "turn_scores"),
+        ("return {'score': 1.0, 'turn_scores': object()}", "TypeError: Object of type object|raised TypeError"),
+        ("sys.exit(0)", "raised SystemExit: 0"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+        ("os._exit(0)", "ended its process with status 0"),
+        ("os.kill(os.getpid(), 11)", r"was ended by signal 11 \(SIGSEGV\)"),
+        ("os.close(int(sys.argv[1]))\nos._exit(3)", "ended its process with status 3"),
+        ("return compute_score(data_source, solution_str, ground_truth, extra_info)", "raised RecursionError"),
+        ("return 'x' * 2**60", "raised MemoryError"),
+        ("return {'score': 1.0, 'note': 'x' * 2**27}", "answered with more than"),
+    ],
+    ids=lambda text: text.splitlines()[0][:40],
+)
+def test_what_a_reward_must_not_do_is_refused_in_one_line(tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(PreflightError, match=said) as error:
+        check_reward(config_of(tmp_path, body))
+    assert "\n" not in str(error.value)
+    assert str(tmp_path / "my_reward.py") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["time.sleep(600)", "while True: pass", "re.match('(a|a)*$', 'a' * 60 + 'b')", "while True: print('x' * 99)"],
+)
+def test_a_reward_that_never_returns_is_ended_at_its_limit_and_spoken_of_before(
+    tmp_path: Path, body: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recipe.user_code.reward_process.PATIENCE", 0.2)
+    began = time.monotonic()
+    with pytest.raises(PreflightError, match=r"took longer than 1 s to return a score.*reward\.timeout"):
+        check_reward(config_of(tmp_path, body, timeout=1.0))
+    assert time.monotonic() - began < 20
+    out = capfd.readouterr().out
+    assert "waiting for the reward compute_score of" in out
+    assert len(out) < 30_000
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("import sys; sys.exit(0)\n", "cannot be imported: SystemExit: 0"),
+        ("import os; os._exit(0)\n", "ended its process with status 0"),
+        ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1") + "\0\n", "cannot be imported"),
+        ("def compute_score(:\n", "cannot be imported: SyntaxError"),
+        ("compute_score = 3\n", "has no function `compute_score`"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_refused_in_one_line(tmp_path: Path, head: str, said: str) -> None:
+    with pytest.raises(PreflightError, match=said) as error:
+        check_reward(config_of(tmp_path, "", head=head))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e10, "60", True, None])
+def test_a_time_limit_must_be_a_number_of_seconds(tmp_path: Path, timeout: Any) -> None:
+    with pytest.raises(PreflightError, match=r"reward\.timeout=.*; expected the seconds"):
+        check_reward(config_of(tmp_path, "return 1.0", timeout=timeout))
+
+
+def test_what_a_reward_prints_is_passed_on_and_a_flood_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check_reward(config_of(tmp_path, "print('hello')\nreturn 1.0"))
+    assert capfd.readouterr().out == "hello\n"
+    check_reward(config_of(tmp_path, "for _ in range(10000): print('hello')\nreturn 1.0"))
+    out = capfd.readouterr().out
+    assert len(out) < 21_000
+    assert "printed 60000 bytes; the first 20000 are above. In training all of it goes into the log" in out

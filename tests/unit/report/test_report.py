@@ -1,0 +1,149 @@
+"""The report says how sure each difference is, of one run and of several, and reads what interrupted runs leave."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.runs import a_run, write_metrics
+
+from recipe import report
+from recipe.stage.metrics_log import read_steps
+
+
+def store(run: Path, step: int, scores: dict[str, list[float]], stage: str = "stage1_format") -> Path:
+    """The stored episodes of a step; a task's scores are its rollouts."""
+    lines = [
+        {"step": step, "session_id": n, "scenario_id": task, "score": score, "reward": {"progress": score / 2}}
+        for task, values in scores.items()
+        for n, score in enumerate(values)
+    ]
+    path = run / stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({**line, "episode": {}}) + "\n" for line in lines))
+    return path
+
+
+def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
+    """Ten steps; the tasks of the last five are moved by `shift`."""
+    run = a_run(folder, [0.5] * 5 + [0.5 + rise] * 5)
+    for step in range(1, 11):
+        late = step > 5
+        tasks = range(shift * late, shift * late + 4)
+        store(run, step, {f"multi_turn_base_{task}": [0.4 + rise * late, 0.6 + rise * late] for task in tasks})
+    return run
+
+
+def test_the_rise_is_the_mean_of_the_last_five_steps_minus_the_first_five(tmp_path):
+    one = a_run(tmp_path / "one", [0, 0, 0, 0, 0, 7, 1, 1, 1, 1, 1])
+    rise = report.rise([one / "stage1_format"], "critic/score/mean")
+    assert rise is not None
+    assert (rise.first, rise.last, rise.difference) == (0, 1, 1)
+
+
+def test_the_error_of_a_run_comes_from_its_episodes(tmp_path):
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    rise = report.rise([run / "stage1_format"], "critic/score/mean")
+    assert rise is not None and rise.interval is None
+    (one,) = rise.runs
+    assert one.value == pytest.approx(0.2) and one.tasks == 4
+    spread = 10 * 0.01 / 9 / 10  # the variance of the mean of one task's ten episodes
+    assert one.standard_error == pytest.approx((2 * 4 * spread / 4**2) ** 0.5)
+    progress = report.rise([run / "stage1_format"], "train/progress")
+    assert progress is not None and progress.difference == pytest.approx(0.1)
+    text = report.table([run])
+    assert "+0.200 +- 0.024 [+0.153, +0.247], one run" in text and "nothing about another run" in text
+    assert "each run" not in text
+
+
+def test_several_runs_give_an_interval_from_their_own_differences_and_each_its_error(tmp_path):
+    runs = [a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2, 0.3)]
+    text = report.table(runs)
+    assert "+0.200 [-0.048, +0.448]" in text
+    assert "+0.100 +- 0.024, +0.200 +- 0.024, +0.300 +- 0.024" in text
+    assert "Student's t" in text and "one run," not in text
+
+
+def test_a_run_without_stored_episodes_says_so_and_shows_no_error(tmp_path):
+    run = a_run(tmp_path / "one", [0.0, 0.1] * 10)
+    text = report.table([run])
+    assert "(no stored episodes: no error), one run" in text
+    assert "+-" not in text
+
+
+def test_a_window_that_lacks_the_episodes_of_one_step_shows_no_error(tmp_path):
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    path = store(run, 8, {})
+    assert "no stored episodes" in report.table([run])
+    path.unlink()
+    assert "no stored episodes" in report.table([run])
+
+
+def test_windows_with_other_tasks_are_compared_on_those_that_both_have(tmp_path):
+    text = report.table([a_run_with_episodes(tmp_path / "some", 0.2, shift=2)])
+    assert "on 2 tasks [" in text and "the tasks that both have are compared" in text
+    assert "no task in both windows" in report.table([a_run_with_episodes(tmp_path / "none", 0.2, shift=4)])
+    assert "one task in both windows" in report.table([a_run_with_episodes(tmp_path / "one", 0.2, shift=3)])
+
+
+def test_an_episode_of_a_repeated_step_counts_once(tmp_path):
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    path = run / "stage1_format" / "rollouts" / "train" / "000003.jsonl"
+    before = report.table([run])
+    path.write_text(path.read_text() * 2)
+    assert report.table([run]) == before
+
+
+def test_a_score_that_is_no_number_is_in_no_mean(tmp_path):
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    path = run / "stage1_format" / "rollouts" / "train" / "000003.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    odd = [json.dumps({**line, "session_id": 10 + n, "score": bad}) for n, bad in enumerate((None, float("nan"), "x"))]
+    path.write_text(path.read_text() + "\n".join(odd) + "\n")
+    assert "+0.200 +- 0.024" in report.table([run])
+
+
+def test_the_page_has_the_same_words_as_the_table(tmp_path):
+    one, two = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("two", 0.3)))
+    page = report.write(one, (two,)).read_text()
+    assert "+0.200 [-1.071, +1.471]" in page and "+0.100 ± 0.024, +0.300 ± 0.024" in page
+    assert "nothing about another run" in page and "Student&#39;s t" in page
+
+
+def test_too_few_steps_give_no_rise(tmp_path):
+    run = a_run(tmp_path / "one", [1.0] * 9)
+    assert report.rise([run / "stage1_format"], "critic/score/mean") is None
+    assert "fewer than 10 steps" in report.table([run])
+    assert report.rise([], "critic/score/mean") is None
+
+
+def test_a_repeated_step_counts_once_with_its_later_value_and_a_cut_line_is_left_out(tmp_path):
+    write_metrics(tmp_path, "s", "20260101-000000.jsonl", [(1, {"x": 1.0}), (2, {"x": 2.0})])
+    write_metrics(tmp_path, "s", "20260101-000100.jsonl", [(2, {"x": 5.0}), (3, {"x": 3.0})])
+    with (tmp_path / "s" / "metrics" / "20260101-000100.jsonl").open("a") as file:
+        file.write('{"step": 4, "da')
+    assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
+
+
+def test_the_page_and_the_picture_are_written_into_the_first_run(tmp_path):
+    one, two = (a_run(tmp_path / name, [0.1 * step for step in range(12)]) for name in ("one", "two"))
+    page = report.write(one, (two,))
+    assert page == one / "report.html"
+    assert set(re.findall(r'\b(?:src|href)="(.)', page.read_text())) == {"#"}, (
+        "it loads nothing, not even from beside it"
+    )
+    assert (one / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert not (two / "report.html").exists()
+
+
+def test_a_stage_without_step_times_still_has_its_row(tmp_path):
+    write_metrics(tmp_path, "stage1_format", "a.jsonl", [(step, {"critic/score/mean": 0.5}) for step in range(1, 11)])
+    assert report.stage_rows([tmp_path])[0]["seconds"] is None
+    assert report.table([tmp_path]).splitlines()[1].split()[:3] == ["stage1_format", "1", "10"]
+
+
+def test_a_line_of_metrics_without_data_is_left_out(tmp_path):
+    write_metrics(tmp_path, "s", "a.jsonl", [(1, {"x": 1.0})])
+    with (tmp_path / "s" / "metrics" / "a.jsonl").open("a") as file:
+        file.write('{"step": 2}\n3\n')
+    assert read_steps(tmp_path / "s") == {1: {"x": 1.0}}

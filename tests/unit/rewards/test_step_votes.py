@@ -1,0 +1,139 @@
+"""Votes in place of the step reward's rules: what they pay, whose they are, and what is wrong with a file."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from interaction import Conversation, get_protocol
+from recipe.preflight.reward import sample_record
+from rewards import step as step_reward
+from rewards import votes
+
+think_xml = get_protocol("think_xml")
+
+
+@pytest.fixture(scope="module")
+def record():
+    """Gold of a scenario of four turns: messages 0, 2, 4, 6 make calls, 1, 3, 5, 7 answer."""
+    return sample_record()
+
+
+def write(path, record, **steps):
+    """An annotation file with votes on the messages given as `s0={...}`; the others that need votes get the lowest."""
+    lines = []
+    for line in votes.blank(record):
+        lowest = {"succ_calling": [0], "contribution": [0]} if line["results"] else {}
+        lines.append(json.dumps({**line, **lowest, **steps.get(f"s{line['step']}", {})}))
+    path.write_text("\n".join(lines) + "\n\n")
+    return str(path)
+
+
+def score(record, path, **parameters):
+    return step_reward.compute_score("bfcl", "", "[]", {"episode": record}, votes=path, **parameters)
+
+
+def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
+    path = write(
+        tmp_path / "votes.jsonl",
+        record,
+        s0={"succ_calling": [1, 1, 1], "contribution": [5, 4, 5]},
+        s1={"is_solved": ["Solved", "solved", "Unsolved"]},
+        s2={"succ_calling": [1, 0], "contribution": [5, 0]},
+        s3={"is_solved": [0, 0.5]},
+        s4={"succ_calling": [True], "contribution": [2.5]},
+        s5={"is_solved": ["Unsure"]},
+        s7={"is_solved": ["Solved"]},
+    )
+    result = score(record, path)
+    expected = [(1 + 14 / 15) / 2, 2 / 3, 0.5, 0.25, 0.75, 0.5, 0.0, 1 + 0.25]
+    assert result["turn_scores"] == pytest.approx(expected)
+    assert result["turn_scores"][0] == pytest.approx(0.9667, abs=5e-5)
+    assert (result["voted"], result["score"]) == (1.0, pytest.approx(sum(expected)))
+    assert score(record, path, alpha=3)["turn_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
+
+
+def test_a_turn_without_votes_on_solving_keeps_its_verdict(record, tmp_path):
+    path = write(tmp_path / "votes.jsonl", record, s3={"is_solved": ["Unsolved"]})
+    assert score(record, path)["turn_scores"] == [0, 1, 0, 0, 0, 1, 0, 1]
+
+
+def test_several_lines_on_one_message_add_their_votes(record, tmp_path):
+    path = write(tmp_path / "votes.jsonl", record, s0={"succ_calling": [1], "contribution": [5]})
+    key = votes.episode_key(record)
+    with open(path, "a") as file:
+        file.write(json.dumps({"episode": key, "step": 0, "succ_calling": [0], "contribution": [0, 1]}) + "\n")
+    assert score(record, path)["turn_scores"][0] == pytest.approx((1 / 2 + 2 / 5) / 2)
+
+
+def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_path):
+    from bfcl_env import Call, load_scenarios
+
+    with Conversation(load_scenarios("multi_turn_base")[0], think_xml) as conversation:
+        conversation.start()
+        for _ in range(4):
+            conversation.reply(think_xml.render_calls("t", [Call("ls", {})]))
+        record = conversation.record().to_dict()
+    best = {"succ_calling": [1], "contribution": [5]}
+    path = write(tmp_path / "votes.jsonl", record, s0=best, s1=best, s2=best, s3=best)
+    assert score(record, path)["turn_scores"] == [0.25] * 4
+    assert score(record, path, bound=math.inf)["turn_scores"] == [1.0] * 4
+
+
+def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
+    path = write(tmp_path / "votes.jsonl", record)
+    said = [{**record["turns"][0], "steps": [{**record["turns"][0]["steps"][0], "text": "else"}]}, *record["turns"][1:]]
+    other = {**record, "turns": said}
+    plain = step_reward.compute_score("bfcl", "", "[]", {"episode": other})
+    assert score(other, path) == plain
+    assert (plain["voted"], score(record, path)["voted"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{cut off", "line 9: Expecting"),
+        ("[]", "line 9: expected an object"),
+        ({"episode": None}, "line 9: 'episode' is None"),
+        ({"step": -1}, "line 9: .*'step' -1"),
+        ({"succ_calling": [2]}, "line 9: a vote in 'succ_calling' is 2; expected 0 to 1"),
+        ({"contribution": ["5"]}, "line 9: a vote in 'contribution' is '5'; expected 0 to 5"),
+        ({"contribution": [math.nan]}, "line 9: a vote in 'contribution' is nan"),
+        ({"is_solved": ["maybe"]}, "line 9: a vote in 'is_solved' is 'maybe'; expected Solved, Unsure or Unsolved"),
+        ({"is_solved": [1]}, "step 0 has is_solved, but is not the last message of its turn"),
+        ({"step": 8, "succ_calling": [1]}, "votes on step 8, but the episode has steps 0 to 7"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(record, tmp_path, line, said):
+    path = write(tmp_path / "votes.jsonl", record)
+    text = line if isinstance(line, str) else json.dumps({"episode": votes.episode_key(record), "step": 0, **line})
+    lines = open(path).read().splitlines()
+    with open(path, "w") as file:
+        file.write("\n".join([*lines[:8], text]))
+    with pytest.raises(ValueError, match=said):
+        score(record, path)
+
+
+def test_missing_votes_and_a_missing_file_are_said(record, tmp_path):
+    path = tmp_path / "votes.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in votes.blank(record)))
+    key = votes.episode_key(record)
+    with pytest.raises(ValueError, match=rf"{key}: step 0 has calls or did not parse; give succ_calling and contr"):
+        score(record, str(path))
+    with pytest.raises(ValueError, match=r"votes=.*nowhere.jsonl cannot be read: No such file.*reward_kwargs.votes"):
+        score(record, str(tmp_path / "nowhere.jsonl"))
+
+
+def test_the_command_writes_a_line_a_message_to_fill_in_and_none_twice(record, tmp_path):
+    stored = tmp_path / "000001.jsonl"
+    stored.write_text("".join(json.dumps({"uid": uid, "episode": record}) + "\n" for uid in "ab"))
+    done = subprocess.run([sys.executable, "-m", "rewards.votes", str(stored)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["step"], line["turn"]) for line in lines] == [(step, step // 2) for step in range(8)]
+    assert {line["episode"] for line in lines} == {votes.episode_key(record)}
+    assert ["is_solved" in line for line in lines] == [False, True] * 4
+    missing = subprocess.run([sys.executable, "-m", "rewards.votes", "nowhere"], capture_output=True, text=True)
+    assert (missing.returncode, missing.stderr) == (1, "nowhere cannot be read: No such file or directory\n")

@@ -1,0 +1,353 @@
+"""Checkpoints on the disk: whole or not, which one a start goes on from, and what a stage hands on."""
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file, save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from recipe.errors import PreflightError
+from recipe.settings.gates import GateError
+from recipe.stage import checkpoints, starts
+from recipe.stage.end import StageEnd
+from recipe.stage.export import ExportError
+from recipe.stage.notes import Verdict
+from recipe.stage.resume import broken
+
+
+def config_of(tmp_path: Path, **stage) -> DictConfig:
+    return OmegaConf.create(
+        {
+            "paths": {"run": str(tmp_path), "stage": str(tmp_path / "stage")},
+            "stage": {
+                "name": "stage",
+                "gate": None,
+                "handover": "last",
+                "handover_metric": "val_choose/score",
+                **stage,
+            },
+            "data": {"train_batch_size": 4, "train_files": "rows.parquet"},
+            "trainer": {
+                "default_local_dir": str(tmp_path / "stage" / "checkpoints"),
+                "resume_mode": "auto",
+                "max_actor_ckpt_to_keep": 2,
+                "total_epochs": 20,
+                "total_training_steps": None,
+                "save_freq": 1,
+                "test_freq": 1,
+            },
+            "actor_rollout_ref": {
+                "model": {"path": "start"},
+                "actor": {
+                    "strategy": "fsdp2",
+                    "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+                },
+            },
+        }
+    )
+
+
+@cache
+def model_files() -> dict[str, bytes]:
+    """The smallest model that loads."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 8}
+    heads = {"num_attention_heads": 1, "num_key_value_heads": 1}
+    with TemporaryDirectory() as folder:
+        Qwen2ForCausalLM(Qwen2Config(**sizes, **heads)).save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def save(config: DictConfig, step: int, noted: bool = True) -> Path:
+    """A checkpoint as verl leaves it."""
+    folder = Path(config.trainer.default_local_dir) / f"global_step_{step}"
+    hf = folder / "actor" / "huggingface"
+    hf.mkdir(parents=True)
+    for name in ("model", "optim", "extra_state"):
+        torch.save({"step": step}, folder / "actor" / f"{name}_world_size_1_rank_0.pt")
+    (folder / "actor" / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
+    for name, content in model_files().items():
+        (hf / name).write_bytes(content)
+    weights = load_file(hf / "model.safetensors")
+    weights["model.norm.weight"] = torch.full((8,), float(step))
+    save_file(weights, hf / "model.safetensors", metadata={"format": "pt"})
+    torch.save({}, folder / "data.pt")
+    if noted:
+        (folder.parent / starts.TRACKER).write_text(str(step))
+    return folder
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def test_a_whole_checkpoint_is_left_alone(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 2)
+    assert broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
+    assert checkpoints.repair(config) == ["from the checkpoint of step 2"]
+    assert checkpoints.latest(folder.parent) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.pt",
+        "actor/model_world_size_1_rank_0.pt",
+        "actor/optim_world_size_1_rank_0.pt",
+        "actor/extra_state_world_size_1_rank_0.pt",
+        "actor/huggingface/model.safetensors",
+        "actor/fsdp_config.json",
+    ],
+)
+@pytest.mark.parametrize("harm", [Path.unlink, cut], ids=["missing", "cut off"])
+def test_a_checkpoint_with_a_part_missing_or_cut_off_is_not_resumed(tmp_path, name, harm):
+    config = config_of(tmp_path)
+    save(config, 2)
+    harm(save(config, 4) / name)
+    assert any("step 4 is not whole" in line for line in checkpoints.repair(config))
+    assert checkpoints.latest(Path(config.trainer.default_local_dir)) == 2
+    assert list(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [2]
+
+
+def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path):
+    config = config_of(tmp_path)
+    tracker = save(config, 3).parent / starts.TRACKER
+    tracker.write_text("")
+    assert checkpoints.repair(config)[0] == f"{starts.TRACKER} said nothing and now says 3"
+    assert tracker.read_text() == "3"
+
+
+def test_without_any_whole_checkpoint_training_starts_from_step_0(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 3)
+    cut(folder / "data.pt")
+    assert checkpoints.repair(config)[-1] == "no whole checkpoint is left: from the start model"
+    assert [path.name for path in folder.parent.iterdir()] == ["global_step_3.aside"]
+
+
+def test_old_checkpoints_go_whichever_start_wrote_them(tmp_path):
+    config = config_of(tmp_path)
+    for step in (1, 2, 3, 4):
+        save(config, step)
+    checkpoints.prune(config)
+    assert sorted(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [3, 4]
+
+
+def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 1)
+    rollouts = tmp_path / "stage" / "rollouts" / "train"
+    rollouts.mkdir(parents=True)
+    (rollouts / "000002.jsonl").write_text('{"a": 1}\n{"a"')
+    (rollouts / "000003.jsonl").write_text('{"a": 1}\n')
+    (rollouts / "000004.jsonl").write_text("")
+    checkpoints.repair(config)
+    assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
+
+
+def test_a_stage_is_done_only_at_its_last_step(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 3)
+    with pytest.raises(SystemExit, match="step 3 of an unknown number"):
+        checkpoints.finish(config)
+    checkpoints.note_target(config, 4, 4)
+    assert not checkpoints.at_target(config)
+    with pytest.raises(SystemExit, match="step 3 of 4"):
+        checkpoints.finish(config)
+    save(config, 4)
+    assert checkpoints.at_target(config)
+    done = checkpoints.finish(config)
+    assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
+    assert checkpoints.read_done(tmp_path / "stage") == done
+
+
+def test_more_epochs_than_were_asked_for_before_are_trained(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 4)
+    checkpoints.note_target(config, 4, 4)
+    assert checkpoints.at_target(config)
+    config.trainer.total_epochs = 21
+    assert not checkpoints.at_target(config)
+
+
+LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
+
+
+def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, capsys):
+    config = config_of(tmp_path, gate=LEAVE)
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=20, done=0)
+    assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
+    assert "GATE left at step 4 of 20: m reached 1.100 (gate 1)" in capsys.readouterr().out
+    save(config, 4)
+    assert checkpoints.at_target(config)
+    done = checkpoints.finish(config)
+    assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
+    assert (done.global_step, done.target) == (4, 20)
+
+
+def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_path):
+    config = config_of(tmp_path, gate=LEAVE)
+    metrics = tmp_path / "stage" / "metrics"
+    metrics.mkdir(parents=True)
+    lines = [json.dumps({"step": step, "data": {"m": 1.0}}) for step in (1, 2, 3)]
+    (metrics / "1.jsonl").write_text("\n".join(lines))
+    assert StageEnd(config, planned=20, done=1).last == 20
+    assert StageEnd(config, planned=20, done=2).last == 3
+
+
+def test_a_gate_that_was_not_reached_is_said_and_stops_only_where_it_is_required(tmp_path):
+    for required in (False, True):
+        config = config_of(tmp_path / str(required), gate={**LEAVE, "required": required})
+        Path(config.paths.stage).mkdir(parents=True)
+        StageEnd(config, planned=2, done=0)
+        save(config, 2)
+        gate = checkpoints.finish(config).gate
+        assert gate is not None and (gate.passed, gate.stops) == (False, required)
+
+
+def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=4, done=0)
+    for step, value in ((1, 0.2), (2, 0.7), (3, 0.5)):
+        save(config, step)
+        end(step, {"val_choose/score": value})
+    end(4, {"other": 1.0})
+    save(config, 4)
+    done = checkpoints.finish(config)
+    assert (done.model_step, done.best and done.best.value) == (2, 0.7)
+    chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
+    best = checkpoints.read_best(tmp_path / "stage")
+    assert done.chose == (chose,) and best is not None and best.metric == chose["metric"]
+    exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
+    checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
+    assert exported == (checkpoint / "model.safetensors").read_bytes()
+    assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
+
+
+def test_a_best_model_of_a_run_from_before_adapters_is_handed_on(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    checkpoint = save(config, 2)
+    old = Path(shutil.copytree(checkpoint / "actor" / "huggingface", tmp_path / "stage" / "best" / "global_step_2"))
+    note = {"step": 2, "value": 0.5, "metric": "val/score", "model": str(old)}
+    (tmp_path / "stage" / "best.json").write_text(json.dumps(note))
+    checkpoints.note_target(config, 2, 2)
+    assert checkpoints.finish(config).model_step == 2
+    assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == (old / "model.safetensors").read_bytes()
+
+
+def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
+    for handover in ("last", "best"):
+        config = config_of(tmp_path / handover, handover=handover)
+        weights = save(config, 2) / "actor" / "huggingface" / "model.safetensors"
+        save_file({"base_model.model.weight": torch.zeros(4)}, weights)
+        checkpoints.note_target(config, 2, 2)
+        with pytest.raises(SystemExit, match="has made all its steps, but .* cannot be handed on.* are missing"):
+            checkpoints.finish(config)
+        assert checkpoints.read_done(Path(config.paths.stage)) is None
+        with pytest.raises(ExportError, match="are missing"):
+            checkpoints.keep_best(config, 2, 0.5)
+
+
+def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    save(config, 3)
+    StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
+    assert (best := checkpoints.read_best(tmp_path / "stage")) and best.step == 3
+    StageEnd(config, planned=4, done=0)
+    assert checkpoints.read_best(tmp_path / "stage") is None
+
+
+def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, capsys):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    save(config, 1)
+    StageEnd(config, planned=4, done=0)(1, {"val_choose/score": 0.9})
+    config.stage.handover_metric = "val_choose/acc"
+    StageEnd(config, planned=4, done=1)
+    assert checkpoints.read_best(tmp_path / "stage") is None
+    assert "RESUME step 1 was the best by val_choose/score" in capsys.readouterr().out
+
+
+def test_the_best_stays_while_the_last_is_to_be_handed_on(tmp_path, capsys):
+    config = config_of(tmp_path, handover="best", handover_metric="val_choose/acc")
+    Path(config.paths.stage).mkdir()
+    save(config, 1)
+    StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 0.9})
+    config.stage.update({"handover": "last", "handover_metric": "val_choose/score"})
+    StageEnd(config, planned=4, done=1)
+    best = checkpoints.read_best(tmp_path / "stage")
+    assert best is not None and best.metric == "val_choose/acc"
+    assert "RESUME" not in capsys.readouterr().out
+
+
+def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_was_chosen(tmp_path):
+    config = config_of(tmp_path, handover="best")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=2, done=0)
+    for step, value in ((1, 0.9), (2, 0.1)):
+        save(config, step)
+        end(step, {"val_choose/score": value})
+    config.stage.handover_metric = "val_choose/acc"
+    assert checkpoints.at_target(config), "nothing is trained again"
+    done = checkpoints.finish(config)
+    assert done.model_step == 1
+    assert [item["metric"] for item in done.chose or ()] == ["val_choose/score"]
+
+
+def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
+    config = config_of(tmp_path, gate={**LEAVE, "metric": "val_choose/acc", "window": 1})
+    Path(config.paths.stage).mkdir()
+    assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
+    save(config, 2)
+    assert [item["metric"] for item in checkpoints.finish(config).chose or ()] == ["val_choose/acc"]
+    config.stage.gate = None
+    assert not checkpoints.at_target(config), "all steps are trained now"
+    assert StageEnd(config, planned=4, done=2).last == 4
+    save(config, 4)
+    done = checkpoints.finish(config)
+    assert (done.global_step, done.chose) == (4, ())
+
+
+def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
+    config = config_of(tmp_path, handover="best", handover_metric="val_choose/scor")
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=4, done=0)
+    end(1, {"critic/score/mean": 1.0})
+    with pytest.raises(GateError, match="stage.handover_metric=val_choose/scor is not logged; .*val_choose/score"):
+        end(2, {"critic/score/mean": 1.0, "val/score": 0.5, "val_choose/score": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trainer": {"max_actor_ckpt_to_keep": 1}}, "Set 2 or more"),
+        ({"critic": {"enable": True}, "trainer": {"max_critic_ckpt_to_keep": 1}}, "max_critic_ckpt_to_keep=1: verl"),
+        ({"stage": {"handover": "first"}}, "expected last or best"),
+        ({"stage": {"handover": "best"}, "trainer": {"test_freq": -1}}, "no multiple of trainer.test_freq=-1"),
+        ({"stage": {"handover": "best"}, "trainer": {"test_freq": 4, "save_freq": 6}}, "trainer.save_freq=6"),
+        ({"stage": {"gate": {"kind": "leave_at"}}}, "set stage.gate.value"),
+        ({"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["model"]}}}}, "lacks hf_model"),
+        ({"actor_rollout_ref": {"actor": {"checkpoint": {"async_save": True}}}}, "async_save=true"),
+        (
+            {
+                "stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val_choose/acc"}},
+                "trainer": {"test_freq": -1},
+            },
+            "needs validations",
+        ),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_starts(tmp_path, change, message):
+    config = config_of(tmp_path)
+    checkpoints.check(config)
+    with pytest.raises(PreflightError, match=message):
+        checkpoints.check(OmegaConf.merge(config, change))

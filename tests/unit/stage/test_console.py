@@ -1,0 +1,114 @@
+"""The console: one line a step, alarms out of the log, times as a person says them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recipe.stage import console
+
+NUMBERS = {
+    "critic/score/mean": 1.25,
+    "train/progress": 0.5,
+    "train/acc": 0.125,
+    "actor/kl_loss": 0.0021,
+    "perf/throughput": 1834.4,
+    "timing_s/step": 14.0,
+}
+
+
+def log_step(stage: Path, step: int, launch: str = "1", **numbers: float) -> None:
+    (stage / "metrics").mkdir(parents=True, exist_ok=True)
+    with (stage / "metrics" / f"{launch}.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "data": {**NUMBERS, **numbers}}) + "\n")
+
+
+def test_a_step_is_one_line_with_the_numbers_a_person_watches(tmp_path, capsys):
+    stage = tmp_path / "stage1_format"
+    watch = console.Watch(stage, tmp_path / "log")
+    log_step(stage, 3)
+    (stage / "total_steps.json").write_text('{"total_steps": 80, "planned": 80}')
+    watch()
+    watch()
+    assert capsys.readouterr().out == (
+        "stage1_format    3/80  reward 1.250  progress 0.500  accuracy 0.125  kl 0.0021  1834 tokens/s  14.0 s"
+        "  18 min left\n"
+    )
+
+
+def test_a_number_that_is_not_logged_is_left_out_and_a_validation_is_added():
+    assert console.step_line({"critic/score/mean": 1.0, "val/progress": 0.25, "val/acc": 0.5}) == (
+        "reward 1.000  validation progress 0.250, accuracy 0.500"
+    )
+
+
+def test_the_warm_start_shows_every_fiftieth_loss(tmp_path, capsys):
+    watch = console.Watch(tmp_path, tmp_path / "log")
+    for step in range(1, 101):
+        log_step(tmp_path, step, **{"train/loss": 1.0})
+    watch()
+    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [
+        ["50", "loss", "1.000"],
+        ["100", "loss", "1.000"],
+    ]
+
+
+def test_a_step_that_is_repeated_after_a_resume_is_shown_again(tmp_path, capsys):
+    log_step(tmp_path, 1)
+    log_step(tmp_path, 2)
+    seen: list[int] = []
+    watch = console.Watch(tmp_path, tmp_path / "log", seen.append)
+    watch()
+    log_step(tmp_path, 2, launch="2")
+    watch()
+    assert seen == [2]
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp_path, capsys):
+    log = tmp_path / "log"
+    watch = console.Watch(tmp_path / "stage1_format", log)
+    log.write_text(
+        "alarms: {malformed: 0.6}\n"
+        "\x1b[36m(TaskRunnerV1 pid=4436)\x1b[0m ALARM 61% of the messages (step 4)\n"
+        "(TaskRunnerV1 pid=4436, ip=10.0.0.1) GATE left at step 4\n"
+        "ALARM cut o"
+    )
+    watch()
+    with log.open("a") as file:
+        file.write("ff\n")
+    watch()
+    assert capsys.readouterr().out.splitlines() == [
+        "stage1_format  ALARM 61% of the messages (step 4)",
+        "stage1_format  GATE left at step 4",
+        "stage1_format  ALARM cut off",
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (700, "12 min"), (12000, "3 h 20 min")])
+def test_times_are_said_as_a_person_says_them(seconds, text):
+    assert console.duration(seconds) == text
+
+
+def test_the_time_left_counts_validations_and_is_empty_after_the_last_step():
+    steps = {step: {"timing_s/step": 8.0, "timing_s/testing": 2.0} for step in range(1, 4)}
+    assert console.time_left(steps, 7) == "40 s left"
+    assert console.time_left(steps, 3) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RuntimeError: [enforce fail] PytorchStreamWriter failed writing file data/1", "the disk is full"),
+        ("ray.exceptions.ActorDiedError: The actor died unexpectedly", "a worker process died"),
+        ("torch.OutOfMemoryError: CUDA out of memory", "out of memory"),
+    ],
+)
+def test_a_known_cause_in_a_log_is_named(tmp_path, text, words):
+    (tmp_path / "log").write_text(f"something\n{text}\n")
+    assert words in console.cause(tmp_path / "log")
+
+
+def test_a_log_without_a_known_cause_has_none(tmp_path):
+    (tmp_path / "log").write_text("ValueError: no\n")
+    assert console.cause(tmp_path / "log") is None

@@ -1,0 +1,252 @@
+"""Dynamic sampling ends: with a full batch of groups that differ, or with a message.
+
+verl's buffer runs as it is, over a dictionary in place of TransferQueue. Groups finish one at a look, so some still run
+while others are judged."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1 import replay_buffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from recipe.training import trainer as trainer_module
+from recipe.training.dynamic_sampling import DynamicSampling, GroupsAlike
+
+N, BATCH = 4, 2
+SOLVED, FAILED, MIXED = [1.0] * N, [0.0] * N, [1.0, 0.0, 0.0, 1.0]
+LOST: list[float] = []
+"""No episode came back."""
+LONE = [1.0]
+"""One came back."""
+
+
+class PartlyFailed(list):
+    """Values of the episodes that came back of a group in which the reward raised for another one."""
+
+
+class Queue:
+    """TransferQueue, and the agent loops that fill it: `outcomes` are the metric's values of group after group."""
+
+    def __init__(self, outcomes: Sequence[Any]):
+        self.outcomes = list(outcomes)
+        self.tags: dict[str, dict[str, dict]] = defaultdict(dict)
+        self.values: dict[str, float] = {}
+        self.asked = 0
+
+    def play(self, prompts: int) -> None:
+        for _ in range(prompts):
+            uid = f"u{self.asked}"
+            self.asked += 1
+            self.tags["train"][uid] = {"is_prompt": True, "status": "running", "global_steps": 1}
+
+    def kv_list(self) -> Any:
+        running = [uid for uid, tag in self.tags["train"].items() if tag.get("status") == "running"]
+        if running:
+            uid = running[0]
+            outcome = self.outcomes[int(uid[1:]) % len(self.outcomes)]
+            raised = isinstance(outcome, Exception | PartlyFailed)
+            for session, value in enumerate([] if isinstance(outcome, Exception) else outcome):
+                self.tags["train"][f"{uid}_{session}_0"] = {"status": "success"}
+                self.values[f"{uid}_{session}_0"] = value
+            self.tags["train"][uid]["status"] = "failure" if raised else "finished"
+        return {name: {key: dict(tag) for key, tag in tags.items()} for name, tags in self.tags.items()}
+
+    def kv_clear(self, partition_id: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.tags[partition_id].pop(key, None)
+
+    def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> Any:
+        if select_fields == ["rm_scores"]:
+            return {"rm_scores": [torch.tensor([0.0, self.values[key]]) for key in keys]}
+        return {"extra_fields": [{"reward_extra_info": {"acc": self.values[key]}} for key in keys]}
+
+
+@pytest.fixture
+def sampling(monkeypatch: pytest.MonkeyPatch):
+    """A buffer in which a step's first groups are being played, as verl would have made it."""
+    return lambda outcomes, **options: make(monkeypatch, outcomes, **options)
+
+
+def make(monkeypatch: Any, outcomes: Sequence[Any], metric: str = "acc", limit: int = 5, lost: float = 0.25) -> Any:
+    queue = Queue(outcomes)
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    nothing = OmegaConf.create({})
+    verls = ReplayBuffer(
+        "sync", nothing, None, "drop", nothing, 0.0, queue.play, metric, train_batch_size=BATCH, gen_batch_size=1
+    )
+    buffer = DynamicSampling.instead_of(verls, limit, lost)
+    queue.play(BATCH)
+    return buffer, queue
+
+
+def uids(batch: KVBatchMeta) -> set[str]:
+    return {key.split("_")[0] for key in batch.keys}
+
+
+def test_a_step_trains_on_groups_that_differ_and_plays_others_for_the_rest(sampling):
+    buffer, queue = sampling([SOLVED, MIXED, FAILED, MIXED])
+    batch, metrics = buffer.sample(1, "train", BATCH)
+    assert uids(batch) == {"u1", "u3"} and len(batch.keys) == BATCH * N
+    assert buffer.played == queue.asked
+    assert metrics["training/filter_groups/evicted_samples"] == buffer.filtered >= 2
+    assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
+
+
+@pytest.mark.parametrize("metric", ["acc", "reward"])
+def test_groups_that_all_stay_alike_end_the_training_with_what_was_seen_and_what_to_change(sampling, metric):
+    buffer, queue = sampling([FAILED, FAILED, SOLVED], metric=metric)
+    with pytest.raises(GroupsAlike) as caught:
+        buffer.sample(1, "train", BATCH)
+    assert queue.asked == buffer.played == 5 * BATCH, "neither more than the limit allows, nor fewer"
+    for part in (
+        "only 0 of the 2 groups",
+        f"algorithm.filter_groups.metric={metric}",
+        "10 groups were played, stage.max_gen_batches=5 batches",
+        "(7 at 0, 3 at 1)",
+        "rollout.temperature",
+        "the last checkpoint is intact",
+    ):
+        assert part in str(caught.value)
+
+
+def test_a_step_that_needs_the_last_group_of_the_limit_is_made(sampling):
+    buffer, queue = sampling([FAILED] * 8 + [MIXED] * 2)
+    assert uids(buffer.sample(1, "train", BATCH)[0]) == {"u8", "u9"}
+    assert queue.asked == 10
+
+
+def test_each_step_counts_anew(sampling):
+    buffer, queue = sampling([FAILED, MIXED, MIXED])
+    for _ in range(4):
+        batch, _ = buffer.sample(1, "train", BATCH)
+        assert buffer.played <= 4
+        queue.kv_clear("train", batch.keys)
+        queue.play(BATCH)
+
+
+@given(
+    outcomes=st.lists(
+        st.sampled_from([SOLVED, FAILED, MIXED, LONE, LOST, PartlyFailed(SOLVED[1:]), PartlyFailed(MIXED[1:])]),
+        min_size=1,
+        max_size=30,
+    ),
+    limit=st.integers(2, 6),
+)
+@settings(deadline=None, max_examples=50)
+def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
+    with pytest.MonkeyPatch.context() as patch:
+        buffer, queue = make(patch, outcomes, limit=limit, lost=1.0)
+        try:
+            batch, _ = buffer.sample(1, "train", BATCH)
+        except GroupsAlike:
+            assert queue.asked == limit * BATCH
+        else:
+            assert len(uids(batch)) == BATCH
+            assert all(
+                len({queue.values[key] for key in batch.keys if key.startswith(f"{uid}_")}) > 1 for uid in uids(batch)
+            )
+        assert buffer.played == queue.asked <= limit * BATCH
+        assert buffer.filtered + buffer.lost <= buffer.played
+
+
+def metrics_of(trainer: Any, monkeypatch: Any, keys: Sequence[str]) -> dict[str, float]:
+    columns = {
+        name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(keys))
+        for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
+    }
+    monkeypatch.setattr(trainer_module.tq, "kv_batch_get", lambda **_: dict(columns))
+    return trainer._reward_metrics(KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys)))
+
+
+def test_filtered_groups_are_not_lost(sampling, trainer_for, monkeypatch):
+    buffer, _ = sampling([FAILED, FAILED, SOLVED, MIXED])
+    batch, _ = buffer.sample(1, "train", BATCH)
+    trainer = trainer_for(buffer, groups=BATCH)
+    metrics = metrics_of(trainer, monkeypatch, batch.keys)
+    assert metrics["train/lost_samples"] == metrics["train/failed_rewards"] == 0.0
+    assert metrics["train/played_groups"] == buffer.played
+    assert metrics["train/filtered_groups"] == buffer.filtered / buffer.played > 0.5
+
+
+def test_a_group_that_the_engine_lost_is_played_again_and_counted_as_lost(sampling, trainer_for, monkeypatch):
+    buffer, _ = sampling([LOST, MIXED, MIXED, MIXED], lost=0.5)
+    batch, metrics = buffer.sample(1, "train", BATCH)
+    assert len(uids(batch)) == BATCH and (buffer.lost, buffer.filtered) == (1, 0)
+    assert metrics["training/rollout_failure/evicted_samples"] == 1
+    trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
+    assert metrics_of(trainer, monkeypatch, batch.keys)["train/lost_samples"] == pytest.approx(1 / (BATCH + 1))
+
+
+def test_a_rollout_that_is_left_alone_is_played_again_with_its_group(sampling, trainer_for, monkeypatch):
+    buffer, queue = sampling([LONE, MIXED, MIXED, MIXED], lost=0.5)
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert uids(batch) == {"u1", "u2"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, 1, 0)
+    assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
+    trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
+    monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
+    metrics = metrics_of(trainer, monkeypatch, trainer._balance_batch(batch, {}).keys)
+    assert metrics["train/lost_samples"] == pytest.approx((N - 1) / (N * (BATCH + 1)))
+    assert metrics["train/lone_samples"] == 1
+
+
+def test_a_group_in_which_the_reward_failed_is_filtered_like_any_other(sampling, trainer_for, monkeypatch):
+    alike, mixed = PartlyFailed(FAILED[1:]), PartlyFailed(MIXED[1:])
+    buffer, queue = sampling([alike, mixed])
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert all(int(uid[1:]) % 2 for uid in uids(batch)) and len(batch.keys) == BATCH * (N - 1)
+    assert (buffer.lost, buffer.filtered) == (0, (queue.asked + 1) // 2)
+    trainer = trainer_for(buffer, groups=BATCH)
+    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
+    trainer.on_sample_end()
+    assert metrics_of(trainer, monkeypatch, batch.keys)["train/failed_rewards"] == 1.0
+    buffer, _ = sampling([alike])
+    with pytest.raises(GroupsAlike, match="only 0 of the 2 groups"):
+        buffer.sample(1, "train", BATCH)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [
+        (LOST, "the inference engine failed"),
+        (ValueError("my own mistake"), "the reward compute_score of my_reward.py failed for 1 prompts"),
+    ],
+    ids=["engine", "reward"],
+)
+def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(
+    sampling, trainer_for, monkeypatch, outcome, cause
+):
+    buffer, queue = sampling([outcome])
+    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
+    with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
+        trainer_for(buffer, groups=BATCH).step({}, {})
+    assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
+
+
+def test_too_many_rollouts_left_alone_are_named_apart_from_the_lost_ones(sampling, trainer_for, monkeypatch):
+    buffer, _ = sampling([LONE])
+    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
+    lost = "3 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out"
+    with pytest.raises(RuntimeError, match=lost):
+        trainer_for(buffer, groups=BATCH).step({}, {})
+
+
+def test_a_validation_is_neither_filtered_nor_counted(sampling):
+    buffer, queue = sampling([FAILED])
+    queue.tags["val"] = {"v0": {"is_prompt": True, "status": "finished", "global_steps": 1}, "v0_0_0": {}}
+    batch, metrics = buffer.sample(1, "val", 1)
+    assert (batch.keys, metrics, buffer.filtered, buffer.lost) == (["v0_0_0"], {}, 0, 0)
+
+
+def test_without_filtering_verls_buffer_stays_as_it_is():
+    nothing = OmegaConf.create({})
+    buffer = ReplayBuffer("sync", nothing, None, "drop", nothing)
+    assert DynamicSampling.instead_of(buffer, 10, 0.25) is buffer

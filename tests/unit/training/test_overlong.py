@@ -1,0 +1,179 @@
+"""Long episodes: what their length costs, with whatever reward, and that cut ones do not train where that is asked."""
+
+import asyncio
+import json
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.core_algos import agg_loss
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.overlong import overlong_penalty
+from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.training.overlong_filter import leave_out_cut_episodes
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+GOLD = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+
+
+@given(
+    used=st.integers(0, 3000),
+    budget=st.integers(1, 3000),
+    window=st.floats(0.01, 1.0),
+    penalty=st.floats(0.01, 10.0),
+)
+def test_the_price_rises_from_nothing_to_all_of_it_over_the_window(used, budget, window, penalty):
+    price = overlong_penalty(used, budget, False, window=window, penalty=penalty)
+    assert 0 <= price <= penalty
+    assert price <= overlong_penalty(used + 1, budget, False, window=window, penalty=penalty)
+    if used <= (1 - window) * budget:
+        assert price == 0
+    if used >= budget:
+        assert price == pytest.approx(penalty)
+    assert overlong_penalty(used, budget, True, window=window, penalty=penalty) == penalty
+
+
+def test_it_is_the_papers_formula():
+    """Equation 13 with L_max = 20480, L_cache = 4096."""
+    for used in (16384, 17000, 18432, 20480):
+        paper = ((20480 - 4096) - used) / 4096
+        assert overlong_penalty(used, 20480, False, window=0.2, penalty=1.0) == pytest.approx(-paper)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(GOLD)
+
+
+@pytest.fixture
+def play(make_loop, engine, tokenizer, tmp_path):
+    """Plays gold and scores it as verl does; gives verl's fields and the line of the record."""
+
+    def run(split: str = "train", turn_scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
+        async def episode() -> Any:
+            row = {"extra_info": {"split": split, "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+            loop = make_loop(tokenizer, engine(tokenizer, GOLD), record_dir=tmp_path, **settings)
+            return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+
+        output = asyncio.run(episode())
+        output.reward_score = 1.0 if turn_scores is None else math.fsum(turn_scores)
+        info = {"score": output.reward_score, "mine": 7}
+        output.extra_fields["reward_extra_info"] = info | ({"turn_scores": turn_scores} if turn_scores else {})
+        fields = output.as_dict()
+        (line,) = (tmp_path / split / "000001.jsonl").read_text().splitlines()
+        return fields, json.loads(line)
+
+    return run
+
+
+def length_of_gold(play: Any) -> int:
+    return len(play()[0]["response_mask"])
+
+
+def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(play, tmp_path):
+    length = length_of_gold(play)
+    (tmp_path / "train" / "000001.jsonl").unlink()
+    fields, line = play(response_length=length + 20, overlong={"penalty": 0.5, "window": 0.5})
+    price = overlong_penalty(length, length + 20, False, window=0.5, penalty=0.5)
+    assert 0.3 < price < 0.5
+    assert fields["rm_scores"].sum().item() == pytest.approx(1.0 - price)
+    assert line["score"] == pytest.approx(1.0 - price)
+    assert line["reward"] == {"score": 1.0, "mine": 7, "overlong_penalty": pytest.approx(price)}
+    assert fields["extra_fields"]["reward_extra_info"]["overlong_penalty"] == pytest.approx(price)
+
+
+def test_the_last_message_pays_where_each_has_a_score(play, tmp_path):
+    steps = len(GOLD)
+    fields, line = play(turn_scores=[0.5] * steps, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
+    price = line["reward"]["overlong_penalty"]
+    assert price > 0
+    assert line["turn_scores"] == [0.5] * (steps - 1) + [pytest.approx(0.5 - price)]
+    assert math.fsum(line["turn_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
+
+
+@pytest.mark.parametrize(("split", "penalty"), [("val", 0.5), ("train", 0.0)])
+def test_a_validation_and_a_run_without_it_pay_nothing_and_log_nothing(play, split, penalty):
+    fields, line = play(split, overlong={"penalty": penalty, "window": 1.0})
+    assert line["score"] == fields["rm_scores"].sum().item() == 1.0
+    assert "overlong_penalty" not in line["reward"]
+
+
+def test_an_episode_that_the_budget_cut_pays_all_of_it_and_is_marked(play, tmp_path):
+    length = length_of_gold(play)
+    (tmp_path / "train" / "000001.jsonl").unlink()
+    fields, line = play(response_length=length - 5, overlong={"penalty": 0.5})
+    assert line["episode"]["stop_reason"] == "max_tokens"
+    assert line["score"] == 0.5 and fields["extra_fields"]["truncated"] is True
+
+
+class Store:
+    """The part of TransferQueue that the filter needs."""
+
+    def __init__(self, masks: list[list[int]], cut: list[bool]):
+        extra = [{"truncated": value} for value in cut]
+        self.columns = {"response_mask": nested(masks), "extra_fields": SimpleNamespace(tolist=lambda: extra)}
+        self.written: dict[str, Any] = {}
+
+    def kv_batch_get(self, keys: Any, partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        return {name: self.columns[name] for name in select_fields}
+
+    def kv_batch_put(self, keys: Any, partition_id: str, fields: Any) -> None:
+        self.written |= {name: fields[name] for name in fields.keys()}
+
+
+def nested(rows: list[list[int]]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+
+def batch_of(*padding: bool) -> KVBatchMeta:
+    keys = [f"u{row}_0_0" for row in range(len(padding))]
+    return KVBatchMeta(partition_id="train", keys=keys, tags=[{"is_padding": value} for value in padding])
+
+
+MASKS = [[1, 1, 0, 1], [1, 0, 1], [1, 1], [0]]
+
+
+def test_cut_episodes_are_taken_out_of_both_masks_and_the_others_stay():
+    store = Store(MASKS, [False, True, False, True])
+    assert leave_out_cut_episodes(store, batch_of(False, False, False, True)) == pytest.approx(1 / 3)
+    for name in ("response_mask", "loss_mask"):
+        assert [row.tolist() for row in store.written[name].unbind()] == [[1, 1, 0, 1], [0, 0, 0], [1, 1], [0]]
+
+
+def test_a_step_without_cut_episodes_is_left_as_it_is():
+    store = Store(MASKS, [False] * 4)
+    assert leave_out_cut_episodes(store, batch_of(False, False, False, True)) == 0 and not store.written
+
+
+def test_a_step_of_cut_episodes_alone_stops_with_what_to_change():
+    with pytest.raises(RuntimeError, match="cut all 3 episodes.*data.max_response_length.*overlong.train=true"):
+        leave_out_cut_episodes(Store(MASKS, [True, True, True, False]), batch_of(False, False, False, True))
+
+
+@pytest.mark.parametrize(
+    ("mode", "diluted"),
+    [("token-mean", 1.0), ("token-sum", 1.0), ("seq-mean-token-mean", 0.5), ("seq-mean-token-sum-norm", 0.5)],
+)
+def test_no_gradient_of_a_left_out_episode_reaches_the_model_and_a_mean_over_episodes_counts_it(mode, diluted):
+    """verl's aggregation over a mini-batch: it counts tokens by `loss_mask`, and episodes by the settings."""
+    masks = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0]])
+
+    def gradient(rows: int) -> torch.Tensor:
+        loss = torch.ones(rows, 4, requires_grad=True)
+        tokens = int(masks[:rows].sum())
+        counted = {"batch_num_tokens": tokens, "global_batch_size": rows, "loss_scale_factor": 4}
+        agg_loss(loss, masks[:rows], mode, **counted).backward()
+        assert loss.grad is not None
+        return loss.grad
+
+    assert not gradient(2)[1].any()
+    torch.testing.assert_close(gradient(2)[:1], diluted * gradient(1))

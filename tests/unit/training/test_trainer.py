@@ -1,0 +1,143 @@
+"""What the trainer logs of a step and of a validation, and which errors it leaves alone."""
+
+from math import isfinite
+from types import SimpleNamespace
+
+import pytest
+from transfer_queue import KVBatchMeta
+
+from bfcl_env import choose_indices, report_indices
+
+
+def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    def step(self, metrics, timing_raw):
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(PPOTrainerSync, "step", step)
+    with pytest.raises(RuntimeError, match="^CUDA out of memory$"):
+        trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
+
+
+def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, trainer_for):
+    from recipe.training import trainer as module
+
+    infos = [
+        {"stop/format_errors": 1.0, "stop/environment_error": 0.0},
+        {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
+    ]
+    fields = {
+        "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
+        "extra_fields": SimpleNamespace(
+            tolist=lambda: [{"reward_extra_info": info, "engine_faults": 2 * place} for place, info in enumerate(infos)]
+        ),
+    }
+    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
+    batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad"], tags=[{}, {}, {"is_padding": True}])
+    metrics = trainer._reward_metrics(batch)
+    assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
+    assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
+    assert (metrics["train/lost_samples"], metrics["train/failed_rewards"], metrics["train/engine_faults"]) == (
+        0.5,
+        1,
+        1,
+    )
+
+
+@pytest.fixture
+def step_of(monkeypatch, trainer_for):
+    """Gives a trainer the keys of a step's samples; returns those that go on, those deleted, and the trainer."""
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    from recipe.training import trainer as module
+
+    def take(keys, estimator="grpo", **settings):
+        cleared = []
+        monkeypatch.setattr(module.tq, "kv_clear", lambda keys, partition_id: cleared.extend(keys))
+        monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
+        trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), estimator=estimator, **settings)
+        batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": place} for place in range(len(keys))])
+        return trainer._balance_batch(batch, {}), cleared, trainer
+
+    return take
+
+
+GROUPS = ["a_0_0", "a_1_0", "a_2_0", "a_3_0", "b_c_2_0", "d_0_0", "d_1_0", "d_3_0", "e_1_0", "e_1_1"]
+"""Of four rollouts each: all of a, one of b_c, three of d, and one of e which has two outputs."""
+
+
+def test_a_rollout_whose_siblings_were_all_lost_is_left_out_and_counted(step_of):
+    batch, cleared, trainer = step_of(GROUPS, groups=4, max_lost_share=0.6)
+    assert batch.keys == [key for key in GROUPS if key[0] in "ad"]
+    assert [tag["seq_len"] for tag in batch.tags] == [0, 1, 2, 3, 5, 6, 7]
+    assert (sorted(cleared), trainer.lone_samples) == (["b_c_2_0", "e_1_0", "e_1_1"], 3)
+
+
+def test_no_advantage_is_a_raw_score_for_what_is_left(step_of):
+    import numpy
+    import torch
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    def advantages(keys):
+        scores = 1.75 * torch.ones(len(keys), 1)
+        groups = numpy.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
+        return compute_grpo_outcome_advantage(scores, torch.ones_like(scores), groups)[0].flatten().tolist()
+
+    keys = GROUPS[:8]
+    assert advantages(keys)[4] == pytest.approx(1.75, abs=1e-4)
+    assert advantages(step_of(keys, groups=3, max_lost_share=0.6)[0].keys) == pytest.approx([0.0] * 7, abs=1e-4)
+
+
+def test_with_a_critic_a_lone_rollout_stays(step_of):
+    batch, cleared, trainer = step_of(GROUPS, estimator="gae_bad", groups=4, max_lost_share=0.6)
+    assert (batch.keys, cleared, trainer.lone_samples) == (GROUPS, [], 0)
+
+
+def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of, monkeypatch):
+    from recipe.training import trainer as module
+
+    keys = ["a_0_0", "a_1_0", "a_2_0", "b_0_0", "b_1_0", "b_2_0", "c_3_0"]
+    with pytest.raises(RuntimeError) as caught:
+        step_of(keys, groups=3, max_lost_share=0.45)
+    for part in (
+        "5 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out because all its "
+        "siblings were among them",
+        "6 in all, more than stage.max_lost_share=0.45 allows",
+    ):
+        assert part in str(caught.value)
+    batch, _, trainer = step_of(keys, groups=3, max_lost_share=0.5)
+    columns = {
+        name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(batch.keys))
+        for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
+    }
+    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(columns))
+    metrics = trainer._reward_metrics(batch)
+    assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
+    assert metrics["train/lone_samples"] == 1
+
+
+@pytest.mark.parametrize("max_lost_share", [0.25, 1.0])
+def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
+    lost = "6 of 8 samples of step 7 were lost because the inference engine failed, and 2 more left out"
+    with pytest.raises(RuntimeError, match=lost):
+        step_of(["a_0_0", "b_3_0"], groups=2, max_lost_share=max_lost_share)
+
+
+def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
+    tasks = [f"multi_turn_base_{choose_indices()[0]}", f"multi_turn_miss_func_{report_indices()[0]}"]
+    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "scenario_id": tasks}
+    metrics = trainer._val_metrics_update(
+        ["bfcl/base", "bfcl/miss_func"],
+        ["a", "b"],
+        infos,
+        [3, 5],
+        expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
+    )
+    assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
+    assert (metrics["val_choose/acc"], metrics["val_report/acc"]) == (1.0, 0.0)
+    assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
+    assert all(map(isfinite, metrics.values())), "loggers take numbers only"
+    assert metrics["val-aux/bfcl/miss_func/stop/completed/mean@1"] == 1.0
