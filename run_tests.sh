@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Sets up whatever is missing, then lint, format, types and tests. Arguments go to pytest: bash run_tests.sh -k rewards
-# `bash run_tests.sh -m slow` runs the long tests, which the ordinary suite leaves out.
+# `bash run_tests.sh -m slow` runs the long tests, which the ordinary suite leaves out, one after the other; the ordinary
+# ones run in two processes, file by file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 bash setup.sh
 
 failed=()
+[[ " $* " == *" slow"* || " $* " == *" -n"* ]] || set -- -n 2 --dist loadfile "$@"
 check() {  # check NAME COMMAND...: all of them run, whatever the earlier ones said
     printf '\n== %s (%d s)\n' "$1" "$SECONDS"
     "${@:2}" || failed+=("$1")
