@@ -8,6 +8,7 @@ import decimal
 import json
 import os
 import random
+import re
 import sys
 import time
 from contextlib import contextmanager
@@ -238,7 +239,7 @@ def test_names_that_are_not_published_functions_are_unknown_and_do_nothing(text,
         ("square_root", {"number": 2, "precision": "1000000"}),
         ("square_root", {"number": 2, "precision": float("inf")}),
     ],
-    ids=lambda value: repr(value)[:40],
+    ids=lambda value: re.sub("0x[0-9a-f]+", "0x", repr(value)[:40]),  # the same in every process
 )
 def test_arguments_that_would_hang_or_swamp_the_process_hit_a_limit(name, arguments):
     (result,) = execute(MATH, Call(name, arguments))
