@@ -24,7 +24,7 @@ LOGGERS = {
 }
 """verl's loggers, and the package that each needs."""
 
-OF_THE_RATIO = ("gspo", "cispo", "appo_turn")
+OF_THE_RATIO = ("gspo", "cispo", "appo_step")
 """Losses that are plain policy gradient where the probability ratio is 1."""
 
 WIDE_FOR_GSPO = 0.05

@@ -10,8 +10,8 @@ from typing import Any
 
 from recipe.typed import shown
 
-TURN_SCORES = "turn_scores"
-"""The one list that a reward may return: a score for each message, which `interaction.token_rewards` checks."""
+STEP_SCORES = "step_scores"
+"""The one list that a reward may return: a score for each step, which `interaction.token_rewards` checks."""
 
 
 class RewardError(ValueError):
@@ -36,7 +36,7 @@ def checked(result: Any) -> float | dict[str, Any]:
     for name, value in result.items():
         if not isinstance(name, str):
             raise RewardError(f"returned {shown(name)} as a name; expected texts, as `score`")
-        values[name] = value if name in ("score", TURN_SCORES) else _value(name, value)
+        values[name] = value if name in ("score", STEP_SCORES) else _value(name, value)
     return {**values, "score": score}
 
 

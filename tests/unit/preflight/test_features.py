@@ -190,7 +190,7 @@ def test_of_a_reward_that_is_not_tried_it_is_said_that_the_metric_is_not_known(t
         assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["gspo", "cispo", "appo_turn"])
+@pytest.mark.parametrize("name", ["gspo", "cispo", "appo_step"])
 def test_a_loss_that_one_update_a_step_makes_plain_is_said(name: str):
     loss = [f"{ACTOR}.policy_loss.loss_mode={name}", f"{ACTOR}.clip_ratio_low=1e-4", f"{ACTOR}.clip_ratio_high=1e-4"]
     plain = configured(*loss, hardware="gpu8")

@@ -120,6 +120,6 @@ def test_no_result_gets_through_that_is_not_finite_and_plain(result: Any) -> Non
         return
     assert math.isfinite(found["score"] if isinstance(found, dict) else found)
     if isinstance(found, dict):
-        found.pop("turn_scores", None)
+        found.pop("step_scores", None)
         json.dumps(found, allow_nan=False)
         assert all(isinstance(value, int | float | str | None) for value in found.values())
