@@ -83,6 +83,7 @@ def test_a_finite_number_is_a_score_whoever_made_it(result: Any, score: float) -
         *({"score": bad} for bad in (math.nan, None, "x", True, 10**400, [1.0], {"score": 1.0})),
         *({"score": 1.0, **bad} for bad in ({"notes": ["a"]}, {"more": {"a": 1}}, {"big": 10**400}, {"a": object()})),
         *({"score": 1.0, **bad} for bad in ({3: 1.0}, {None: 1.0}, {("a",): 1.0}, {"it": Unprintable()})),
+        {"score": 1.0, "turn_scores": [1.0]},
     ],
     ids=lambda result: str(type(result)),
 )
