@@ -1,6 +1,6 @@
 """Do the algorithms learn? Two turns whose best play is known, and a policy and a critic of a few hundred weights.
 
-    python -m recipe.credit.toy --out docs/credit_toy.png
+    python -m benchmarks.toy_credit --out docs/credit_toy.png
 
 An episode has two steps of `LENGTH` tokens out of four. In each, only the first token decides, as the name of a
 function does; the rest is filler. In the first step one token opens the way and pays nothing; a draw that has
@@ -32,7 +32,6 @@ CHOICES = 4
 LENGTH = 24
 OBSERVATION = 6
 """Tokens of the environment between the steps."""
-BAIT = 0.0
 LUCK = 0.6
 """Standard deviation of the draw in the first step."""
 OPENS, PAYS = 1, 2
@@ -41,7 +40,7 @@ BATCH, GROUP = 64, 8
 EPOCHS = 2
 ALGORITHMS = ("grpo", "turn_grpo", "step_grained", "appo", "tppo", "naive")
 
-CONFIG = Path(__file__).parents[1] / "config"
+CONFIG = Path(__file__).parents[1] / "recipe" / "config"
 
 
 def settings(name: str) -> Any:
@@ -198,7 +197,7 @@ def draw(results: dict[str, Tensor], out: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.credit.toy`."""
+    """Entry point of `python -m benchmarks.toy_credit`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="picture to write; none if left out")
     parser.add_argument("--seeds", type=int, default=5)
