@@ -62,6 +62,51 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
     return [float(value) for value in step_scores]
 
 
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """What an episode is trained on."""
+
+    score: float | None
+    """The reward's, less the price of the length; None where there was no reward."""
+    step_scores: list[float] | None
+    """The same by step; None where the reward gave one score."""
+    tokens: list[float] | None
+    """The same by token of the response; None where there was no reward, or no step to carry it."""
+
+
+def rewards_of(
+    score: float | None,
+    step_scores: Any,
+    *,
+    steps: int,
+    spans: Sequence[Span],
+    mask: Sequence[int],
+    penalty: float | None = None,
+) -> Rewards:
+    """What a reward returned, on tokens.
+
+    Args:
+        score: for the episode.
+        step_scores: for its steps, or None.
+        steps: of the record that the reward has seen.
+        penalty: what the episode's length costs; the last step pays it.
+
+    Raises:
+        ValueError: the score is not finite, the scores of steps do not fit it, or no token can carry them.
+    """
+    if score is not None and not math.isfinite(score):
+        raise ValueError(f"the reward is {score}; trained on, it would make every weight NaN")
+    if score is None or not spans:
+        return Rewards(score, step_scores, None)
+    scores, of_steps = [score], spans[-1:]
+    if step_scores is not None and (checked := check_step_scores(step_scores, steps, score)):
+        scores, of_steps = checked, spans
+    if penalty is not None:
+        scores = [*scores[:-1], scores[-1] - penalty]
+        score -= penalty
+    return Rewards(score, scores if step_scores else step_scores, place(scores, of_steps, mask))
+
+
 def place(scores: Sequence[float], spans: Sequence[Span], mask: Sequence[int]) -> list[float]:
     """One reward a token of the response: each score on the last token of its step.
 
