@@ -61,8 +61,10 @@ async def _aside(function: Callable[..., _T], *args: Any) -> _T:
 def _load() -> None:
     """Once a process, in the environment's thread, before the first episode begins.
 
-    A worker keeps all that it has imported and loaded; looking for garbage in it would stop all episodes for 0.3 s.
+    A worker keeps all that it has imported and loaded; looking for garbage in it would stop all episodes for 0.3 s, and
+    while tasks are loaded it would be looked for.
     """
+    gc.freeze()
     load_tasks(DEFAULT)
     gc.freeze()
 

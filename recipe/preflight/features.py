@@ -115,6 +115,10 @@ def notes(config: DictConfig) -> list[str]:
             "divides by all episodes, those left out included, so policy loss, KL and entropy get smaller by "
             "train/overlong_left_out. loss_agg_mode=token-mean divides by the tokens that train"
         )
+    if config.interaction.record_tokens and config.interaction.record_dir is None:
+        found.append(
+            "interaction.record_tokens=true with interaction.record_dir=null: no episode is written, set a folder"
+        )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):
         found.append(

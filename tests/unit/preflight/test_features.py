@@ -203,6 +203,8 @@ def test_a_loss_that_one_update_a_step_makes_plain_is_said(name: str):
 def test_other_settings_that_do_nothing_are_said_and_the_recipe_as_it_is_has_none():
     for stage in ("stage1", "stage2"):
         assert notes(configured(stage=stage)) == []
+    unwritten = configured("interaction.record_tokens=true", "interaction.record_dir=null")
+    assert any("record_dir=null: no episode is written" in note for note in notes(unwritten))
     wide = configured(f"{ACTOR}.policy_loss.loss_mode=gspo", f"{ACTOR}.ppo_mini_batch_size=2")
     assert any("never clips" in note for note in notes(wide))
     filtering = "algorithm.filter_groups.enable=true"
