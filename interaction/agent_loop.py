@@ -86,10 +86,29 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
     return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
 
 
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
+
+    response: int
+    context: int | None
+    """Of prompt and response together; None: no limit."""
+    reply: int | None
+    seconds: float
+    """For one reply."""
+
+    def room(self, prompt: int, response: int) -> int:
+        """Tokens that still fit into the response budget and into the model's context."""
+        room = self.response - response
+        return room if self.context is None else min(room, self.context - prompt - response)
+
+
 @dataclass
 class _Played:
     """An episode while it is played."""
 
+    vocabulary: _Vocabulary
+    budget: _Budget
     trajectory: Trajectory
     messages: list[Message]
     request_id: str = field(default_factory=lambda: uuid4().hex)
@@ -136,29 +155,35 @@ class BFCLAgentLoop(AgentLoopBase):
     async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
         BFCLAgentLoop.live += 1
         try:
-            conversation, vocabulary = await _aside(self._prepare, row["extra_info"])
+            conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
             with conversation:
-                played = await self._converse(conversation, vocabulary, sampling_params)
+                played = await self._converse(conversation, vocabulary, budget, sampling_params)
                 return self._output(played, conversation.record().to_dict(), row)
         finally:
             BFCLAgentLoop.live -= 1
 
-    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary]:
+    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, _Budget]:
         _load()
-        settings = self.config.interaction
+        settings, rollout = self.config.interaction, self.rollout_config
         scenario = load_tasks(extra_info.get("environment") or DEFAULT)[extra_info["scenario_id"]]
         turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
-        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer)
+        budget = _Budget(
+            response=rollout.response_length,
+            context=rollout.max_model_len or None,
+            reply=settings.max_tokens_per_reply,
+            seconds=settings.engine_timeout,
+        )
+        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
 
     async def _converse(
-        self, conversation: Conversation, vocabulary: _Vocabulary, sampling_params: dict[str, Any]
+        self, conversation: Conversation, vocabulary: _Vocabulary, budget: _Budget, sampling_params: dict[str, Any]
     ) -> _Played:
         """Model and environment in turns, until the conversation is done or has no more room."""
         messages = vocabulary.plain.messages(await _aside(conversation.start))
-        played = _Played(Trajectory(await self.ct_build_initial_tokens(messages)), messages)
+        played = _Played(vocabulary, budget, Trajectory(await self.ct_build_initial_tokens(messages)), messages)
         while True:
-            said, cut, seconds = await self._ask(played, vocabulary, sampling_params)
+            said, cut, seconds = await self._ask(played, sampling_params)
             began = perf_counter()
             span = played.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
             place = span.start, span.end
@@ -166,19 +191,18 @@ class BFCLAgentLoop(AgentLoopBase):
             played.environment_seconds += perf_counter() - began
             if reply.done:
                 return played
-            if not await self._tell(played, vocabulary, text, reply.messages):
+            if not await self._tell(played, text, reply.messages):
                 conversation.stop(StopReason.max_tokens)
                 return played
 
-    async def _ask(
-        self, played: _Played, vocabulary: _Vocabulary, sampling_params: dict[str, Any]
-    ) -> tuple[TokenOutput, bool, float]:
+    async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
         """The engine's next reply, whether the budget has cut it, and the seconds that it took."""
-        room = self._room(len(played.trajectory.prompt), len(played.trajectory))
-        max_tokens = min(room, self.config.interaction.max_tokens_per_reply or room)
+        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
+        room = budget.room(len(trajectory.prompt), len(trajectory))
+        max_tokens = min(room, budget.reply or room)
         began = perf_counter()
         out = await self._generate(
-            played.request_id, played.trajectory.ids, {**sampling_params, "max_tokens": max_tokens}
+            played.request_id, trajectory.ids, {**sampling_params, "max_tokens": max_tokens}, budget.seconds
         )
         seconds = perf_counter() - began
         played.generate_seconds += seconds
@@ -188,18 +212,18 @@ class BFCLAgentLoop(AgentLoopBase):
         ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
         return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, seconds
 
-    async def _tell(self, played: _Played, vocabulary: _Vocabulary, text: str, messages: list[Message]) -> bool:
+    async def _tell(self, played: _Played, text: str, messages: list[Message]) -> bool:
         """Append what the environment says to a step. False where that, or any reply to it, would not fit."""
-        trajectory = played.trajectory
-        prompt_length = len(trajectory.prompt)
+        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
+        prompt = len(trajectory.prompt)
         said = await _aside(vocabulary.plain.messages, messages)
-        if not await _aside(fits, self.tokenizer, said, self._room(prompt_length, len(trajectory))):
+        if not await _aside(fits, self.tokenizer, said, budget.room(prompt, len(trajectory))):
             return False
         before: list[Message] = [*played.messages, {"role": "assistant", "content": text}]
         played.messages = [*before, *said]
         closing = missing_ids(trajectory.last_step, vocabulary.closing)
         merged, _, _ = await self.ct_merge_context_msg(before, played.messages, trajectory.ids + closing, [])
-        if self._room(prompt_length, len(merged.token_ids) - prompt_length) < MIN_REPLY_TOKENS:
+        if budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:
             return False
         trajectory.go_on(merged.token_ids, removed=max(0, merged.removed_prefix_token_count - len(closing)))
         return True
@@ -234,16 +258,16 @@ class BFCLAgentLoop(AgentLoopBase):
             record_header=header,
             record_tokens=settings.get("record_tokens", False),
             spans=trajectory.spans,
-            overlong_penalty=self._price(trajectory, truncated) if split == "train" else None,
+            overlong_penalty=self._price(played, truncated) if split == "train" else None,
         )
 
-    def _price(self, trajectory: Trajectory, truncated: bool) -> float | None:
+    def _price(self, played: _Played, truncated: bool) -> float | None:
         """What the length of a training episode costs; None where that is off."""
         overlong = self.config.interaction.get("overlong")
         if not overlong or not overlong.penalty:
             return None
-        budget = self._room(len(trajectory.prompt), 0)
-        return overlong_penalty(len(trajectory), budget, truncated, window=overlong.window, penalty=overlong.penalty)
+        used, budget = len(played.trajectory), played.budget.room(len(played.trajectory.prompt), 0)
+        return overlong_penalty(used, budget, truncated, window=overlong.window, penalty=overlong.penalty)
 
     def _hear(
         self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
@@ -252,15 +276,9 @@ class BFCLAgentLoop(AgentLoopBase):
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
 
-    def _room(self, prompt_length: int, response_length: int) -> int:
-        """Tokens that still fit into the response budget and into the model's context."""
-        room = self.rollout_config.response_length - response_length
-        if self.rollout_config.max_model_len:
-            room = min(room, self.rollout_config.max_model_len - prompt_length - response_length)
-        return room
-
-    async def _generate(self, request_id: str, ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        limit = self.config.interaction.engine_timeout
+    async def _generate(
+        self, request_id: str, ids: list[int], sampling_params: dict[str, Any], limit: float
+    ) -> TokenOutput:
         try:
             async with asyncio.timeout(limit):
                 return await self.server_manager.generate(
