@@ -1,6 +1,6 @@
 """How long the agent loop keeps its event loop from serving other episodes.
 
-    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category multi_turn_long_context]
+    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category NAME] [--record-tokens]
 
 All episodes of a worker share one event loop; while one piece of code holds it, no other episode can send its next
 prompt to the engine. Gold is played in many episodes at once, with an engine that answers after a few milliseconds.
@@ -48,7 +48,7 @@ class GoldEngine:
         return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="completed")
 
 
-def configuration(record_dir: str, protocol: Protocol = PROTOCOL) -> Any:
+def configuration(record_dir: str, protocol: Protocol = PROTOCOL, record_tokens: bool = False) -> Any:
     policy = {"max_steps_per_turn": 20}
     return OmegaConf.create(
         {
@@ -60,6 +60,7 @@ def configuration(record_dir: str, protocol: Protocol = PROTOCOL) -> Any:
                 "max_tokens_per_reply": None,
                 "engine_timeout": 600,
                 "record_dir": record_dir,
+                "record_tokens": record_tokens,
                 "train": policy,
                 "val": policy,
             },
@@ -105,7 +106,7 @@ async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any)
     return gaps
 
 
-def blocking(category: str, count: int) -> None:
+def blocking(category: str, count: int, record_tokens: bool) -> None:
     scenarios = load_scenarios(category)[:count]
     replies, texts = {}, []
     for scenario in scenarios:
@@ -129,7 +130,7 @@ def blocking(category: str, count: int) -> None:
 
     asyncio.events.Handle._run = timed  # type: ignore[method-assign]
     with TemporaryDirectory() as folder:
-        config = configuration(str(Path(folder)))
+        config = configuration(str(Path(folder)), record_tokens=record_tokens)
         for name in ("first wave", "second wave"):
             steps.clear()
             began = time.perf_counter()
@@ -146,10 +147,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocking", action="store_true", required=True, help="measure blocking of the event loop")
     parser.add_argument("--episodes", type=int, default=32, help="at once")
+    parser.add_argument("--record-tokens", action="store_true", help="with interaction.record_tokens")
     parser.add_argument("--category", choices=CATEGORIES, default="multi_turn_long_context")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    blocking(arguments.category, arguments.episodes)
+    blocking(arguments.category, arguments.episodes, arguments.record_tokens)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/bench_agent_loop_vllm.py [--episodes 32] [--rounds 5] [--hidden 128] [--layers 2]
 
 With the loop, 32 gold episodes of multi_turn_base are played: `BFCLAgentLoop` builds the prompts, and for each
-message vLLM generates as many tokens as gold has there, which are thrown away for gold's own. Bare, vLLM gets exactly
+step vLLM generates as many tokens as gold has there, which are thrown away for gold's own. Bare, vLLM gets exactly
 the prompts of that round again, each episode's one after the other, with the same number of tokens to generate. Rounds
 alternate, the prefix cache is emptied before each, and medians are compared. Weights are random, in the CPU profile's
 architecture and of its size unless said otherwise: the smaller the model, the larger the share of all the rest.
@@ -40,7 +40,7 @@ CONTEXT = 4096
 
 
 class Replay:
-    """Has vLLM generate as many tokens as each gold message has, and says the gold message. Notes what it was asked."""
+    """Has vLLM generate as many tokens as each gold step has, and says the gold step. Notes what it was asked."""
 
     def __init__(self, llm: AsyncLLM, replies: list[list[int]]):
         self.llm, self.replies = llm, list(replies)
@@ -141,14 +141,12 @@ async def measure(episodes: int, rounds: int, hidden: int, layers: int) -> None:
         llm.shutdown()
     loop, alone = median(times["agent loop"]), median(times["bare vLLM"])
     tokens = sum(count for _, count in requests)
-    print(
-        f"{parameters / 1e6:.2f}M parameters, {len(chosen)} episodes at once, {len(requests)} messages, {tokens} tokens"
-    )
+    print(f"{parameters / 1e6:.2f}M parameters, {len(chosen)} episodes at once, {len(requests)} steps, {tokens} tokens")
     for name, values in times.items():
         print(f"{name:12} {median(values):6.2f} s   ({', '.join(f'{value:.2f}' for value in sorted(values))})")
     print(
         f"difference   {100 * (loop / alone - 1):+6.1f} %   "
-        f"CPU time of the loop's process beyond bare's: {1e3 * median(own) / len(requests):.2f} ms a message"
+        f"CPU time of the loop's process beyond bare's: {1e3 * median(own) / len(requests):.2f} ms a step"
     )
 
 

@@ -1,17 +1,16 @@
 """verl's agent loop for BFCL conversations: the only place of this room that touches verl. Tokens in, tokens out.
 
-`Conversation` decides what is said; this file turns messages into token ids, asks the engine for more, and keeps
-ids, mask and log-probabilities aligned. Token ids of the engine are appended as they came and never decoded and
+`Conversation` decides what is said; this file turns messages into token ids and asks the engine for more; `Trajectory`
+keeps ids, mask and log-probabilities aligned. Token ids of the engine are appended as they came and never decoded and
 encoded again; they carry mask 1, everything the environment says carries mask 0.
 
 A rollout never raises. Whatever the model or the environment does wrong ends the episode with a `StopReason` and a
 score. Only when the engine itself fails is the episode played again from its start, and when that fails too, no
 trajectory is returned at all: verl then trains on the siblings, and a dead engine is never mistaken for a reward of 0.
 
-All episodes of a worker share one event loop, and none can ask the engine while another holds it. Scenarios are loaded
-before there are episodes; decoding, parsing, calls and gold run in another thread. One thread serves all episodes: more
-would not be faster, and the event loop would wait for each in turn. `benchmarks/bench_agent_loop.py --blocking`
-measures what is left.
+All episodes of a worker share one event loop, and none can ask the engine while another holds it. Loading tasks,
+decoding, parsing, calls and gold run in another thread. One thread serves all episodes: more would not be faster, and
+the event loop would wait for each in turn. `benchmarks/bench_agent_loop.py --blocking` measures what is left.
 """
 
 import asyncio
@@ -20,9 +19,8 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
@@ -33,13 +31,15 @@ from verl.workers.rollout.replica import TokenOutput
 
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
+from interaction.engine_fault import EngineFault, require_sound
 from interaction.environment import DEFAULT, load_tasks
+from interaction.episode_file import path_of
 from interaction.episode_output import EpisodeOutput
 from interaction.overlong import overlong_penalty
 from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
-from interaction.token_rewards import Span
+from interaction.trajectory import Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +49,24 @@ MIN_REPLY_TOKENS = 16
 ENGINE_ATTEMPTS = 3
 """How often an episode is played when the engine fails under it."""
 
-load_tasks(DEFAULT)
-gc.freeze()  # a worker keeps all that it has imported; looking for garbage in it would stop all episodes for 0.3 s
-
 _ENVIRONMENT = ThreadPoolExecutor(1, "environment")
 _T = TypeVar("_T")
 
 
 async def _aside(function: Callable[..., _T], *args: Any) -> _T:
     return await asyncio.get_running_loop().run_in_executor(_ENVIRONMENT, function, *args)
+
+
+@cache
+def _load() -> None:
+    """Once a process, in the environment's thread, before the first episode begins.
+
+    A worker keeps all that it has imported and loaded; looking for garbage in it would stop all episodes for 0.3 s, and
+    while tasks are loaded it would be looked for.
+    """
+    gc.freeze()
+    load_tasks(DEFAULT)
+    gc.freeze()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +86,37 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
     return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
 
 
-class EngineFault(RuntimeError):
-    """The inference engine failed or returned what no model can have said; not the model's doing."""
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
+
+    response: int
+    context: int | None
+    """Of prompt and response together; None: no limit."""
+    reply: int | None
+    seconds: float
+    """For one reply."""
+
+    def room(self, prompt: int, response: int) -> int:
+        """Tokens that still fit into the response budget and into the model's context."""
+        room = self.response - response
+        return room if self.context is None else min(room, self.context - prompt - response)
+
+
+@dataclass
+class _Played:
+    """An episode while it is played."""
+
+    vocabulary: _Vocabulary
+    budget: _Budget
+    trajectory: Trajectory
+    messages: list[Message]
+    request_id: str = field(default_factory=lambda: uuid4().hex)
+    """One for the whole episode: sticky routing, so that the prefix cache works."""
+    engine_fields: dict[str, Any] = field(default_factory=dict)
+    """What the engine says beside tokens: of its last reply, but the first weight version."""
+    generate_seconds: float = 0.0
+    environment_seconds: float = 0.0
 
 
 class BFCLAgentLoop(AgentLoopBase):
@@ -117,77 +155,85 @@ class BFCLAgentLoop(AgentLoopBase):
     async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
         BFCLAgentLoop.live += 1
         try:
-            conversation, vocabulary = await _aside(self._prepare, row["extra_info"])
+            conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
             with conversation:
-                return await self._converse(conversation, vocabulary, sampling_params, row)
+                played = await self._converse(conversation, vocabulary, budget, sampling_params)
+                return self._output(played, conversation.record().to_dict(), row)
         finally:
             BFCLAgentLoop.live -= 1
 
-    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary]:
-        settings = self.config.interaction
+    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, _Budget]:
+        _load()
+        settings, rollout = self.config.interaction, self.rollout_config
         scenario = load_tasks(extra_info.get("environment") or DEFAULT)[extra_info["scenario_id"]]
         turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
-        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer)
+        budget = _Budget(
+            response=rollout.response_length,
+            context=rollout.max_model_len or None,
+            reply=settings.max_tokens_per_reply,
+            seconds=settings.engine_timeout,
+        )
+        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
 
     async def _converse(
-        self, conversation: Conversation, vocabulary: _Vocabulary, sampling_params: dict[str, Any], row: dict[str, Any]
-    ) -> EpisodeOutput:
-        settings = self.config.interaction
-        request_id = uuid4().hex  # one for the whole episode: sticky routing, so the prefix cache works
+        self, conversation: Conversation, vocabulary: _Vocabulary, budget: _Budget, sampling_params: dict[str, Any]
+    ) -> _Played:
+        """Model and environment in turns, until the conversation is done or has no more room."""
         messages = vocabulary.plain.messages(await _aside(conversation.start))
-        ids = await self.ct_build_initial_tokens(messages)
-        prompt_length = len(ids)
-        mask: list[int] = []
-        log_probs: list[float] | None = None  # stays None when the engine is not asked for any
-        spans: list[Span] = []
-        engine_fields: dict[str, Any] = {}
-        seconds = {"generate": 0.0, "environment": 0.0}
-
+        played = _Played(vocabulary, budget, Trajectory(await self.ct_build_initial_tokens(messages)), messages)
         while True:
-            room = self._room(prompt_length, len(mask))
-            max_tokens = min(room, settings.max_tokens_per_reply or room)
+            said, cut, seconds = await self._ask(played, sampling_params)
             began = perf_counter()
-            out = await self._generate(request_id, ids, {**sampling_params, "max_tokens": max_tokens})
-            generated = perf_counter()
-            seconds["generate"] += generated - began
-            _require_sound(out, vocabulary.last_id, max_tokens)
-            if not mask and out.log_probs is not None:
-                log_probs = []
-            span = len(mask), len(mask) + len(out.token_ids)
-            spans.append(Span(conversation.turn, *span))
-            engine_fields = {**out.extra_fields, **{k: v for k, v in engine_fields.items() if k == "min_global_steps"}}
-            merged, mask, log_probs = await self.ct_merge_assistant_token(
-                ids, out.token_ids, mask, log_probs, assistant_logprobs=out.log_probs
-            )
-            ids = merged.token_ids
-            ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
-            cut = len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends
-            text, reply = await _aside(self._hear, conversation, out.token_ids, cut, span, round(generated - began, 4))
-            seconds["environment"] += perf_counter() - generated
+            span = played.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
+            place = span.start, span.end
+            text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
+            played.environment_seconds += perf_counter() - began
             if reply.done:
-                break
-            said = await _aside(vocabulary.plain.messages, reply.messages)
-            if not await _aside(fits, self.tokenizer, said, self._room(prompt_length, len(mask))):
+                return played
+            if not await self._tell(played, text, reply.messages):
                 conversation.stop(StopReason.max_tokens)
-                break
-            before = [*messages, {"role": "assistant", "content": text}]
-            messages = [*before, *said]
-            closing = missing_ids(out.token_ids, vocabulary.closing)
-            zeros = [0] * len(closing)
-            merged, new_mask, new_log_probs = await self.ct_merge_context_msg(
-                before, messages, ids + closing, mask + zeros, None if log_probs is None else [*log_probs, *zeros]
-            )
-            if self._room(prompt_length, len(new_mask)) < MIN_REPLY_TOKENS:
-                conversation.stop(StopReason.max_tokens)
-                break
-            ids, mask, log_probs = merged.token_ids, new_mask, new_log_probs
+                return played
 
-        limit = self.rollout_config.response_length
-        record = conversation.record().to_dict()
+    async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
+        """The engine's next reply, whether the budget has cut it, and the seconds that it took."""
+        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
+        room = budget.room(len(trajectory.prompt), len(trajectory))
+        max_tokens = min(room, budget.reply or room)
+        began = perf_counter()
+        out = await self._generate(
+            played.request_id, trajectory.ids, {**sampling_params, "max_tokens": max_tokens}, budget.seconds
+        )
+        seconds = perf_counter() - began
+        played.generate_seconds += seconds
+        require_sound(out, vocabulary.last_id, max_tokens)
+        first = {name: value for name, value in played.engine_fields.items() if name == "min_global_steps"}
+        played.engine_fields = {**out.extra_fields, **first}
+        ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
+        return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, seconds
+
+    async def _tell(self, played: _Played, text: str, messages: list[Message]) -> bool:
+        """Append what the environment says to a step. False where that, or any reply to it, would not fit."""
+        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
+        prompt = len(trajectory.prompt)
+        said = await _aside(vocabulary.plain.messages, messages)
+        if not await _aside(fits, self.tokenizer, said, budget.room(prompt, len(trajectory))):
+            return False
+        before: list[Message] = [*played.messages, {"role": "assistant", "content": text}]
+        played.messages = [*before, *said]
+        closing = missing_ids(trajectory.last_step, vocabulary.closing)
+        merged, _, _ = await self.ct_merge_context_msg(before, played.messages, trajectory.ids + closing, [])
+        if budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:
+            return False
+        trajectory.go_on(merged.token_ids, removed=max(0, merged.removed_prefix_token_count - len(closing)))
+        return True
+
+    def _output(self, played: _Played, record: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
+        """The played episode in verl's form, with what is written to its file."""
+        settings, trajectory = self.config.interaction, played.trajectory
         truncated = record["stop_reason"] == StopReason.max_tokens
-        split = row["extra_info"]["split"]
-        step = int(row.get("global_steps", -1))
+        split, step = row["extra_info"]["split"], int(row.get("global_steps", -1))
+        seconds = {"generate": played.generate_seconds, "environment": played.environment_seconds}
         header = {
             "step": step,
             "split": split,
@@ -195,45 +241,44 @@ class BFCLAgentLoop(AgentLoopBase):
             "uid": str(row.get("uid")),
             "session_id": int(row.get("session_id", 0)),
             "scenario_id": row["extra_info"]["scenario_id"],
-            "prompt_tokens": prompt_length,
-            "response_tokens": len(mask),
-            "engine_tokens": sum(mask),
+            "prompt_tokens": len(trajectory.prompt),
+            "response_tokens": len(trajectory),
+            "engine_tokens": sum(trajectory.mask),
             "seconds": {name: round(value, 4) for name, value in seconds.items()},
         }
-        record_dir, overlong, penalty = settings.record_dir, settings.get("overlong"), None
-        if overlong and overlong.penalty and split == "train":
-            budget = self._room(prompt_length, 0)
-            penalty = overlong_penalty(len(mask), budget, truncated, window=overlong.window, penalty=overlong.penalty)
         return EpisodeOutput(
-            prompt_ids=ids[:prompt_length],
-            response_ids=ids[prompt_length:][:limit],
-            response_mask=mask[:limit],
-            response_logprobs=log_probs[:limit] if log_probs else None,
-            num_turns=len(messages),
+            prompt_ids=trajectory.prompt,
+            response_ids=trajectory.response,
+            response_mask=trajectory.mask,
+            response_logprobs=trajectory.log_probs,
+            num_turns=len(played.messages),
             metrics=AgentLoopMetrics(generate_sequences=seconds["generate"], tool_calls=seconds["environment"]),
-            extra_fields={**engine_fields, "episode": record, "truncated": truncated},
-            record_file=str(Path(record_dir) / split / f"{step:06d}.jsonl") if record_dir else None,
+            extra_fields={**played.engine_fields, "episode": record, "truncated": truncated},
+            record_file=path_of(settings.record_dir, split, step) if settings.record_dir else None,
             record_header=header,
-            spans=spans,
-            overlong_penalty=penalty,
+            record_tokens=settings.get("record_tokens", False),
+            spans=trajectory.spans,
+            overlong_penalty=self._price(played, truncated) if split == "train" else None,
         )
+
+    def _price(self, played: _Played, truncated: bool) -> float | None:
+        """What the length of a training episode costs; None where that is off."""
+        overlong = self.config.interaction.get("overlong")
+        if not overlong or not overlong.penalty:
+            return None
+        used, budget = len(played.trajectory), played.budget.room(len(played.trajectory.prompt), 0)
+        return overlong_penalty(used, budget, truncated, window=overlong.window, penalty=overlong.penalty)
 
     def _hear(
         self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
     ) -> tuple[str, Reply]:
-        """The message as text, and what the environment says to it. Runs in a thread."""
+        """The step as text, and what the environment says to it. Runs in the environment's thread."""
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
 
-    def _room(self, prompt_length: int, response_length: int) -> int:
-        """Tokens that still fit into the response budget and into the model's context."""
-        room = self.rollout_config.response_length - response_length
-        if self.rollout_config.max_model_len:
-            room = min(room, self.rollout_config.max_model_len - prompt_length - response_length)
-        return room
-
-    async def _generate(self, request_id: str, ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
-        limit = self.config.interaction.engine_timeout
+    async def _generate(
+        self, request_id: str, ids: list[int], sampling_params: dict[str, Any], limit: float
+    ) -> TokenOutput:
         try:
             async with asyncio.timeout(limit):
                 return await self.server_manager.generate(
@@ -243,22 +288,3 @@ class BFCLAgentLoop(AgentLoopBase):
             raise EngineFault(f"no reply within interaction.engine_timeout={limit} s") from error
         except Exception as error:  # whatever the engine or its transport raises, it is no fault of the model
             raise EngineFault(repr(error)) from error
-
-
-def _require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
-    """Raises EngineFault for a reply that no working engine gives: trained on, it would break the update.
-
-    The ids that a padded embedding has beyond the tokenizer's are refused too. No text stands for them, a trained
-    model gives them a probability near 0, and the episode is only played again.
-    """
-    ids, log_probs = out.token_ids, out.log_probs
-    if not ids:
-        raise EngineFault(f"no tokens returned (stop_reason={out.stop_reason})")
-    if out.stop_reason == "aborted":
-        raise EngineFault(f"aborted after {len(ids)} tokens")
-    if len(ids) > max_tokens:
-        raise EngineFault(f"{len(ids)} tokens returned, at most {max_tokens} asked for")
-    if min(ids) < 0 or max(ids) > last_id:
-        raise EngineFault(f"token ids from {min(ids)} to {max(ids)} returned; the tokenizer has 0 to {last_id}")
-    if log_probs is not None and len(log_probs) != len(ids):
-        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")

@@ -1,73 +1,91 @@
 """One played episode as verl stores it: token ids, mask, rewards on tokens; and as a line of a file."""
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from interaction.token_rewards import Span, check_turn_scores, messages_of, number_tokens, place
+from interaction import episode_file
+from interaction.token_rewards import Rewards, Span, number_tokens, rewards_of, steps_of
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """One trajectory with its record. The record goes to the reward and to a file, not into TransferQueue."""
+    """One trajectory with its record. The record goes to the reward and to a file, not into TransferQueue.
 
-    record_file: str | None = None
+    The fields of its own are not among those that verl stores.
+    """
+
+    record_file: Path | None = Field(None, exclude=True)
     """JSONL file to which the scored record is appended; None writes nothing."""
-    record_header: dict[str, Any] = {}
+    record_header: dict[str, Any] = Field({}, exclude=True)
     """Fields of the JSONL line beside score and episode: step, split, uid, ..."""
-    spans: list[Span] = []
-    """The model's messages among the tokens of the response, in order."""
-    overlong_penalty: float | None = None
+    record_tokens: bool = Field(False, exclude=True)
+    """Whether the line has the token ids, as `interaction.record_tokens` says."""
+    spans: list[Span] = Field([], exclude=True)
+    """The model's steps among the tokens of the response, in order."""
+    overlong_penalty: float | None = Field(None, exclude=True)
     """What the length costs (`interaction.overlong`), taken from the score and logged; None where that is off."""
 
     def as_dict(self) -> dict[str, Any]:
-        """verl's form of the trajectory. verl calls this once, after the reward has been computed.
-
-        The reward is put on tokens here (`interaction.token_rewards`), and two columns say which message
-        (`step_ids`) and which user turn (`turn_ids`) a token belongs to, -1 for the environment's.
+        """verl's form of the trajectory. verl calls this once, after the reward has been computed, so that this is also
+        where the episode is written to its file.
 
         Raises:
-            ValueError: the score is not finite or the reward's `turn_scores` are wrong. verl then counts the prompt as
+            ValueError: the score is not finite or the reward's `step_scores` are wrong. verl then counts the prompt as
                 failed, and the sample is lost.
         """
         fields = super().as_dict()
-        for name in ("record_file", "record_header", "spans", "overlong_penalty"):
-            fields.pop(name, None)
-        episode = fields["extra_fields"].pop("episode", None)
-        # a list would break verl's metrics, which expect numbers
-        turn_scores = fields["extra_fields"].get("reward_extra_info", {}).pop("turn_scores", None)
+        rewards = self._put_rewards(fields)
+        self._write(fields["extra_fields"].get("reward_extra_info", {}), rewards)
+        return fields
+
+    def _put_rewards(self, fields: dict[str, Any]) -> Rewards:
+        """Put the reward on tokens (`rm_scores`) and into verl's metrics; two columns say which step (`step_ids`) and
+        which user turn (`turn_ids`) a token belongs to, -1 for the environment's."""
+        extra = fields["extra_fields"]
+        episode = extra.pop("episode", None)
+        step_scores = extra.get("reward_extra_info", {}).pop("step_scores", None)  # verl's metrics expect numbers
+        rewards = rewards_of(
+            self.reward_score,
+            step_scores,
+            steps=len(self.spans) if episode is None else steps_of(episode),
+            spans=self.spans,
+            mask=self.response_mask,
+            penalty=self.overlong_penalty,
+        )
+        logged: dict[str, Any] = {}
         if "scenario_id" in self.record_header:  # for a trainer that tells held-out tasks apart; verl skips texts
-            info = fields["extra_fields"].setdefault("reward_extra_info", {})
-            info["scenario_id"] = self.record_header["scenario_id"]
+            logged["scenario_id"] = self.record_header["scenario_id"]
+        if rewards.tokens is not None and self.overlong_penalty is not None:
+            logged["overlong_penalty"] = self.overlong_penalty
+        if logged:
+            extra.setdefault("reward_extra_info", {}).update(logged)
         if self.spans:
             ids = number_tokens(self.spans, self.response_mask)
             fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)
-        score = self.reward_score
-        if score is not None and not math.isfinite(score):
-            raise ValueError(f"the reward is {score}; trained on, it would make every weight NaN")
-        if score is not None and self.spans:
-            scores, spans = [score], self.spans[-1:]
-            if turn_scores is not None:
-                messages = messages_of(episode) if episode is not None else len(self.spans)
-                scores, spans = check_turn_scores(turn_scores, messages, score), self.spans
-            if self.overlong_penalty is not None:  # the last message pays it
-                scores = [*scores[:-1], scores[-1] - self.overlong_penalty]
-                turn_scores = scores if turn_scores is not None else None
-                score -= self.overlong_penalty
-                info = fields["extra_fields"].setdefault("reward_extra_info", {})
-                info["overlong_penalty"] = self.overlong_penalty
-            fields["rm_scores"] = torch.tensor(place(scores, spans, self.response_mask), dtype=torch.float32)
-        if self.record_file and episode is not None:
-            info = fields["extra_fields"].get("reward_extra_info", {})
-            reward = {k: v for k, v in info.items() if isinstance(v, int | float)}
-            line = {**self.record_header, "score": score, "reward": reward, "episode": episode}
-            if turn_scores is not None:
-                line["turn_scores"] = turn_scores
-            path = Path(self.record_file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as file:  # one write: appends of several workers do not mix
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        return fields
+        if rewards.tokens is not None:
+            fields["rm_scores"] = torch.tensor(rewards.tokens, dtype=torch.float32)
+        return rewards
+
+    def _write(self, reward: dict[str, Any], rewards: Rewards) -> None:
+        """Append the episode to its file, if it has one."""
+        episode = self.extra_fields.get("episode")
+        if self.record_file is None or episode is None:
+            return
+        tokens = episode_file.Tokens(
+            prompt=self.prompt_ids,
+            response=self.response_ids,
+            mask=self.response_mask,
+            logprobs=self.response_logprobs,
+        )
+        line = episode_file.line_of(
+            self.record_header,
+            score=rewards.score,
+            reward=reward,
+            episode=episode,
+            step_scores=rewards.step_scores,
+            tokens=tokens if self.record_tokens else None,
+        )
+        episode_file.append(self.record_file, line)

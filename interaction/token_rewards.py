@@ -1,7 +1,7 @@
-"""Where the rewards of an episode stand among its tokens, and which token belongs to which message.
+"""Where the rewards of an episode stand among its tokens, and which token belongs to which step.
 
-A reward gives one score, or one a message of the model as `turn_scores`. Each is put on the last token of its
-message; a single score on the last token of the last message, never on what the environment said after it: an
+A step is one message of the model. A reward gives one score, or one a step as `step_scores`. Each is put on the last
+token of its step; a single score on the last token of the last step, never on what the environment said after it: an
 advantage estimator with a critic does not see a reward on a masked token.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The tokens of one message of the model in the response."""
+    """The tokens of one step in the response."""
 
     turn: int
     """User turn in which it was said, from 0."""
@@ -27,48 +27,93 @@ class TokenIds:
     """For every token of the response, -1 where the environment speaks."""
 
     steps: list[int]
-    """Which message of the episode, from 0."""
+    """Which step of the episode, from 0."""
     turns: list[int]
     """Which user turn, from 0."""
 
 
-def messages_of(episode: Mapping[str, Any]) -> int:
-    """Number of messages in an episode's record, all turns together: how many `turn_scores` there are."""
+def steps_of(episode: Mapping[str, Any]) -> int:
+    """Number of steps in an episode's record, all turns together: how many `step_scores` there are."""
     return sum(len(turn["steps"]) for turn in episode["turns"])
 
 
-def check_turn_scores(turn_scores: Any, messages: int, score: float) -> list[float]:
+def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]:
     """The scores as floats.
 
     Raises:
-        ValueError: they are not one finite number a message, or their sum is not `score`.
+        ValueError: they are not one finite number a step, or their sum is not `score`.
     """
-    if not isinstance(turn_scores, Sequence) or isinstance(turn_scores, str):
-        raise ValueError(f"the reward's turn_scores are {turn_scores!r}; expected a list of one number a message")
-    if len(turn_scores) != messages:
+    if not isinstance(step_scores, Sequence) or isinstance(step_scores, str):
+        raise ValueError(f"the reward's step_scores are {step_scores!r}; expected a list of one number a step")
+    if len(step_scores) != steps:
         raise ValueError(
-            f"the reward gave {len(turn_scores)} turn_scores, the episode has {messages} messages of the model. Give "
-            'one for each step of each turn in extra_info["episode"], in that order.'
+            f"the reward gave {len(step_scores)} step_scores, the episode has {steps} steps. Give one for each "
+            'message of the model, which is one for each step of each turn in extra_info["episode"], in that order.'
         )
-    for position, value in enumerate(turn_scores):
+    for position, value in enumerate(step_scores):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"the reward's turn_scores[{position}] is {value!r}; expected a finite number")
-    total = math.fsum(turn_scores)
+            raise ValueError(f"the reward's step_scores[{position}] is {value!r}; expected a finite number")
+    total = math.fsum(step_scores)
     if not math.isclose(total, score, rel_tol=1e-6, abs_tol=1e-6):
         raise ValueError(
-            f"the reward's turn_scores sum to {total:.6g}, its score is {score:.6g}. The sum is what is trained on and "
+            f"the reward's step_scores sum to {total:.6g}, its score is {score:.6g}. The sum is what is trained on and "
             "logged: return it as `score`, and other figures under names of their own."
         )
-    return [float(value) for value in turn_scores]
+    return [float(value) for value in step_scores]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """What an episode is trained on."""
+
+    score: float | None
+    """The reward's, less the price of the length; None where there was no reward."""
+    step_scores: list[float] | None
+    """The same by step; None where the reward gave one score."""
+    tokens: list[float] | None
+    """The same by token of the response; None where there was no reward, or no step to carry it."""
+
+
+def rewards_of(
+    score: float | None,
+    step_scores: Any,
+    *,
+    steps: int,
+    spans: Sequence[Span],
+    mask: Sequence[int],
+    penalty: float | None = None,
+) -> Rewards:
+    """What a reward returned, on tokens.
+
+    Args:
+        score: for the episode.
+        step_scores: for its steps, or None.
+        steps: of the record that the reward has seen.
+        penalty: what the episode's length costs; the last step pays it.
+
+    Raises:
+        ValueError: the score is not finite, the scores of steps do not fit it, or no token can carry them.
+    """
+    if score is not None and not math.isfinite(score):
+        raise ValueError(f"the reward is {score}; trained on, it would make every weight NaN")
+    if score is None or not spans:
+        return Rewards(score, step_scores, None)
+    scores, of_steps = [score], spans[-1:]
+    if step_scores is not None and (checked := check_step_scores(step_scores, steps, score)):
+        scores, of_steps = checked, spans
+    if penalty is not None:
+        scores = [*scores[:-1], scores[-1] - penalty]
+        score -= penalty
+    return Rewards(score, scores if step_scores else step_scores, place(scores, of_steps, mask))
 
 
 def place(scores: Sequence[float], spans: Sequence[Span], mask: Sequence[int]) -> list[float]:
-    """One reward a token of the response: each score on the last token of its message.
+    """One reward a token of the response: each score on the last token of its step.
 
-    A message that was cut off with the end of the response gives its score to the last token of the model before it.
+    A step that was cut off with the end of the response gives its score to the last token of the model before it.
 
     Args:
-        scores: for the first messages of `spans`, in order; a single one for the episode comes with its last span.
+        scores: for the first steps of `spans`, in order; a single one for the episode comes with its last span.
         mask: 1 on tokens of the model.
 
     Raises:
@@ -86,22 +131,18 @@ def place(scores: Sequence[float], spans: Sequence[Span], mask: Sequence[int]) -
 
 
 def number_tokens(spans: Sequence[Span], mask: Sequence[int]) -> TokenIds:
-    """Message and turn of every token.
+    """Step and turn of every token.
 
     Raises:
-        ValueError: spans and mask disagree, or two messages touch: then nothing that sees the mask alone could tell
+        ValueError: spans and mask disagree, or two steps touch: then nothing that sees the mask alone could tell
         them apart.
     """
     ids = TokenIds([-1] * len(mask), [-1] * len(mask))
     for step, span in enumerate(spans):
         if 0 < span.start <= len(mask) and mask[span.start - 1]:
-            raise ValueError(
-                f"message {step} begins at token {span.start} without a token of the environment before it"
-            )
+            raise ValueError(f"step {step} begins at token {span.start} without a token of the environment before it")
         for position in range(span.start, min(span.end, len(mask))):
             ids.steps[position], ids.turns[position] = step, span.turn
     if [step >= 0 for step in ids.steps] != [bool(value) for value in mask]:
-        raise ValueError(
-            f"the response mask has {sum(map(bool, mask))} tokens of the model, the messages {spans} differ"
-        )
+        raise ValueError(f"the response mask has {sum(map(bool, mask))} tokens of the model, the steps {spans} differ")
     return ids

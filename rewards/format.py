@@ -1,11 +1,11 @@
-"""Format reward (stage 1): messages that parse and calls that work, and above all turns that pass. Range [0, 2].
+"""Format reward (stage 1): steps that parse and calls that work, and above all turns that pass. Range [0, 2].
 
 The mean over all K user turns of
 
     1 + (w + s) / 2    for a turn that passed
     (w + s) / 4        for any other
 
-    w  well-formed messages / messages of the turn
+    w  well-formed steps (messages of the model) / steps of the turn
     s  calls that worked / calls made, over the distinct (name, arguments) of the turn
 
 In an episode in which no turn with gold calls passed, none counts as passed: answering always passes turns in which
@@ -18,7 +18,7 @@ spread within a group, so that among them a quarter counts as much as the whole.
 
 Rules of w + s, each against a way of earning it without calling functions properly:
 
-    a turn not reached, or without a message           0      stopping after one good turn
+    a turn not reached, or without a step              0      stopping after one good turn
     a turn with gold calls in which none counts        0      answering always; calling once, then only answering
     a turn without gold calls: s = 1 if none counts, else the share
     a pair that failed once in a turn has failed              hiding an error behind a repetition

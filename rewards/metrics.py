@@ -47,9 +47,9 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
                   would otherwise earn the share of turns in which nothing is to be done
     progress_raw  the same without the condition
     acc           1 if all turns passed; acc_official the same by BFCL's verdicts, also over all turns
-    format_rate   well-formed messages / messages, 0 without messages
+    format_rate   well-formed steps / steps, 0 without steps; a step is one message of the model
     call_success_rate  calls without error / calls, 0 without calls
-    turns, steps, calls  user turns reached, messages, calls made
+    turns, steps, calls  user turns reached, steps, calls made
     results_cut   results that the model did not see to their end (`max_result_chars`) / calls, 0 without calls
     stop/<reason>  1 for the reason the episode ended, else 0
     """

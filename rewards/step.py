@@ -1,6 +1,7 @@
-"""Step rewards: each message is paid for what it does, as in StepTool (arXiv 2410.07745), by rules or by votes.
+"""Step rewards: each step is paid for what it does, as in StepTool (arXiv 2410.07745), by rules or by votes.
 
-`turn_scores` has one number an assistant message, in order over all user turns; `score` is their sum. A message earns
+A step is one message of the model. `step_scores` has one number a step, in order over all user turns; `score` is
+their sum. A step earns
 
     (alpha * SuccCalling + Contribution) / (alpha + 1)      for its calls
     + turn_bonus * IsSolved                                 if it is the last one of its turn
@@ -8,18 +9,18 @@
 
 By rule, in a turn with N gold calls:
 
-    SuccCalling   the message parsed and none of its calls is an error. Shared out over the turn: a message gets its
-                  calls / max(N, all calls of the turn), where a malformed message is one call, and what worked before
+    SuccCalling   the step parsed and none of its calls is an error. Shared out over the turn: a step gets its
+                  calls / max(N, all calls of the turn), where a malformed step is one call, and what worked before
                   in the episode is none, unless it is gold's call
     Contribution  the larger of two shares: of gold's calls, those that it makes (same function, arguments and result,
                   each once a turn); of what gold changes, how much more stands as gold leaves it than ever before in
                   this turn. Where they add up to more than 1 over the turn, they are scaled down to 1
     IsSolved      the turn passed
 
-So a repetition, an undo and its redo, and a turn played in small steps earn nothing more, calls at random earn at best
-their share of successes, and gold play earns the most there is, however it is divided into messages.
+So a repetition, an undo and its redo, and a turn played in small pieces earn nothing more, calls at random earn at best
+their share of successes, and gold play earns the most there is, however it is divided into steps.
 
-A turn without gold calls has one thing to be paid for, answering without a call: SuccCalling 1 / messages and
+A turn without gold calls has one thing to be paid for, answering without a call: SuccCalling 1 / steps and
 Contribution 1, beside IsSolved. As in the progress reward, such turns pay only where a turn with gold calls passed.
 
 The calls of one turn earn at most `bound`, which is `turn_bonus` unless set; above it all of them are scaled down. By
@@ -41,7 +42,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TurnMarks:
-    """What the messages of one user turn did, in order."""
+    """What the steps of one user turn did, in order."""
 
     success: list[float]
     """SuccCalling, 0 to 1."""
@@ -64,20 +65,20 @@ def compute_score(
     votes: str | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """verl's reward function: `score`, `turn_scores` and the metrics. Only `extra_info["episode"]` is read.
+    """verl's reward function: `score`, `step_scores` and the metrics. Only `extra_info["episode"]` is read.
 
     Args:
         alpha: weight of SuccCalling beside Contribution.
-        turn_bonus: paid to the last message of a solved turn.
-        episode_bonus: paid to the last message of an episode with all turns solved, in part for votes in between.
+        turn_bonus: paid to the last step of a solved turn.
+        episode_bonus: paid to the last step of an episode with all turns solved, in part for votes in between.
         bound: the most that the calls of one turn earn. None: `turn_bonus`; infinity: no bound.
         votes: path of an annotation file (`rewards/votes.py`). Its votes stand in for the rules in the episodes it has;
             the others follow the rules.
 
     Returns:
-        Beside score, turn_scores and `episode_metrics`: `step_share`, the score as a share of gold's; `step_success`,
-        the share of messages that worked among those with calls or parse errors; `contribution`, the mean over turns
-        with gold calls; `regressed`, the number of messages that led away from gold's state; `voted`, 1 if votes were
+        Beside score, step_scores and `episode_metrics`: `step_share`, the score as a share of gold's; `step_success`,
+        the share of steps that worked among those with calls or parse errors; `contribution`, the mean over turns
+        with gold calls; `regressed`, the number of steps that led away from gold's state; `voted`, 1 if votes were
         used.
 
     Raises:
@@ -107,7 +108,7 @@ def compute_score(
     most = len(marks) * (min(1.0, bound) + turn_bonus) + episode_bonus
     return {
         "score": score,
-        "turn_scores": scores,
+        "step_scores": scores,
         "step_share": score / most if most else 0.0,
         **_step_metrics(record, marks),
         "voted": float(found is not None),
@@ -142,7 +143,7 @@ def marks_by_votes(record: Record, found: annotation.EpisodeVotes) -> list[TurnM
     """The marks of each turn as voted; a turn without votes on IsSolved keeps its verdict.
 
     Raises:
-        ValueError: votes are missing, or given for a message that does not exist.
+        ValueError: votes are missing, or given for a step that does not exist.
     """
     marks, position = [], 0
     for turn in record["turns"]:
@@ -159,7 +160,7 @@ def marks_by_votes(record: Record, found: annotation.EpisodeVotes) -> list[TurnM
 
 
 def _success(turn: Record, before: set[tuple[str, str]]) -> list[float]:
-    """SuccCalling of each message of a turn with gold calls; adds up to at most 1. What worked joins `before`."""
+    """SuccCalling of each step of a turn with gold calls; adds up to at most 1. What worked joins `before`."""
     attempts, shares = 0, []
     for step in turn["steps"]:
         counted = 0
@@ -174,7 +175,7 @@ def _success(turn: Record, before: set[tuple[str, str]]) -> list[float]:
 
 
 def _contribution(turn: Record) -> list[float]:
-    """Contribution of each message of a turn with gold calls; adds up to at most 1."""
+    """Contribution of each step of a turn with gold calls; adds up to at most 1."""
     best = turn["closeness"] or 0.0
     gains = []
     for step in turn["steps"]:
@@ -188,10 +189,10 @@ def _contribution(turn: Record) -> list[float]:
 
 def _waiting(turn: Record, solved_some: bool) -> tuple[list[float], list[float]]:
     """SuccCalling and Contribution in a turn without gold calls."""
-    messages = len(turn["steps"])
-    success, contribution = [0.0] * messages, [0.0] * messages
+    steps = len(turn["steps"])
+    success, contribution = [0.0] * steps, [0.0] * steps
     if solved_some and turn["passed"] and turn["ended"] == "answer" and not any(calls_of(turn)):
-        success[-1], contribution[-1] = 1 / messages, 1.0
+        success[-1], contribution[-1] = 1 / steps, 1.0
     return success, contribution
 
 

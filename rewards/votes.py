@@ -1,16 +1,16 @@
-"""Votes of people or of a model on single messages, as the step reward takes them in place of its rules.
+"""Votes of people or of a model on single steps (its messages), as the step reward takes them in place of its rules.
 
     python -m rewards.votes outputs/default/stage2_base/rollouts/train/000001.jsonl > votes.jsonl
 
-writes one line a message of the stored episodes, to be filled in; of episodes in which the same was said, one:
+writes one line a step of the stored episodes, to be filled in; of episodes in which the same was said, one:
 
     {"episode": "6c9f...", "scenario_id": "...", "step": 0, "turn": 0, "text": "...", "results": [...],
      "succ_calling": [1, 1, 0], "contribution": [5, 4, 5], "is_solved": ["Solved", "Unsure"]}
 
-`step` counts the messages of the episode from 0. `succ_calling` has a 0 or 1 from each voter, `contribution` 0 to 5;
-every message with calls, or that did not parse, needs both. `is_solved` (Solved, Unsure, Unsolved: 1, 0.5, 0) belongs
-to the last message of a user turn; left empty, the turn's own verdict stands. Votes are averaged; several lines on one
-message add their votes. Further fields are for the voters to read.
+`step` counts the steps of the episode from 0. `succ_calling` has a 0 or 1 from each voter, `contribution` 0 to 5;
+every step with calls, or that did not parse, needs both. `is_solved` (Solved, Unsure, Unsolved: 1, 0.5, 0) belongs
+to the last step of a user turn; left empty, the turn's own verdict stands. Votes are averaged; several lines on one
+step add their votes. Further fields are for the voters to read.
 
 `episode` says whose votes they are: a hash of what was said. So they never count for another episode of the same
 scenario, and the reward stays a function of the record.
@@ -35,7 +35,7 @@ _FIELDS = {"succ_calling": 1.0, "contribution": 5.0, "is_solved": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The averaged votes on one message."""
+    """The averaged votes on one step."""
 
     success: float = 0.0
     contribution: float = 0.0
@@ -54,20 +54,20 @@ class EpisodeVotes:
     steps: Mapping[int, Vote]
 
     def of(self, step: int) -> Vote:
-        """The votes on a message; zeros where there are none."""
+        """The votes on a step; zeros where there are none."""
         return self.steps.get(step, Vote())
 
     def require_complete(self, step: int, *, needed: bool, last: bool, vote: Vote) -> None:
-        """Raises ValueError if votes are missing on a message that needs them, or IsSolved is not at a turn's end."""
+        """Raises ValueError if votes are missing on a step that needs them, or IsSolved is not at a turn's end."""
         if needed and not vote.complete:
             raise ValueError(
                 f"{self.where}: step {step} has calls or did not parse; give succ_calling and contribution"
             )
         if vote.solved is not None and not last:
-            raise ValueError(f"{self.where}: step {step} has is_solved, but is not the last message of its turn")
+            raise ValueError(f"{self.where}: step {step} has is_solved, but is not the last step of its turn")
 
     def require_no_more(self, steps: int) -> None:
-        """Raises ValueError if there are votes on messages from number `steps` on."""
+        """Raises ValueError if there are votes on steps from number `steps` on."""
         if surplus := [step for step in self.steps if step >= steps]:
             raise ValueError(f"{self.where}: votes on step {min(surplus)}, but the episode has steps 0 to {steps - 1}")
 
@@ -136,7 +136,7 @@ def _averaged(votes: Mapping[str, list[float]]) -> Vote:
 
 
 def blank(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Lines without votes for all messages of an episode."""
+    """Lines without votes for all steps of an episode."""
     key, number = episode_key(record), 0
     for index, turn in enumerate(record["turns"]):
         for step in turn["steps"]:

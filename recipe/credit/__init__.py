@@ -1,6 +1,6 @@
-"""Credit assignment over several turns: which message of an episode gets how much of its reward.
+"""Credit assignment over several turns: which step (message of the model) of an episode gets how much of its reward.
 
-`estimators` turns rewards and values into advantages, `policy_loss` turns advantages of whole messages into a loss,
-`registry` makes verl know both by name, `toy` shows on a problem with a known optimum that they learn.
-docs/credit.md says when to choose which; `algorithm=NAME` on the command line chooses.
+`estimators` turns rewards and values into advantages, `policy_loss` turns advantages of whole steps into a loss,
+`registry` makes verl know both by name; `benchmarks/toy_credit.py` shows on a problem with a known optimum that they
+learn. docs/credit.md says when to choose which; `algorithm=NAME` on the command line chooses.
 """

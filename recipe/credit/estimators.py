@@ -1,11 +1,11 @@
-"""Advantages of tokens from rewards and values, for episodes of several messages. Pure functions of tensors.
+"""Advantages of tokens from rewards and values, for episodes of several steps. Pure functions of tensors.
 
-verl's own GAE has one discount for all tokens, so credit for a reward shrinks with the length of a message, and its
-GRPO gives every message of an episode the same credit. Here a message is an action: what happens within one and
-between two is told apart.
+verl's own GAE has one discount for all tokens, so credit for a reward shrinks with the length of a step, and its
+GRPO gives every step of an episode the same credit. Here a step, one message of the model, is an action: what happens
+within one and between two is told apart.
 
 Shapes: B episodes, T response tokens. `rewards`, `values` and the results are float (B, T); `mask` is 1 on tokens of
-the model; `ids` (B, T) number each token's action, rising in a row, -1 where the mask is 0. `values[:, t]` is the
+the model; `ids` (B, T) number each token's step, rising in a row, -1 where the mask is 0. `values[:, t]` is the
 value before token t. Tokens with mask 0 are transparent: no discount, no error of the value there, whatever stands
 on them.
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from recipe.credit import actions
+from recipe.credit import steps
 
 
 def gae_bad(
@@ -34,7 +34,7 @@ def gae_bad(
 ) -> tuple[Tensor, Tensor]:
     """Token advantages by Bellman backup with action decomposition (POAD, arXiv 2405.15821, equations 13 and 14).
 
-    From a token to the next of the same message `gamma_token` and `lam_token` hold, from the last token of a message
+    From a token to the next of the same step `gamma_token` and `lam_token` hold, from the last token of a step
     to the first of the next one `gamma` and `lam`. With `gamma_token=gamma`, `lam_token=lam` this is verl's GAE.
 
     Returns:
@@ -68,13 +68,13 @@ def gae_bad(
     return (_whitened(advantages, mask) if whiten else advantages), returns
 
 
-def gae_action(
+def gae_step(
     rewards: Tensor, values: Tensor, mask: Tensor, ids: Tensor, *, gamma: float, lam: float, whiten: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """GAE over whole messages: a message is one step of the decision process, with the value before its first token.
+    """GAE over whole steps: each is one action of the decision process, with the value before its first token.
 
-    All tokens of a message have its advantage, and as target of their values its advantage plus that value. Whitened
-    over messages: over tokens, long ones would decide mean and variance.
+    All tokens of a step have its advantage, and as target of their values its advantage plus that value. Whitened
+    over steps: over tokens, long ones would decide mean and variance.
 
     Returns:
         advantages and returns, both 0 where the mask is 0.
@@ -83,9 +83,9 @@ def gae_action(
         ValueError: there is a reward on a token with mask 0.
     """
     mask = _checked(rewards, mask)
-    reward = actions.sums(rewards, ids)
-    value = actions.sums(torch.where(actions.firsts(ids), values, 0.0), ids)
-    there = actions.sizes(ids) > 0
+    reward = steps.sums(rewards, ids)
+    value = steps.sums(torch.where(steps.firsts(ids), values, 0.0), ids)
+    there = steps.sizes(ids) > 0
     next_value, last = rewards.new_zeros(len(rewards)), rewards.new_zeros(len(rewards))
     columns = []
     for k in reversed(range(reward.shape[1])):
@@ -94,8 +94,8 @@ def gae_action(
         last = torch.where(there[:, k], advantage, last)
         columns.append(torch.where(there[:, k], advantage, 0.0))
     advantages = torch.stack(columns[::-1], dim=1)
-    returns = actions.spread(advantages + value, ids)
-    return actions.spread(_whitened(advantages, there) if whiten else advantages, ids), returns
+    returns = steps.spread(advantages + value, ids)
+    return steps.spread(_whitened(advantages, there) if whiten else advantages, ids), returns
 
 
 def turn_grpo(
@@ -130,7 +130,7 @@ def turn_grpo(
         ValueError: there is a reward on a token with mask 0.
     """
     _checked(rewards, mask)
-    reward, there = actions.sums(rewards, ids), actions.sizes(ids) > 0
+    reward, there = steps.sums(rewards, ids), steps.sizes(ids) > 0
     after, columns = rewards.new_zeros(len(rewards)), []
     for k in reversed(range(reward.shape[1])):
         after = torch.where(there[:, k], reward[:, k] + gamma * after, after)
@@ -149,7 +149,7 @@ def turn_grpo(
             freedom = (number - 1).clamp(min=0).sum().clamp(min=1)
             difference = difference / ((difference.square().sum() / freedom).sqrt() + epsilon)
         advantages[rows] = difference
-    spread = actions.spread(advantages, ids)
+    spread = steps.spread(advantages, ids)
     return spread, spread
 
 
@@ -161,7 +161,7 @@ def _checked(rewards: Tensor, mask: Tensor) -> Tensor:
         row = int(lost.abs().sum(1).argmax())
         raise ValueError(
             f"episode {row} of the batch has a reward of {lost[row].sum().item():.4g} on tokens that are not the "
-            "model's, where it would be lost. Put each reward on the last token of a message."
+            "model's, where it would be lost. Put each reward on the last token of a step."
         )
     return mask
 

@@ -1,12 +1,12 @@
-"""PPO loss with one probability ratio a message (`appo_turn`), and the configuration class that carries it to the
-workers.
+"""PPO loss with one probability ratio a step, which is one message of the model (`appo_step`), and the configuration
+class that carries it to the workers.
 
 verl's actor workers build their configuration from `_target_` and so import this module, which registers the loss
 there: no environment variable or entry point is needed. `actor_rollout_ref.actor.policy_loss._target_` in base.yaml
 names it.
 
-verl gives a loss the response mask and no other column of the batch. The messages are therefore the runs of ones in the
-mask; the agent loop makes sure that two messages never touch.
+verl gives a loss the response mask and no other column of the batch. The steps are therefore the runs of ones in the
+mask; the agent loop makes sure that two steps never touch.
 """
 
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
 from verl.workers.config import ActorConfig, PolicyLossConfig
 
-from recipe.credit import actions
+from recipe.credit import steps
 
 
 @dataclass
-class TurnPolicyLossConfig(PolicyLossConfig):
+class StepPolicyLossConfig(PolicyLossConfig):
     """verl's configuration of the policy loss and one setting more."""
 
     ratio_norm: str = "token_mean"
-    """Ratio of a message: the mean over its tokens of the difference of log-probabilities (token_mean), or their
-    sum, the ratio of the probabilities of the whole message (sum). A hundred tokens that each moved by 0.003 are
+    """Ratio of a step: the mean over its tokens of the difference of log-probabilities (token_mean), or their
+    sum, the ratio of the probabilities of the whole step (sum). A hundred tokens that each moved by 0.003 are
     clipped with sum."""
 
 
-@register_policy_loss("appo_turn")
-def appo_turn(
+@register_policy_loss("appo_step")
+def appo_step(
     old_log_prob: Tensor,
     log_prob: Tensor,
     advantages: Tensor,
@@ -40,39 +40,39 @@ def appo_turn(
     config: ActorConfig | None = None,
     rollout_is_weights: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Clipped PPO loss of messages. All tensors (B, T); the advantage of a message is the mean over its tokens.
+    """Clipped PPO loss of steps. All tensors (B, T); the advantage of a step is the mean over its tokens.
 
-    Messages count alike, however long: `loss_agg_mode` token-mean is the mean over the messages of a micro-batch,
-    and the seq-mean modes the mean over those of an episode, then over episodes. With one token a message it is
+    Steps count alike, however long: `loss_agg_mode` token-mean is the mean over the steps of a micro-batch,
+    and the seq-mean modes the mean over those of an episode, then over episodes. With one token a step it is
     verl's `vanilla`.
 
     Returns:
-        loss, and verl's metrics of a policy loss, over messages instead of tokens.
+        loss, and verl's metrics of a policy loss, over steps instead of tokens.
     """
     assert config is not None
-    ids = actions.runs(response_mask)
-    size = actions.sizes(ids)
+    ids = steps.runs(response_mask)
+    size = steps.sizes(ids)
     there, safe_size = size > 0, size.clamp(min=1)
-    difference = actions.sums(log_prob - old_log_prob, ids)
+    difference = steps.sums(log_prob - old_log_prob, ids)
     if config.policy_loss.get("ratio_norm", "token_mean") == "token_mean":
         difference = difference / safe_size
     difference = difference.clamp(-20.0, 20.0)
     ratio = difference.exp()
-    advantage = actions.sums(advantages, ids) / safe_size
+    advantage = steps.sums(advantages, ids) / safe_size
 
     low, high = config.clip_ratio_low, config.clip_ratio_high
     free, clipped = -advantage * ratio, -advantage * ratio.clamp(1 - low, 1 + high)
     loss = torch.maximum(free, clipped)
     bounded = torch.minimum(loss, -advantage * config.clip_ratio_c)  # dual clip, as in verl's vanilla
-    loss_of_message = torch.where(advantage < 0, bounded, loss)
+    loss_of_step = torch.where(advantage < 0, bounded, loss)
     if rollout_is_weights is not None:
-        loss_of_message = loss_of_message * actions.sums(rollout_is_weights, ids) / safe_size
+        loss_of_step = loss_of_step * steps.sums(rollout_is_weights, ids) / safe_size
 
     number, batch = there.sum().clamp(min=1), dict(config.global_batch_info)
     if loss_agg_mode == "token-mean" and batch.get("batch_num_tokens") is not None:
-        # verl knows the tokens of all micro-batches together, not the messages: as many a token as in this one
+        # verl knows the tokens of all micro-batches together, not the steps: as many a token as in this one
         batch["batch_num_tokens"] = batch["batch_num_tokens"] * number / response_mask.sum().clamp(min=1)
-    total = agg_loss(loss_of_message, there, loss_agg_mode, **batch)
+    total = agg_loss(loss_of_step, there, loss_agg_mode, **batch)
     return total, {
         "actor/pg_clipfrac": ((clipped > free) & there).sum().item() / number.item(),
         "actor/pg_clipfrac_lower": ((loss > bounded) & (advantage < 0) & there).sum().item() / number.item(),

@@ -2,7 +2,7 @@
 give.
 
 verl hands a registered estimator rewards, mask and the groups, but neither values nor which token belongs to which
-message. `recipe.training.trainer` reads those and holds them here while verl's own `_compute_advantage` runs, so that
+step. `recipe.training.trainer` reads those and holds them here while verl's own `_compute_advantage` runs, so that
 verl's KL in the reward and its rollout correction stay in force. Any other trainer gets an error, not a silently
 different algorithm.
 """
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn, register_adv_est
 
-from recipe.credit import actions, policy_loss  # noqa: F401  registers the loss
-from recipe.credit.estimators import gae_action, gae_bad, turn_grpo
+from recipe.credit import policy_loss, steps  # noqa: F401  registers the loss
+from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def _inputs(name: str, critic: bool) -> Columns:
 
 
 def _steps(columns: Columns, mask: Tensor) -> Tensor:
-    """Ids of messages; from the mask where the agent loop is another than ours and gives none."""
-    return actions.runs(mask) if columns.step_ids is None else torch.where(mask.bool(), columns.step_ids, -1)
+    """Ids of steps; from the mask where the agent loop is another than ours and gives none."""
+    return steps.runs(mask) if columns.step_ids is None else torch.where(mask.bool(), columns.step_ids, -1)
 
 
 @register_adv_est("gae_bad")
@@ -90,11 +90,11 @@ def _gae_bad(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **
     )
 
 
-@register_adv_est("gae_action")
-def _gae_action(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
-    columns = _inputs("gae_action", critic=True)
+@register_adv_est("gae_step")
+def _gae_step(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
+    columns = _inputs("gae_step", critic=True)
     assert columns.values is not None
-    return gae_action(
+    return gae_step(
         token_level_rewards,
         columns.values.float(),
         response_mask,

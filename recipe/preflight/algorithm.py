@@ -11,15 +11,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.token_rewards import check_turn_scores, messages_of
+from interaction.token_rewards import check_step_scores, steps_of
 from recipe.errors import PreflightError
 from recipe.memory.settings import sequence_parts
 from recipe.typed import meant
 
-WITH_CRITIC = ("gae", "gae_bad", "gae_action")
+WITH_CRITIC = ("gae", "gae_bad", "gae_step")
 """Estimators that use values."""
 
-OURS = ("gae_bad", "gae_action", "turn_grpo")
+OURS = ("gae_bad", "gae_step", "turn_grpo")
 """Estimators of recipe/credit."""
 
 GROUPED = (
@@ -40,15 +40,15 @@ ESTIMATORS = (*WITH_CRITIC, *GROUPED, "reinforce_plus_plus")
 
 LOSSES = (
     *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro", "cispo"),
-    *("bypass_mode", "appo_turn"),
+    *("bypass_mode", "appo_step"),
 )
 """verl's, and the one of recipe/credit."""
 
 SHARDED_ATTENTION = "flash_attention_"
 """How the attentions are called in which verl splits sequences: it patches transformers' call of flash-attn."""
 
-WHOLE_MESSAGES = ("grpo", "turn_grpo", "gae_action")
-"""Estimators that give all tokens of a message one advantage, as the loss appo_turn expects."""
+WHOLE_STEPS = ("grpo", "turn_grpo", "gae_step")
+"""Estimators that give all tokens of a step one advantage, as the loss appo_step expects."""
 
 
 def check_algorithm(config: DictConfig) -> None:
@@ -75,16 +75,16 @@ def check_algorithm(config: DictConfig) -> None:
             )
     rejection = (algorithm.get("rollout_correction") or {}).get("rollout_rs")
     loss = config.actor_rollout_ref.actor.policy_loss
-    if rejection is not None and (name in OURS or loss.loss_mode == "appo_turn"):
+    if rejection is not None and (name in OURS or loss.loss_mode == "appo_step"):
         raise PreflightError(
             f"algorithm.rollout_correction.rollout_rs={rejection} takes tokens out of the mask, and with them rewards "
-            f"and bounds of messages that algorithm.adv_estimator={name} needs. Set it to null, or use algorithm=grpo."
+            f"and bounds of steps that algorithm.adv_estimator={name} needs. Set it to null, or use algorithm=grpo."
         )
-    if loss.loss_mode == "appo_turn":
-        if name not in WHOLE_MESSAGES:
+    if loss.loss_mode == "appo_step":
+        if name not in WHOLE_STEPS:
             raise PreflightError(
-                f"the loss appo_turn has one ratio a message, algorithm.adv_estimator={name} an advantage for each "
-                f"token. Use algorithm=appo, or one of {', '.join(WHOLE_MESSAGES)}."
+                f"the loss appo_step has one ratio a step, algorithm.adv_estimator={name} an advantage for each "
+                f"token. Use algorithm=appo, or one of {', '.join(WHOLE_STEPS)}."
             )
 
 
@@ -223,14 +223,14 @@ PROBLEMS: tuple[Callable[[DictConfig], str | None], ...] = (
 """Each says what is wrong with a configuration, or None."""
 
 
-def check_reward_turns(result: Any, record: Mapping[str, Any], where: str) -> None:
-    """`turn_scores`, where a reward gives any, are one number a message of the sample record and sum to the score.
+def check_reward_steps(result: Any, record: Mapping[str, Any], where: str) -> None:
+    """`step_scores`, where a reward gives any, are one number a step of the sample record and sum to the score.
 
     Raises:
         PreflightError: they are not.
     """
-    if isinstance(result, Mapping) and result.get("turn_scores") is not None:
+    if isinstance(result, Mapping) and result.get("step_scores") is not None:
         try:
-            check_turn_scores(result["turn_scores"], messages_of(record), result["score"])
+            check_step_scores(result["step_scores"], steps_of(record), result["score"])
         except ValueError as error:
             raise PreflightError(f"{where}, tried on a sample record: {error}.") from error

@@ -59,10 +59,12 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
+    from recipe.preflight.renamed import check_renamed
     from recipe.settings.reading import check_values
 
     for check_part in (
         check_values,
+        check_renamed,
         check_mode,
         check_keys,
         load_protocol,

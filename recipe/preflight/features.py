@@ -24,7 +24,7 @@ LOGGERS = {
 }
 """verl's loggers, and the package that each needs."""
 
-OF_THE_RATIO = ("gspo", "cispo", "appo_turn")
+OF_THE_RATIO = ("gspo", "cispo", "appo_step")
 """Losses that are plain policy gradient where the probability ratio is 1."""
 
 WIDE_FOR_GSPO = 0.05
@@ -114,6 +114,10 @@ def notes(config: DictConfig) -> list[str]:
             f"interaction.overlong.train=false with actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode}: verl "
             "divides by all episodes, those left out included, so policy loss, KL and entropy get smaller by "
             "train/overlong_left_out. loss_agg_mode=token-mean divides by the tokens that train"
+        )
+    if config.interaction.record_tokens and config.interaction.record_dir is None:
+        found.append(
+            "interaction.record_tokens=true with interaction.record_dir=null: no episode is written, set a folder"
         )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):

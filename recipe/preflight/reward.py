@@ -36,7 +36,7 @@ def check_reward(config: DictConfig) -> None:
     Raises:
         PreflightError: it cannot be loaded, or gave no usable score.
     """
-    from recipe.preflight.algorithm import check_reward_turns
+    from recipe.preflight.algorithm import check_reward_steps
     from recipe.preflight.features import check_filter_metric, untried_metric
 
     setting, seconds = config.reward.custom_reward_function, config.reward.timeout
@@ -69,5 +69,5 @@ def check_reward(config: DictConfig) -> None:
             f"{error}. This was on a sample record, called as compute_score(data_source, solution_str, ground_truth, "
             "extra_info); see rewards/README.md. A longer call needs a higher reward.timeout."
         ) from error
-    check_reward_turns(result, record, reward.title)
+    check_reward_steps(result, record, reward.title)
     check_filter_metric(config, result)

@@ -81,6 +81,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     for _, line in lines(path):
         try:
             record = json.loads(line)
+            record.pop("tokens", None)  # nobody reads them here, and a step's would fill the memory
             _keep(found, record, record)
         except DAMAGE:
             continue
@@ -148,6 +149,7 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
             line = file.readline(LONGEST_LINE)
         try:
             record = json.loads(line, parse_constant=str)  # a browser reads no NaN
+            record.pop("tokens", None)  # a page shows texts
             if isinstance(record["episode"]["turns"], list):
                 yield {"stage": place.stage, **_cut(record)}
         except DAMAGE:

@@ -82,6 +82,7 @@ class Interaction:
     max_tokens_per_reply: Whole | None
     engine_timeout: Positive
     record_dir: WrittenPath | None
+    record_tokens: bool
     overlong: Overlong
     train: TurnPolicy
     val: TurnPolicy

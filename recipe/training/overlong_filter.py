@@ -3,7 +3,7 @@
 DAPO masks the loss of truncated samples (arXiv 2503.14476, section 3.4): a sound conversation that ran out of room
 would otherwise be punished like a wrong one. Here that is every episode with the stop reason `max_tokens`: cut by
 `data.max_response_length`, by the model's context or by `interaction.max_tokens_per_reply`. One that ended because of
-too many messages or malformed ones trains as before: that was the model's choice.
+too many steps or malformed ones trains as before: that was the model's choice.
 
 The mask is taken away after the advantages: the score of a cut episode still counts in the mean of its group, as in
 DAPO, but neither policy loss nor KL, entropy or values see it. verl's token-mean divides by the tokens of `loss_mask`,

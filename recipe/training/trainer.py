@@ -192,7 +192,7 @@ class CurriculumTrainer(PPOTrainerSync):
         return batch.select_keys(kept)
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
-        """verl's advantages, with values and the ids of messages and turns for the estimators of `recipe.credit`.
+        """verl's advantages, with values and the ids of steps and turns for the estimators of `recipe.credit`.
 
         Afterwards the overlong filter, where it is on.
         """

@@ -10,8 +10,11 @@ from typing import Any
 
 from recipe.typed import shown
 
-TURN_SCORES = "turn_scores"
-"""The one list that a reward may return: a score for each message, which `interaction.token_rewards` checks."""
+STEP_SCORES = "step_scores"
+"""The one list that a reward may return: a score for each step, which `interaction.token_rewards` checks."""
+
+RENAMED = {"turn_scores": STEP_SCORES}
+"""Names of an earlier release -> those of now."""
 
 
 class RewardError(ValueError):
@@ -25,7 +28,7 @@ def checked(result: Any) -> float | dict[str, Any]:
     would make the whole mean NaN, and with it what a gate reads; and a mean over no calls is no reason to lose one.
 
     Raises:
-        RewardError: there is no finite score, a name is no text, or a value is neither number nor text.
+        RewardError: there is no finite score, a name is no text or an old one, or a value is neither number nor text.
     """
     if not isinstance(result, Mapping):
         return _score(result, result)
@@ -36,7 +39,9 @@ def checked(result: Any) -> float | dict[str, Any]:
     for name, value in result.items():
         if not isinstance(name, str):
             raise RewardError(f"returned {shown(name)} as a name; expected texts, as `score`")
-        values[name] = value if name in ("score", TURN_SCORES) else _value(name, value)
+        if name in RENAMED:
+            raise RewardError(f"returned {name}, which is called {RENAMED[name]} now; return it as {RENAMED[name]}")
+        values[name] = value if name in ("score", STEP_SCORES) else _value(name, value)
     return {**values, "score": score}
 
 

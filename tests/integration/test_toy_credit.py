@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recipe.credit.toy import ALGORITHMS, curves
+from benchmarks.toy_credit import ALGORITHMS, curves
 
 UPDATES = 60
 
@@ -30,7 +30,7 @@ def learning(lines: Tensor) -> float:
     return lines.mean().item()
 
 
-def test_credit_for_whole_messages_learns_faster_than_the_discount_at_every_token(results):
+def test_credit_for_whole_steps_learns_faster_than_the_discount_at_every_token(results):
     for name in ("tppo", "step_grained", "appo"):
         assert learning(results[name]) > learning(results["naive"]) + 0.1
 

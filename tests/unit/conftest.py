@@ -87,6 +87,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
                 "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
                 "engine_timeout": settings.get("engine_timeout", 30),
                 "record_dir": str(record_dir) if record_dir else None,
+                "record_tokens": settings.get("record_tokens", False),
                 "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.get("overlong", {}),
                 "train": policy,
                 "val": policy,

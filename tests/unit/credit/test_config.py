@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
-from recipe.preflight.algorithm import check_algorithm, check_reward_turns
+from recipe.preflight.algorithm import check_algorithm, check_reward_steps
 from recipe.preflight.checks import check_settings
 from recipe.preflight.reward import sample_record
 
@@ -24,7 +24,7 @@ ALGORITHMS = {
     "grpo": ("grpo", False, "vanilla", 1.0),
     "turn_grpo": ("turn_grpo", False, "vanilla", 1.0),
     "step_grained": ("gae_bad", True, "vanilla", 0.99),
-    "appo": ("gae_action", True, "appo_turn", 0.95),
+    "appo": ("gae_step", True, "appo_step", 0.95),
     "tppo": ("gae_bad", True, "vanilla", 0.95),
 }
 
@@ -72,13 +72,13 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     from recipe.credit.critic_model import CriticModelConfig
-    from recipe.credit.policy_loss import TurnPolicyLossConfig
+    from recipe.credit.policy_loss import StepPolicyLossConfig
 
     config = composed("stage2", f"algorithm={name}", f"actor_rollout_ref.model.path={model}", hardware=hardware)
     assert need_critic(config)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
     critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, TurnPolicyLossConfig)
+    assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, StepPolicyLossConfig)
     assert critic.model.path == str(model)
     assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
     assert critic.strategy == critic.engine.strategy == "fsdp2"
@@ -93,7 +93,7 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
     ("algorithm", "key", "value", "message"),
     [
         ("tppo", "critic.enable", None, "gae_bad needs the critic's values, and critic.enable=None"),
-        ("appo", "critic.enable", False, "gae_action needs the critic's values, and critic.enable=False"),
+        ("appo", "critic.enable", False, "gae_step needs the critic's values, and critic.enable=False"),
         ("grpo", "algorithm.adv_estimator", "gae_bad", "gae_bad needs the critic's values"),
         ("tppo", "algorithm.gamma", 1.5, r"algorithm.gamma=1.5; expected a number less than or equal to 1"),
         ("tppo", "algorithm.lam", -0.1, r"algorithm.lam=-0.1; expected a number greater"),
@@ -109,8 +109,8 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
         (
             "tppo",
             "actor_rollout_ref.actor.policy_loss.loss_mode",
-            "appo_turn",
-            "the loss appo_turn has one ratio a message",
+            "appo_step",
+            "the loss appo_step has one ratio a step",
         ),
         ("turn_grpo", "actor_rollout_ref.rollout.n", 1, "turn_grpo compares the rollouts of one task"),
     ],
@@ -122,16 +122,16 @@ def test_a_configuration_that_cannot_work_is_refused(algorithm: str, key: str, v
         check_settings(config)
 
 
-def test_a_reward_with_wrong_turn_scores_is_refused_before_the_start():
+def test_a_reward_with_wrong_step_scores_is_refused_before_the_start():
     from rewards.step import compute_score
 
     record = sample_record()
     good = compute_score("bfcl/base", "", "[]", {"episode": record})
-    check_reward_turns(good, record, "the reward")
+    check_reward_steps(good, record, "the reward")
     with pytest.raises(PreflightError, match=r"the reward, tried on a sample record: .* sum to"):
-        check_reward_turns({**good, "score": good["score"] + 1}, record, "the reward")
-    with pytest.raises(PreflightError, match="turn_scores, the episode has"):
-        check_reward_turns({**good, "turn_scores": good["turn_scores"][1:]}, record, "the reward")
+        check_reward_steps({**good, "score": good["score"] + 1}, record, "the reward")
+    with pytest.raises(PreflightError, match="step_scores, the episode has"):
+        check_reward_steps({**good, "step_scores": good["step_scores"][1:]}, record, "the reward")
 
 
 def test_the_critics_model_keeps_to_the_attention_that_is_named(model: Path):

@@ -1,4 +1,4 @@
-"""Estimators: golden vectors, verl's own GAE and GRPO as limits, and a nested loop over messages as independent
+"""Estimators: golden vectors, verl's own GAE and GRPO as limits, and a nested loop over steps as independent
 judge."""
 
 import math
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from verl.trainer.ppo.core_algos import compute_gae_advantage_return, compute_grpo_outcome_advantage
 
-from recipe.credit import actions
-from recipe.credit.estimators import gae_action, gae_bad, turn_grpo
+from recipe.credit import steps
+from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
 
 MASK = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 0, 1, 1]])
 IDS = torch.tensor([[0, 0, 0, -1, -1, 1, 1, -1, 2, 2]])
@@ -36,8 +36,8 @@ def test_token_advantages_are_the_golden_ones(name: str):
     torch.testing.assert_close(returns, (advantages + VALUES) * MASK)
 
 
-def test_message_advantages_are_the_golden_ones():
-    advantages, returns = gae_action(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False)
+def test_step_advantages_are_the_golden_ones():
+    advantages, returns = gae_step(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False)
     expected = [0.482764] * 3 + [0, 0] + [0.23575] * 2 + [0] + [0.3] * 2
     torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
     value_at_first = torch.tensor([[0.5, 0.5, 0.5, 0, 0, 0.6, 0.6, 0, 0.7, 0.7]])
@@ -45,7 +45,7 @@ def test_message_advantages_are_the_golden_ones():
 
 
 def batch(seed: int, rows: int = 1) -> dict[str, Tensor]:
-    """Random episodes of messages and environment tokens, rewards on last tokens only."""
+    """Random episodes of steps and environment tokens, rewards on last tokens only."""
     rng = random.Random(seed)
     widths = []
     for _ in range(rows):
@@ -65,42 +65,42 @@ def batch(seed: int, rows: int = 1) -> dict[str, Tensor]:
 
 
 def nested(data: dict[str, Tensor], row: int, gamma: float, lam: float, gamma_token: float, lam_token: float):
-    """Advantages of one episode, message by message from the end: the definition, not the scan."""
+    """Advantages of one episode, step by step from the end: the definition, not the scan."""
     ids = data["ids"][row].tolist()
     positions = [[t for t, i in enumerate(ids) if i == k] for k in range(max(ids) + 1)]
     r, v = data["rewards"][row].tolist(), data["values"][row].tolist()
-    tokens, messages = [0.0] * len(ids), [0.0] * len(ids)
-    token_after = message_after = value_after = 0.0
-    for message in reversed(positions):
-        for j in reversed(range(len(message))):
-            t = message[j]
-            if j == len(message) - 1:
+    tokens, of_steps = [0.0] * len(ids), [0.0] * len(ids)
+    token_after = step_after = value_after = 0.0
+    for step in reversed(positions):
+        for j in reversed(range(len(step))):
+            t = step[j]
+            if j == len(step) - 1:
                 tokens[t] = r[t] + gamma * value_after - v[t] + gamma * lam * token_after
             else:
-                u = message[j + 1]
+                u = step[j + 1]
                 tokens[t] = r[t] + gamma_token * v[u] - v[t] + gamma_token * lam_token * tokens[u]
-        first = message[0]
-        whole = sum(r[t] for t in message) + gamma * value_after - v[first] + gamma * lam * message_after
-        for t in message:
-            messages[t] = whole
-        token_after, message_after, value_after = tokens[first], whole, v[first]
-    return tokens, messages
+        first = step[0]
+        whole = sum(r[t] for t in step) + gamma * value_after - v[first] + gamma * lam * step_after
+        for t in step:
+            of_steps[t] = whole
+        token_after, step_after, value_after = tokens[first], whole, v[first]
+    return tokens, of_steps
 
 
-def test_two_hundred_random_episodes_agree_with_a_nested_loop_over_messages():
+def test_two_hundred_random_episodes_agree_with_a_nested_loop_over_steps():
     data = batch(seed=7, rows=200)
     options = {"gamma": 0.97, "lam": 0.9, "gamma_token": 0.99, "lam_token": 0.8}
     tokens, _ = gae_bad(**data, **options, whiten=False)
-    messages, _ = gae_action(**data, gamma=0.97, lam=0.9, whiten=False)
+    whole, _ = gae_step(**data, gamma=0.97, lam=0.9, whiten=False)
     for row in range(200):
         expected = nested(data, row, **options)
         assert tokens[row].tolist() == pytest.approx(expected[0], abs=1e-9)
-        assert messages[row].tolist() == pytest.approx(expected[1], abs=1e-9)
+        assert whole[row].tolist() == pytest.approx(expected[1], abs=1e-9)
 
 
 ESTIMATORS = {
     "gae_bad": lambda data: gae_bad(**data, gamma=0.95, lam=0.9),
-    "gae_action": lambda data: gae_action(**data, gamma=0.95, lam=0.9),
+    "gae_step": lambda data: gae_step(**data, gamma=0.95, lam=0.9),
     "turn_grpo": lambda data: turn_grpo(data["rewards"], data["mask"], data["ids"], [0] * len(data["mask"]), gamma=0.9),
 }
 
@@ -129,16 +129,16 @@ def test_with_one_discount_for_all_tokens_it_is_verls_gae(seed: int, gamma: floa
 
 @given(seed=st.integers(0, 10_000), gamma=st.floats(0.5, 1), lam=st.floats(0, 1))
 @settings(max_examples=30, deadline=None)
-def test_a_messages_first_token_has_the_advantage_of_the_whole_message(seed: int, gamma: float, lam: float):
+def test_a_steps_first_token_has_the_advantage_of_the_whole_step(seed: int, gamma: float, lam: float):
     data = batch(seed, rows=4)
     tokens, _ = gae_bad(**data, gamma=gamma, lam=lam, whiten=False)
-    messages, _ = gae_action(**data, gamma=gamma, lam=lam, whiten=False)
-    first = actions.firsts(data["ids"])
-    torch.testing.assert_close(tokens[first], messages[first], atol=1e-9, rtol=1e-9)
+    whole, _ = gae_step(**data, gamma=gamma, lam=lam, whiten=False)
+    first = steps.firsts(data["ids"])
+    torch.testing.assert_close(tokens[first], whole[first], atol=1e-9, rtol=1e-9)
 
 
-def one_message_each(lengths: list[int], gap: int, reward: float) -> dict[str, Tensor]:
-    """Messages of these lengths with `gap` environment tokens between, values 0, one reward at the very end."""
+def one_step_each(lengths: list[int], gap: int, reward: float) -> dict[str, Tensor]:
+    """Steps of these lengths with `gap` environment tokens between, values 0, one reward at the very end."""
     ids: list[int] = []
     for k, length in enumerate(lengths):
         ids += [-1] * (gap if k else 0) + [k] * length
@@ -148,12 +148,12 @@ def one_message_each(lengths: list[int], gap: int, reward: float) -> dict[str, T
     return {"rewards": rewards, "values": torch.zeros(row.shape), "mask": (row >= 0).long(), "ids": row}
 
 
-def test_a_reward_crosses_a_long_observation_and_a_long_message_undamped():
-    near = gae_bad(**one_message_each([5, 5], 1, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
-    far = gae_bad(**one_message_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
+def test_a_reward_crosses_a_long_observation_and_a_long_step_undamped():
+    near = gae_bad(**one_step_each([5, 5], 1, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
+    far = gae_bad(**one_step_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, whiten=False)[0]
     assert near[0, 0].item() == pytest.approx(0.99 * 0.95)
     assert far[0, 0].item() == pytest.approx(0.99 * 0.95)
-    naive = gae_bad(**one_message_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, gamma_token=0.99, lam_token=0.95)[0]
+    naive = gae_bad(**one_step_each([5, 300], 200, 1.0), gamma=0.99, lam=0.95, gamma_token=0.99, lam_token=0.95)[0]
     assert naive[0, 0].abs() < naive[0, -1].abs()
 
 
@@ -165,12 +165,12 @@ def test_a_reward_on_an_environment_token_is_refused_not_lost(name: str):
         ESTIMATORS[name](data)
 
 
-def test_messages_are_whitened_each_with_the_same_weight():
+def test_steps_are_whitened_each_with_the_same_weight():
     data = batch(seed=11, rows=20)
-    advantages, _ = gae_action(**data, gamma=0.95, lam=0.95)
-    of_messages = advantages[actions.firsts(data["ids"])]
-    assert of_messages.mean().item() == pytest.approx(0, abs=1e-6)
-    assert of_messages.std().item() == pytest.approx(1, abs=1e-6)
+    advantages, _ = gae_step(**data, gamma=0.95, lam=0.95)
+    of_steps = advantages[steps.firsts(data["ids"])]
+    assert of_steps.mean().item() == pytest.approx(0, abs=1e-6)
+    assert of_steps.std().item() == pytest.approx(1, abs=1e-6)
 
 
 def test_an_episode_without_any_token_of_the_model_gives_zeros():

@@ -1,4 +1,4 @@
-"""The loss with one ratio a message, against verl's token loss and by hand."""
+"""The loss with one ratio a step, against verl's token loss and by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig
 
-from recipe.credit.policy_loss import TurnPolicyLossConfig
+from recipe.credit.policy_loss import StepPolicyLossConfig
 
 
 def actor(ratio_norm: str = "token_mean", **batch: int | None) -> FSDPActorConfig:
@@ -21,14 +21,14 @@ def actor(ratio_norm: str = "token_mean", **batch: int | None) -> FSDPActorConfi
         clip_ratio_low=0.2,
         clip_ratio_high=0.28,
         clip_ratio_c=3.0,
-        policy_loss=TurnPolicyLossConfig(loss_mode="appo_turn", ratio_norm=ratio_norm),
+        policy_loss=StepPolicyLossConfig(loss_mode="appo_step", ratio_norm=ratio_norm),
     )
     config.global_batch_info.update(batch)
     return config
 
 
 def loss(old: Tensor, new: Tensor, advantages: Tensor, mask: Tensor, mode: str = "token-mean", **options):
-    function = get_policy_loss_fn("appo_turn")
+    function = get_policy_loss_fn("appo_step")
     return function(old, new, advantages, mask.bool(), mode, actor(**options))
 
 
@@ -38,18 +38,18 @@ MODES = ["token-mean", "seq-mean-token-mean"]
 @pytest.mark.parametrize("mode", MODES)
 @given(seed=st.integers(0, 1000), shared=st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_with_one_token_a_message_it_is_verls_ppo_loss(mode: str, seed: int, shared: bool):
+def test_with_one_token_a_step_it_is_verls_ppo_loss(mode: str, seed: int, shared: bool):
     generator = torch.Generator().manual_seed(seed)
     mask = torch.tensor([[1, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 0]])
     old, new, advantages = torch.randn(3, 2, 6, generator=generator)
     config = actor(dp_size=1, batch_num_tokens=5, global_batch_size=2) if shared else actor()
     theirs, metrics = compute_policy_loss_vanilla(old, new, advantages, mask.bool(), mode, config)
-    ours, our_metrics = get_policy_loss_fn("appo_turn")(old, new, advantages, mask.bool(), mode, config)
+    ours, our_metrics = get_policy_loss_fn("appo_step")(old, new, advantages, mask.bool(), mode, config)
     torch.testing.assert_close(ours, theirs)
     assert our_metrics == pytest.approx(metrics, abs=1e-6)
 
 
-def test_a_messages_ratio_does_not_depend_on_how_its_tokens_share_it():
+def test_a_steps_ratio_does_not_depend_on_how_its_tokens_share_it():
     mask, old, advantages = torch.ones(1, 4), torch.zeros(1, 4), torch.ones(1, 4)
     even, uneven = torch.full((1, 4), 0.02), torch.tensor([[0.08, 0.0, -0.02, 0.02]])
     for ratio_norm, ratio in (("sum", math.exp(0.08)), ("token_mean", math.exp(0.02))):
@@ -57,7 +57,7 @@ def test_a_messages_ratio_does_not_depend_on_how_its_tokens_share_it():
             assert loss(old, new, advantages, mask, ratio_norm=ratio_norm)[0].item() == pytest.approx(-ratio)
 
 
-def test_messages_count_alike_however_long_they_are():
+def test_steps_count_alike_however_long_they_are():
     mask = torch.tensor([[1] + [0] + [1] * 8])
     zeros = torch.zeros(1, 10)
     advantages = torch.tensor([[2.0] + [0.0] + [1.0] * 8])
@@ -70,7 +70,7 @@ def test_messages_count_alike_however_long_they_are():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_micro_batches_add_up_to_the_batch_when_their_messages_are_alike(mode: str):
+def test_micro_batches_add_up_to_the_batch_when_their_steps_are_alike(mode: str):
     generator = torch.Generator().manual_seed(3)
     mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 0, 1, 1]])
     old, new, advantages = torch.randn(3, 2, 5, generator=generator)
@@ -93,7 +93,7 @@ def test_the_gradient_is_finite_for_three_hundred_tokens_that_moved_far(ratio_no
     assert new.grad is not None and torch.isfinite(new.grad).all()
 
 
-def test_a_message_far_outside_the_clip_range_gets_no_gradient():
+def test_a_step_far_outside_the_clip_range_gets_no_gradient():
     mask, old = torch.ones(1, 3), torch.zeros(1, 3)
     new = torch.full((1, 3), 0.5).requires_grad_()
     value, metrics = loss(old, new, torch.ones(1, 3), mask)

@@ -18,6 +18,7 @@ from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
 from interaction.chat_template import closing_ids, missing_ids
+from interaction.environment import DEFAULT, load_tasks
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 
 SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
@@ -290,6 +291,7 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
     import bfcl_env
     from bfcl_env import gold
 
+    load_tasks(DEFAULT)  # as in every episode but the first one of a process
     threads = {}
 
     def noted(name, function):

@@ -190,7 +190,7 @@ def test_of_a_reward_that_is_not_tried_it_is_said_that_the_metric_is_not_known(t
         assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["gspo", "cispo", "appo_turn"])
+@pytest.mark.parametrize("name", ["gspo", "cispo", "appo_step"])
 def test_a_loss_that_one_update_a_step_makes_plain_is_said(name: str):
     loss = [f"{ACTOR}.policy_loss.loss_mode={name}", f"{ACTOR}.clip_ratio_low=1e-4", f"{ACTOR}.clip_ratio_high=1e-4"]
     plain = configured(*loss, hardware="gpu8")
@@ -203,6 +203,8 @@ def test_a_loss_that_one_update_a_step_makes_plain_is_said(name: str):
 def test_other_settings_that_do_nothing_are_said_and_the_recipe_as_it_is_has_none():
     for stage in ("stage1", "stage2"):
         assert notes(configured(stage=stage)) == []
+    unwritten = configured("interaction.record_tokens=true", "interaction.record_dir=null")
+    assert any("record_dir=null: no episode is written" in note for note in notes(unwritten))
     wide = configured(f"{ACTOR}.policy_loss.loss_mode=gspo", f"{ACTOR}.ppo_mini_batch_size=2")
     assert any("never clips" in note for note in notes(wide))
     filtering = "algorithm.filter_groups.enable=true"

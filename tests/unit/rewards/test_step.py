@@ -16,7 +16,7 @@ think_xml = get_protocol("think_xml")
 ANSWER = think_xml.render_answer("done", "done")
 GARBAGE = "no tags at all"
 CUT = "cut"
-KEYS = ("score", "turn_scores", "step_share", "step_success", "contribution", "regressed", "voted", *METRIC_KEYS)
+KEYS = ("score", "step_scores", "step_share", "step_success", "contribution", "regressed", "voted", *METRIC_KEYS)
 
 
 def say(*calls):
@@ -136,9 +136,9 @@ TRAJECTORIES = {
 def test_each_message_is_paid(case):
     scenario_id, messages, expected = TRAJECTORIES[case]
     result = score(play(scenario_of(scenario_id), messages))
-    assert result["turn_scores"][: len(expected)] == pytest.approx(expected)
-    assert len(result["turn_scores"]) == len(messages)
-    assert result["score"] == pytest.approx(sum(result["turn_scores"]))
+    assert result["step_scores"][: len(expected)] == pytest.approx(expected)
+    assert len(result["step_scores"]) == len(messages)
+    assert result["score"] == pytest.approx(sum(result["step_scores"]))
 
 
 WAITING = {
@@ -156,19 +156,19 @@ def test_where_nothing_is_to_be_called_waiting_is_paid(case):
     scenario = scenario_of(FILES)
     before = [text for turn in range(3) for text in gold(scenario, turn)]
     result = score(play(scenario, before + messages))
-    assert result["turn_scores"][len(before) :] == pytest.approx(expected)
+    assert result["step_scores"][len(before) :] == pytest.approx(expected)
 
 
 def test_waiting_is_not_paid_in_an_episode_that_did_nothing():
     record = play(scenario_of(FILES), lambda turn: [ANSWER])
     assert record["turns"][3]["passed"]
-    assert score(record)["turn_scores"] == [0.0] * 5
+    assert score(record)["step_scores"] == [0.0] * 5
 
 
 def test_metrics_say_what_the_messages_did():
     result = score(play(scenario_of(CAR), [GARBAGE, UNLOCK, LIGHTS, DARK, ANSWER]))
     assert tuple(result) == KEYS
-    assert all(type(value) is float for key, value in result.items() if key != "turn_scores")
+    assert all(type(value) is float for key, value in result.items() if key != "step_scores")
     assert (result["step_success"], result["regressed"], result["voted"]) == (3 / 4, 1.0, 0.0)
     assert result["contribution"] == pytest.approx(1)
     assert score(play(scenario_of(STOCKS), [NVIDIA, ANSWER, APPLE]))["contribution"] == 1 / 2
@@ -240,12 +240,12 @@ def test_no_sequence_of_messages_earns_more_in_a_turn_than_solving_it(scenario_i
     result = score(record, alpha=alpha, bound=bound)
     position = 0
     for turn in record["turns"]:
-        mine = result["turn_scores"][position : position + len(turn["steps"])]
+        mine = result["step_scores"][position : position + len(turn["steps"])]
         position += len(mine)
         calls = sum(mine) - turn["passed"] - (result["acc"] and turn is record["turns"][-1])
         assert -1e-9 <= calls <= (1.0 if bound is None else bound) + 1e-9
         assert all(value >= 0 for value in mine)
-    assert position == len(result["turn_scores"])
+    assert position == len(result["step_scores"])
     assert result["step_share"] <= 1 + 1e-9
     assert result["acc"] == 1 or result["step_share"] < 1
 
@@ -263,12 +263,12 @@ def test_saying_again_what_worked_never_pays(data):
 def test_parameters_change_what_is_paid():
     scenario = scenario_of(STOCKS)
     unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, lambda turn: gold(scenario, turn))
-    assert score(unsolved, alpha=3)["turn_scores"] == [3 / 4, 0]
-    assert score(unsolved, alpha=0)["turn_scores"] == [0, 0]
-    assert score(unsolved, bound=0.2)["turn_scores"] == pytest.approx([0.2, 0])
-    assert score(unsolved, turn_bonus=0.1)["turn_scores"] == pytest.approx([0.1, 0])
-    assert score(unsolved, turn_bonus=0.1, bound=math.inf)["turn_scores"] == [0.5, 0]
-    assert score(solved, turn_bonus=2, episode_bonus=0)["turn_scores"] == [1, 2, 1, 2]
+    assert score(unsolved, alpha=3)["step_scores"] == [3 / 4, 0]
+    assert score(unsolved, alpha=0)["step_scores"] == [0, 0]
+    assert score(unsolved, bound=0.2)["step_scores"] == pytest.approx([0.2, 0])
+    assert score(unsolved, turn_bonus=0.1)["step_scores"] == pytest.approx([0.1, 0])
+    assert score(unsolved, turn_bonus=0.1, bound=math.inf)["step_scores"] == [0.5, 0]
+    assert score(solved, turn_bonus=2, episode_bonus=0)["step_scores"] == [1, 2, 1, 2]
     assert score(solved, turn_bonus=0, bound=0, episode_bonus=0)["step_share"] == 0
 
 
@@ -298,4 +298,4 @@ def test_a_record_without_the_facts_that_the_rules_need_is_refused():
 
 def test_an_episode_without_messages_earns_nothing():
     result = score(play(scenario_of(STOCKS), []))
-    assert (result["score"], result["turn_scores"], tuple(result)) == (0.0, [], KEYS)
+    assert (result["score"], result["step_scores"], tuple(result)) == (0.0, [], KEYS)

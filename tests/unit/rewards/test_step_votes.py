@@ -49,15 +49,15 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
     )
     result = score(record, path)
     expected = [(1 + 14 / 15) / 2, 2 / 3, 0.5, 0.25, 0.75, 0.5, 0.0, 1 + 0.25]
-    assert result["turn_scores"] == pytest.approx(expected)
-    assert result["turn_scores"][0] == pytest.approx(0.9667, abs=5e-5)
+    assert result["step_scores"] == pytest.approx(expected)
+    assert result["step_scores"][0] == pytest.approx(0.9667, abs=5e-5)
     assert (result["voted"], result["score"]) == (1.0, pytest.approx(sum(expected)))
-    assert score(record, path, alpha=3)["turn_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
+    assert score(record, path, alpha=3)["step_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
 
 
 def test_a_turn_without_votes_on_solving_keeps_its_verdict(record, tmp_path):
     path = write(tmp_path / "votes.jsonl", record, s3={"is_solved": ["Unsolved"]})
-    assert score(record, path)["turn_scores"] == [0, 1, 0, 0, 0, 1, 0, 1]
+    assert score(record, path)["step_scores"] == [0, 1, 0, 0, 0, 1, 0, 1]
 
 
 def test_several_lines_on_one_message_add_their_votes(record, tmp_path):
@@ -65,7 +65,7 @@ def test_several_lines_on_one_message_add_their_votes(record, tmp_path):
     key = votes.episode_key(record)
     with open(path, "a") as file:
         file.write(json.dumps({"episode": key, "step": 0, "succ_calling": [0], "contribution": [0, 1]}) + "\n")
-    assert score(record, path)["turn_scores"][0] == pytest.approx((1 / 2 + 2 / 5) / 2)
+    assert score(record, path)["step_scores"][0] == pytest.approx((1 / 2 + 2 / 5) / 2)
 
 
 def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_path):
@@ -78,8 +78,8 @@ def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_
         record = conversation.record().to_dict()
     best = {"succ_calling": [1], "contribution": [5]}
     path = write(tmp_path / "votes.jsonl", record, s0=best, s1=best, s2=best, s3=best)
-    assert score(record, path)["turn_scores"] == [0.25] * 4
-    assert score(record, path, bound=math.inf)["turn_scores"] == [1.0] * 4
+    assert score(record, path)["step_scores"] == [0.25] * 4
+    assert score(record, path, bound=math.inf)["step_scores"] == [1.0] * 4
 
 
 def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
@@ -102,7 +102,7 @@ def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
         ({"contribution": ["5"]}, "line 9: a vote in 'contribution' is '5'; expected 0 to 5"),
         ({"contribution": [math.nan]}, "line 9: a vote in 'contribution' is nan"),
         ({"is_solved": ["maybe"]}, "line 9: a vote in 'is_solved' is 'maybe'; expected Solved, Unsure or Unsolved"),
-        ({"is_solved": [1]}, "step 0 has is_solved, but is not the last message of its turn"),
+        ({"is_solved": [1]}, "step 0 has is_solved, but is not the last step of its turn"),
         ({"step": 8, "succ_calling": [1]}, "votes on step 8, but the episode has steps 0 to 7"),
     ],
 )

@@ -250,5 +250,5 @@ def test_the_plug_in_of_the_readme_works_as_written():
 
 def test_the_plug_in_of_the_readme_with_a_score_a_message_works_as_written():
     scores = plug_in_of_the_readme(2)("bfcl", "", None, {"episode": episode(PASS, FREE, FAIL, unreached())}, tenth=0.2)
-    assert scores["turn_scores"] == [0.2, 1.0, 1.0, 0.2, 0.0]
+    assert scores["step_scores"] == [0.2, 1.0, 1.0, 0.2, 0.0]
     assert scores["score"] == pytest.approx(2.4)

@@ -58,16 +58,16 @@ def tokenizer():
 def play(make_loop, engine, tokenizer, tmp_path):
     """Plays gold and scores it as verl does; gives verl's fields and the line of the record."""
 
-    def run(split: str = "train", turn_scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
+    def run(split: str = "train", step_scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
         async def episode() -> Any:
             row = {"extra_info": {"split": split, "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
             loop = make_loop(tokenizer, engine(tokenizer, GOLD), record_dir=tmp_path, **settings)
             return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
         output = asyncio.run(episode())
-        output.reward_score = 1.0 if turn_scores is None else math.fsum(turn_scores)
+        output.reward_score = 1.0 if step_scores is None else math.fsum(step_scores)
         info = {"score": output.reward_score, "mine": 7}
-        output.extra_fields["reward_extra_info"] = info | ({"turn_scores": turn_scores} if turn_scores else {})
+        output.extra_fields["reward_extra_info"] = info | ({"step_scores": step_scores} if step_scores else {})
         fields = output.as_dict()
         (line,) = (tmp_path / split / "000001.jsonl").read_text().splitlines()
         return fields, json.loads(line)
@@ -91,13 +91,13 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(play
     assert fields["extra_fields"]["reward_extra_info"]["overlong_penalty"] == pytest.approx(price)
 
 
-def test_the_last_message_pays_where_each_has_a_score(play, tmp_path):
+def test_the_last_step_pays_where_each_has_a_score(play, tmp_path):
     steps = len(GOLD)
-    fields, line = play(turn_scores=[0.5] * steps, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
+    fields, line = play(step_scores=[0.5] * steps, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
     price = line["reward"]["overlong_penalty"]
     assert price > 0
-    assert line["turn_scores"] == [0.5] * (steps - 1) + [pytest.approx(0.5 - price)]
-    assert math.fsum(line["turn_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
+    assert line["step_scores"] == [0.5] * (steps - 1) + [pytest.approx(0.5 - price)]
+    assert math.fsum(line["step_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
 
 
 @pytest.mark.parametrize(("split", "penalty"), [("val", 0.5), ("train", 0.0)])

@@ -1,16 +1,16 @@
 """Do the algorithms learn? Two turns whose best play is known, and a policy and a critic of a few hundred weights.
 
-    python -m recipe.credit.toy --out docs/credit_toy.png
+    python -m benchmarks.toy_credit --out docs/credit_toy.png
 
-An episode has two messages of `LENGTH` tokens out of four. In each, only the first token decides, as the name of a
-function does; the rest is filler. In the first message one token opens the way and pays nothing; a draw that has
-nothing to do with it is added. In the second message one token pays 1 if the way is open. The best play earns 1,
-chance 1/16. So an algorithm must pass the reward of the second message back to the first one, past the tokens
+An episode has two steps of `LENGTH` tokens out of four. In each, only the first token decides, as the name of a
+function does; the rest is filler. In the first step one token opens the way and pays nothing; a draw that has
+nothing to do with it is added. In the second step one token pays 1 if the way is open. The best play earns 1,
+chance 1/16. So an algorithm must pass the reward of the second step back to the first one, past the tokens
 between, and keep the first one's draw out of the second.
 
 Estimators and losses are those of a training run, taken by name from verl's registries, with the settings of
 `recipe/config/algorithm/`. Only learning rates, group size and clip range are the toy's own. `naive` is tppo with
-the discount of messages at every token, which is verl's GAE.
+the discount of steps at every token, which is verl's GAE.
 """
 
 import argparse
@@ -25,23 +25,22 @@ from torch import Tensor, nn
 from verl.trainer.ppo.core_algos import compute_value_loss, get_adv_estimator_fn, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig
 
-from recipe.credit.policy_loss import TurnPolicyLossConfig
+from recipe.credit.policy_loss import StepPolicyLossConfig
 from recipe.credit.registry import Columns, given
 
 CHOICES = 4
 LENGTH = 24
 OBSERVATION = 6
-"""Tokens of the environment between the messages."""
-BAIT = 0.0
+"""Tokens of the environment between the steps."""
 LUCK = 0.6
-"""Standard deviation of the draw in the first message."""
+"""Standard deviation of the draw in the first step."""
 OPENS, PAYS = 1, 2
-"""The right tokens of the first and of the second message."""
+"""The right tokens of the first and of the second step."""
 BATCH, GROUP = 64, 8
 EPOCHS = 2
 ALGORITHMS = ("grpo", "turn_grpo", "step_grained", "appo", "tppo", "naive")
 
-CONFIG = Path(__file__).parents[1] / "config"
+CONFIG = Path(__file__).parents[1] / "recipe" / "config"
 
 
 def settings(name: str) -> Any:
@@ -76,10 +75,10 @@ class Episodes:
         return in_response(log_probs.expand(BATCH, -1, -1, -1).gather(-1, self.tokens[..., None]).squeeze(-1))
 
 
-def in_response(messages: Tensor, gap: int = 0) -> Tensor:
-    """(B, 2, LENGTH) to (B, T): the two messages with the environment's tokens between."""
-    between = messages.new_full((len(messages), OBSERVATION), gap)
-    return torch.cat([messages[:, 0], between, messages[:, 1]], dim=1)
+def in_response(steps: Tensor, gap: int = 0) -> Tensor:
+    """(B, 2, LENGTH) to (B, T): the two steps with the environment's tokens between."""
+    between = steps.new_full((len(steps), OBSERVATION), gap)
+    return torch.cat([steps[:, 0], between, steps[:, 1]], dim=1)
 
 
 def network(inputs: int, outputs: int) -> nn.Sequential:
@@ -96,7 +95,7 @@ PLACES = torch.cat(
     ],
     dim=-1,
 )
-"""What the networks see of a place: which message, and whether its token decides. (2, LENGTH, 3)"""
+"""What the networks see of a place: which step, and whether its token decides. (2, LENGTH, 3)"""
 
 
 def policy_log_probs(policy: nn.Module) -> Tensor:
@@ -134,7 +133,7 @@ def train(name: str, seed: int, updates: int) -> list[float]:
         strategy="fsdp2",
         rollout_n=GROUP,
         ppo_micro_batch_size_per_gpu=BATCH,
-        policy_loss=TurnPolicyLossConfig(**loss),
+        policy_loss=StepPolicyLossConfig(**loss),
     )
     curve = []
     for _ in range(updates):
@@ -198,7 +197,7 @@ def draw(results: dict[str, Tensor], out: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of `python -m recipe.credit.toy`."""
+    """Entry point of `python -m benchmarks.toy_credit`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="picture to write; none if left out")
     parser.add_argument("--seeds", type=int, default=5)

@@ -1,4 +1,4 @@
-"""From a reward's `turn_scores` to rewards on tokens: the record, the engine's tokens and verl's fields agree."""
+"""From a reward's `step_scores` to rewards on tokens: the record, the engine's tokens and verl's fields agree."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.agent_loop import EpisodeOutput
-from interaction.token_rewards import Span, messages_of, number_tokens, place
+from interaction.token_rewards import Span, number_tokens, place, steps_of
 from recipe.cpu.tiny_policy import make_tokenizer
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -33,10 +33,10 @@ def played(make_loop: Any, engine: Any, tokenizer: Any, replies: list[Any], **se
     return asyncio.run(run())
 
 
-def scored(output: EpisodeOutput, turn_scores: Any, score: float | None = None) -> EpisodeOutput:
+def scored(output: EpisodeOutput, step_scores: Any, score: float | None = None) -> EpisodeOutput:
     """As verl leaves it after the reward: its score in `reward_score`, all it returned in `reward_extra_info`."""
-    output.reward_score = math.fsum(turn_scores) if score is None else score
-    output.extra_fields["reward_extra_info"] = {"score": output.reward_score, "acc": 0.0, "turn_scores": turn_scores}
+    output.reward_score = math.fsum(step_scores) if score is None else score
+    output.extra_fields["reward_extra_info"] = {"score": output.reward_score, "acc": 0.0, "step_scores": step_scores}
     return output
 
 
@@ -46,7 +46,7 @@ def gold_episode(make_loop, engine, tokenizer, tmp_path) -> EpisodeOutput:
     return played(make_loop, engine, tokenizer, replies, record_dir=tmp_path)
 
 
-def test_each_score_is_on_the_last_token_of_its_message(gold_episode):
+def test_each_score_is_on_the_last_token_of_its_step(gold_episode):
     steps = [step for turn in gold_episode.extra_fields["episode"]["turns"] for step in turn["steps"]]
     scores = [round(0.1 * (number + 1), 1) for number in range(len(steps))]
     fields = scored(gold_episode, scores).as_dict()
@@ -59,7 +59,7 @@ def test_each_score_is_on_the_last_token_of_its_message(gold_episode):
     assert rewards.sum().item() == pytest.approx(gold_episode.reward_score)
 
 
-def test_without_turn_scores_the_whole_score_is_on_the_last_token_of_the_model(gold_episode):
+def test_without_step_scores_the_whole_score_is_on_the_last_token_of_the_model(gold_episode):
     gold_episode.reward_score = 0.75
     gold_episode.response_ids += [0, 0]
     gold_episode.response_mask += [0, 0]  # as if the environment had had the last word
@@ -69,9 +69,9 @@ def test_without_turn_scores_the_whole_score_is_on_the_last_token_of_the_model(g
     assert fields["response_mask"][-3] == 1 and fields["rm_scores"].sum() == 0.75
 
 
-def test_every_token_knows_its_message_and_its_user_turn(gold_episode):
+def test_every_token_knows_its_step_and_its_user_turn(gold_episode):
     episode = gold_episode.extra_fields["episode"]
-    fields = scored(gold_episode, [0.0] * messages_of(episode)).as_dict()
+    fields = scored(gold_episode, [0.0] * steps_of(episode)).as_dict()
     step = 0
     for number, turn in enumerate(episode["turns"]):
         for record in turn["steps"]:
@@ -84,57 +84,57 @@ def test_every_token_knows_its_message_and_its_user_turn(gold_episode):
 
 
 def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record_file(gold_episode, tmp_path):
-    scores = [0.25] * messages_of(gold_episode.extra_fields["episode"])
+    scores = [0.25] * steps_of(gold_episode.extra_fields["episode"])
     fields = scored(gold_episode, scores).as_dict()
     info = fields["extra_fields"]["reward_extra_info"]
     assert info.pop("scenario_id") == SCENARIO.id
     assert all(isinstance(value, int | float) for value in info.values()), info
-    assert {"spans", "record_file", "record_header", "turn_scores"}.isdisjoint(fields)
+    assert {"spans", "record_file", "record_header", "step_scores"}.isdisjoint(fields)
     (line,) = (tmp_path / "train" / "000001.jsonl").read_text().splitlines()
-    assert json.loads(line)["turn_scores"] == scores
+    assert json.loads(line)["step_scores"] == scores
 
 
 @pytest.mark.parametrize(
-    ("turn_scores", "score", "message"),
+    ("step_scores", "score", "message"),
     [
-        ([1.0], 1.0, r"gave 1 turn_scores, the episode has \d+ messages"),
-        ("all", None, r"turn_scores\[1\] is nan; expected a finite number"),
-        ("bool", None, r"turn_scores\[1\] is True; expected a finite number"),
-        (0.5, 0.5, "turn_scores are 0.5; expected a list"),
-        ("zeros", 1.0, "turn_scores sum to 0, its score is 1"),
+        ([1.0], 1.0, r"gave 1 step_scores, the episode has \d+ steps"),
+        ("all", None, r"step_scores\[1\] is nan; expected a finite number"),
+        ("bool", None, r"step_scores\[1\] is True; expected a finite number"),
+        (0.5, 0.5, "step_scores are 0.5; expected a list"),
+        ("zeros", 1.0, "step_scores sum to 0, its score is 1"),
     ],
 )
-def test_wrong_turn_scores_are_an_error_that_says_what_was_expected(gold_episode, turn_scores, score, message):
-    number = messages_of(gold_episode.extra_fields["episode"])
+def test_wrong_step_scores_are_an_error_that_says_what_was_expected(gold_episode, step_scores, score, message):
+    number = steps_of(gold_episode.extra_fields["episode"])
     special = {"all": math.nan, "bool": True, "zeros": 0.0}
-    if isinstance(turn_scores, str):
-        turn_scores = [0.0, special[turn_scores], *[0.0] * (number - 2)]
-    output = scored(gold_episode, turn_scores, score=0.0 if score is None else score)
+    if isinstance(step_scores, str):
+        step_scores = [0.0, special[step_scores], *[0.0] * (number - 2)]
+    output = scored(gold_episode, step_scores, score=0.0 if score is None else score)
     with pytest.raises(ValueError, match=message):
         output.as_dict()
 
 
-def test_a_message_cut_by_the_response_length_keeps_its_reward(make_loop, engine, tokenizer):
+def test_a_step_cut_by_the_response_length_keeps_its_reward(make_loop, engine, tokenizer):
     replies = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
     whole = played(make_loop, engine, tokenizer, replies)
     second = whole.spans[1]
     output = played(make_loop, engine, tokenizer, replies, response_length=second.start + 20)
     assert len(output.response_mask) <= second.start + 20
-    fields = scored(output, [0.5] * messages_of(output.extra_fields["episode"])).as_dict()
+    fields = scored(output, [0.5] * steps_of(output.extra_fields["episode"])).as_dict()
     assert not fields["rm_scores"][fields["response_mask"] == 0].any()
     assert fields["rm_scores"].sum().item() == pytest.approx(output.reward_score)
 
 
-def test_a_score_of_a_message_that_is_wholly_cut_off_goes_to_the_token_before():
+def test_a_score_of_a_step_that_is_wholly_cut_off_goes_to_the_token_before():
     rewards = place([0.5, 0.25], [Span(0, 0, 2), Span(0, 4, 6)], [1, 1, 0])
     assert rewards == [0.0, 0.75, 0.0]
 
 
-def test_two_messages_that_touch_are_refused():
-    with pytest.raises(ValueError, match="message 1 begins at token 2 without a token of the environment before it"):
+def test_two_steps_that_touch_are_refused():
+    with pytest.raises(ValueError, match="step 1 begins at token 2 without a token of the environment before it"):
         number_tokens([Span(0, 0, 2), Span(1, 2, 4)], [1, 1, 1, 1])
 
 
-def test_a_mask_that_disagrees_with_the_messages_is_refused():
+def test_a_mask_that_disagrees_with_the_steps_is_refused():
     with pytest.raises(ValueError, match="the response mask has 3 tokens of the model"):
         number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])

@@ -1,7 +1,9 @@
-"""Sums over actions: an action is one message of the model, a stretch of tokens that one decision produced.
+"""Sums over steps: a step is one message of the model, a stretch of tokens that one decision produced. It is the action
+of the decision process.
 
-Tokens carry the number of their action; tokens of the environment carry -1. All functions take rows of a padded batch,
-shape (B, T), and give one number an action, shape (B, K), where K is the largest number of actions in a row.
+Tokens carry the number of their step; tokens of the environment carry -1. All functions take rows of a padded batch,
+shape (B, T), and give one number a step, shape (B, K), where K is the largest number of steps in a row. With the
+numbers of user turns on the tokens they sum over turns.
 """
 
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 def runs(mask: Tensor) -> Tensor:
     """Numbers of the runs of ones in `mask` (B, T), from 0 in each row, and -1 where the mask is 0.
 
-    These are the actions only where two messages never touch. Between two messages of the agent loop stand always
+    These are the steps only where two steps never touch. Between two steps of the agent loop stand always
     tokens of the environment, if only those that close the first one and open the second.
     """
     mask = mask.bool()
@@ -20,28 +22,28 @@ def runs(mask: Tensor) -> Tensor:
 
 
 def count(ids: Tensor) -> int:
-    """The largest number of actions in a row of `ids` (B, T); at least 1."""
+    """The largest number of steps in a row of `ids` (B, T); at least 1."""
     return max(int(ids.max().item()) + 1, 1) if ids.numel() else 1
 
 
 def sums(values: Tensor, ids: Tensor) -> Tensor:
-    """Sum of `values` (B, T) over the tokens of each action, (B, K). What stands on other tokens, NaN included, is
+    """Sum of `values` (B, T) over the tokens of each step, (B, K). What stands on other tokens, NaN included, is
     left out."""
     kept = torch.where(ids >= 0, values, torch.zeros_like(values))
     return values.new_zeros(len(values), count(ids) + 1).scatter_add(1, ids + 1, kept)[:, 1:]
 
 
 def sizes(ids: Tensor) -> Tensor:
-    """Number of tokens of each action, (B, K); 0 for a number that no token has."""
+    """Number of tokens of each step, (B, K); 0 for a number that no token has."""
     return sums(torch.ones_like(ids), ids)
 
 
 def firsts(ids: Tensor) -> Tensor:
-    """Whether a token is the first one of its action, (B, T)."""
+    """Whether a token is the first one of its step, (B, T)."""
     before = torch.nn.functional.pad(ids, (1, 0), value=-1)[:, :-1].cummax(1).values
     return (ids >= 0) & (ids > before)
 
 
 def spread(values: Tensor, ids: Tensor) -> Tensor:
-    """The number of its action, of `values` (B, K), on every token, (B, T); 0 on tokens of no action."""
+    """The number of its step, of `values` (B, K), on every token, (B, T); 0 on tokens of no step."""
     return torch.where(ids >= 0, values.gather(1, ids.clamp(min=0)), 0.0)

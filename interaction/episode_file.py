@@ -1,0 +1,61 @@
+"""The JSONL files of played episodes, `<record_dir>/{train,val}/<step>.jsonl`: one line an episode, with its score.
+
+A line begins with what is needed to choose it (step, task, score, metrics) and ends with what is long, so that readers
+of gigabytes read beginnings.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+
+class Tokens(TypedDict):
+    """What verl trains on, by which a stored episode can be trained on later."""
+
+    prompt: list[int]
+    response: list[int]
+    mask: list[int]
+    """1 for a token of the model, 0 for one of the environment."""
+    logprobs: list[float] | None
+    """The engine's, 0 on tokens of the environment; None where it gave none."""
+
+
+def path_of(folder: str | Path, split: str, step: int) -> Path:
+    """The file of the episodes of one training step, or of the validation after it."""
+    return Path(folder) / split / f"{step:06d}.jsonl"
+
+
+def line_of(
+    header: Mapping[str, Any],
+    *,
+    score: float | None,
+    reward: Mapping[str, Any],
+    episode: Mapping[str, Any],
+    step_scores: Sequence[float] | None = None,
+    tokens: Tokens | None = None,
+) -> dict[str, Any]:
+    """One episode as a line has it.
+
+    Args:
+        header: step, split, uid, task, ...
+        score: what is trained on.
+        reward: all that the reward returned; its numbers are kept.
+        episode: the record.
+    """
+    numbers = {name: value for name, value in reward.items() if isinstance(value, int | float)}
+    line = {**header, "score": score, "reward": numbers, "episode": episode}
+    if step_scores is not None:
+        line["step_scores"] = step_scores
+    if tokens is not None:
+        line["tokens"] = tokens
+    return line
+
+
+def append(path: Path, line: Mapping[str, Any]) -> None:
+    """Write a line at the end of a file, in one write: appends of several workers do not mix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    left = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+    with path.open("ab", buffering=0) as file:
+        while left:  # again only where the system took a part
+            left = left[file.write(left) :]

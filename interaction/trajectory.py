@@ -1,0 +1,98 @@
+"""The token ids of one episode, and of each whether the model wrote it, with what log-probability, and in which step.
+
+All of it grows here and nowhere else, so it stays aligned: `mask`, and `log_probs` where there are any, are as long as
+`response`; `spans` cover exactly the tokens with mask 1, in order; between two steps stands a token of the environment.
+What would break that is refused where it is appended. Nothing that was appended changes, but for `go_on`.
+"""
+
+from collections.abc import Sequence
+
+from interaction.token_rewards import Span
+
+
+class Trajectory:
+    """Prompt and response of one episode while it is played."""
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self.prompt = list(prompt)
+        self.response: list[int] = []
+        """All ids after the prompt, the model's as the engine gave them."""
+        self.mask: list[int] = []
+        """1 for a token of the model, 0 for one of the environment."""
+        self.log_probs: list[float] | None = None
+        """The engine's, 0 on tokens of the environment; None where it gives none."""
+        self.spans: list[Span] = []
+        """The steps among the tokens of the response."""
+
+    def __len__(self) -> int:
+        """Tokens of the response."""
+        return len(self.response)
+
+    @property
+    def ids(self) -> list[int]:
+        """Prompt and response: what the engine is asked to go on from."""
+        return self.prompt + self.response
+
+    @property
+    def last_step(self) -> list[int]:
+        """The ids of the last step."""
+        return self.response[self.spans[-1].start : self.spans[-1].end]
+
+    def add_step(self, turn: int, ids: Sequence[int], log_probs: Sequence[float] | None) -> Span:
+        """Append what the engine gave for one step.
+
+        Args:
+            turn: user turn in which it was said, from 0.
+
+        Raises:
+            ValueError: there is no token, another step stands right before it, log-probabilities are not one a token,
+                or were given for other steps only.
+        """
+        number, start = len(self.spans), len(self)
+        if not ids:
+            raise ValueError(f"step {number} has no tokens")
+        if self.mask and self.mask[-1]:
+            raise ValueError(f"step {number} begins at token {start} without a token of the environment before it")
+        if log_probs is not None and len(log_probs) != len(ids):
+            raise ValueError(f"step {number} has {len(ids)} tokens and {len(log_probs)} log-probabilities")
+        if number and (log_probs is None) != (self.log_probs is None):
+            came, before = ("no", "some") if log_probs is None else ("some", "none")
+            raise ValueError(f"step {number} has {came} log-probabilities, the steps before it had {before}")
+        if log_probs is not None:
+            self.log_probs = [0.0] * start if self.log_probs is None else self.log_probs
+            self.log_probs += log_probs
+        self.response += ids
+        self.mask += [1] * len(ids)
+        self.spans.append(Span(turn, start, len(self)))
+        return self.spans[-1]
+
+    def add_context(self, ids: Sequence[int]) -> None:
+        """Append what the environment said."""
+        self.response += ids
+        self.mask += [0] * len(ids)
+        if self.log_probs is not None:
+            self.log_probs += [0.0] * len(ids)
+
+    def go_on(self, ids: Sequence[int], removed: int = 0) -> None:
+        """Take what the environment said from the whole conversation, prompt included, as it goes on after it.
+
+        Args:
+            removed: last tokens of the last step that are the environment's there. Some models stop with the token
+                that opens the next message: verl takes it away from the step and writes it in the context.
+
+        Raises:
+            ValueError: nothing but a step's last tokens may be removed, and all others must be as they were.
+        """
+        if removed and not (self.spans and self.spans[-1].end == len(self) and removed < len(self.last_step)):
+            raise ValueError(f"{removed} tokens removed that are not the last ones of a longer step")
+        kept = len(self) - removed
+        whole = len(self.prompt) + kept
+        if list(ids[:whole]) != self.ids[:whole]:
+            raise ValueError("the conversation does not go on from the token ids that it had")
+        if removed:
+            last = self.spans.pop()
+            self.spans.append(Span(last.turn, last.start, kept))
+            del self.response[kept:], self.mask[kept:]
+            if self.log_probs is not None:
+                del self.log_probs[kept:]
+        self.add_context(ids[whole:])

@@ -1,0 +1,106 @@
+"""Names of an earlier release are refused in one line that says the new one; stored runs that have them are read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recipe import evaluate, report, rescore
+from recipe.errors import PreflightError
+from recipe.launch.compose import compose
+from recipe.preflight.checks import check_settings
+from recipe.preflight.renamed import POLICY_LOSS, RENAMED
+from recipe.preflight.reward import check_reward, sample_record
+from recipe.report import episodes
+from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_result import RewardError
+
+OLD_CLASS = "recipe.credit.policy_loss.TurnPolicyLossConfig"
+
+
+@pytest.mark.parametrize(
+    ("override", "new"),
+    [
+        ("algorithm.adv_estimator=gae_action", "gae_step"),
+        (f"{POLICY_LOSS}.loss_mode=appo_turn", "appo_step"),
+        (f"{POLICY_LOSS}._target_={OLD_CLASS}", "recipe.credit.policy_loss.StepPolicyLossConfig"),
+    ],
+)
+def test_an_old_value_of_a_setting_is_refused_with_the_new_one(override: str, new: str):
+    key, _, old = override.partition("=")
+    assert RENAMED[key] == {old: new}, "the table and this one list the same names"
+    with pytest.raises(PreflightError) as error:
+        check_settings(compose("stage2", ["hardware=cpu", override]))
+    assert str(error.value) == f"{override} is called {new} now. Set {key}={new}."
+
+
+def test_old_names_in_a_configuration_of_the_users_own_are_refused_with_a_line_for_each(tmp_path: Path):
+    text = (
+        "defaults: [stage2, _self_]\nactor_rollout_ref:\n  actor:\n    policy_loss:\n"
+        f"      _target_: {OLD_CLASS}\n      loss_mode: appo_turn\nalgorithm:\n  adv_estimator: gae_action\n"
+    )
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(PreflightError) as error:
+        check_settings(compose("mine", ["hardware=cpu", "critic.enable=true"], folder=tmp_path))
+    renamed = [(old, new) for names in RENAMED.values() for old, new in names.items()]
+    for line, (old, new) in zip(str(error.value).splitlines(), renamed, strict=True):
+        assert f"={old} is called {new} now" in line
+        text = text.replace(old, new)
+    (tmp_path / "new.yaml").write_text(text)
+    check_settings(compose("new", ["hardware=cpu", "critic.enable=true"], folder=tmp_path))
+
+
+@pytest.fixture
+def old_reward(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text("def compute_score(*args, **kwargs):\n    return {'score': 1.0, 'turn_scores': [1.0]}\n")
+    return path
+
+
+SAID = "returned turn_scores, which is called step_scores now; return it as step_scores"
+
+
+def test_a_reward_that_returns_turn_scores_is_refused_before_the_start(old_reward: Path):
+    override = f"reward.custom_reward_function.path={old_reward}"
+    with pytest.raises(PreflightError, match=SAID) as error:
+        check_reward(compose("stage2", ["hardware=cpu", override]))
+    assert "\n" not in str(error.value)
+
+
+def test_a_reward_that_returns_turn_scores_fails_with_the_new_name_wherever_it_is_called(old_reward: Path):
+    with RewardProcess(str(old_reward), "compute_score", 60) as reward:
+        with pytest.raises(RewardError, match=SAID):
+            reward(data_source="bfcl/base", solution_str="", ground_truth="[]", extra_info={})
+
+
+@pytest.fixture
+def old_run(tmp_path: Path) -> Path:
+    """A run as the earlier release stored it: one episode, its list of scores under the old name, after the episode."""
+    episode = sample_record()
+    steps = sum(len(turn["steps"]) for turn in episode["turns"])
+    header = {"step": 1, "split": "train", "uid": "u", "session_id": 0, "scenario_id": episode["scenario_id"]}
+    line = {**header, "score": 0.5 * steps, "reward": {"score": 0.5 * steps, "acc": 1.0}, "episode": episode}
+    path = tmp_path / "run" / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**line, "turn_scores": [0.5] * steps}) + "\n")
+    return tmp_path / "run"
+
+
+def test_a_stored_line_with_turn_scores_is_in_the_report(old_run: Path):
+    (place,) = episodes.choose([old_run / "stage2_base"], 10)
+    assert place.header["reward"]["acc"] == 1.0
+    (shown,) = episodes.load([place])
+    assert shown["episode"]["scenario_id"] == place.header["scenario_id"]
+    assert report.write(old_run).is_file()
+
+
+def test_a_stored_line_with_turn_scores_is_scored_again(old_run: Path):
+    with RewardProcess("pkg://rewards.step", "compute_score", 60) as reward:
+        column = rescore.rescore(old_run, reward)["stage2_base", "train", "base"]
+    ((old, new),) = column.compared
+    assert old > 0 and new > 0
+
+
+def test_a_stored_line_with_turn_scores_is_judged_again(old_run: Path, capsys):
+    assert evaluate.main(["--records", str(old_run)]) == 0
+    assert "1 episodes in 1 files; 0 lines are no record" in capsys.readouterr().out
