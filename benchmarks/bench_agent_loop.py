@@ -1,6 +1,6 @@
 """How long the agent loop keeps its event loop from serving other episodes.
 
-    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category NAME] [--record-tokens]
+    python benchmarks/bench_agent_loop.py --blocking [--episodes 32] [--category CATEGORY] [--record-tokens]
 
 All episodes of a worker share one event loop; while one piece of code holds it, no other episode can send its next
 prompt to the engine. Gold is played in many episodes at once, with an engine that answers after a few milliseconds.
@@ -68,7 +68,7 @@ def configuration(record_dir: str, protocol: Protocol = PROTOCOL, record_tokens:
     )
 
 
-async def play(scenario_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
+async def play(task_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
     """One episode through the agent loop, as verl's worker runs it."""
     loop = BFCLAgentLoop(
         trainer_config=DictConfigWrap(config),
@@ -79,7 +79,7 @@ async def play(scenario_id: str, engine: Any, tokenizer: Any, config: Any) -> No
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2",
     )
-    output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario_id}, global_steps=1)
+    output = await loop.run({}, extra_info={"split": "train", "task_id": task_id}, global_steps=1)
     assert not isinstance(output, list), "the episode was dropped"
     assert output.extra_fields["episode"]["stop_reason"] == "completed"
     output.reward_score = 1.0
@@ -96,8 +96,8 @@ async def heartbeat(gaps: list[float]) -> None:
 async def wave(replies: dict[str, list[list[int]]], tokenizer: Any, config: Any) -> list[float]:
     """Play one episode of each scenario, all at once; returns the gaps of the heartbeat in seconds."""
 
-    async def episode(scenario_id: str) -> None:
-        await play(scenario_id, GoldEngine(replies[scenario_id]), tokenizer, config)
+    async def episode(task_id: str) -> None:
+        await play(task_id, GoldEngine(replies[task_id]), tokenizer, config)
 
     gaps: list[float] = []
     beat = asyncio.create_task(heartbeat(gaps))

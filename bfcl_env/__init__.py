@@ -4,7 +4,12 @@ Knows scenarios, calls and states; knows nothing of models, tokens or training. 
 the eight executable classes come from the `bfcl-eval` package; its executor, which evaluates text, is not used.
 """
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
 from bfcl_env.calls import parse_call
+from bfcl_env.data_sets import data_sets, source
+from bfcl_env.environment import Options
 from bfcl_env.episode import Episode
 from bfcl_env.outcomes import TurnVerdict
 from bfcl_env.scenarios import (
@@ -20,6 +25,18 @@ from bfcl_env.scenarios import (
 from interaction.call import Call, CallError, make_call
 from interaction.outcome import ErrorKind, ToolResult
 
+if TYPE_CHECKING:
+    from bfcl_env.leaderboard.official import OfficialVerdict
+    from interaction.record import EpisodeRecord
+
+
+def judge_all(records: "Iterable[EpisodeRecord]") -> "Iterator[OfficialVerdict]":
+    """BFCL's own verdict on each recorded conversation."""
+    from bfcl_env.leaderboard import official  # here, because nothing else needs it
+
+    return official.judge_all(records)
+
+
 load_tasks = load_scenarios
 """The name under which `interaction.environment` looks for them."""
 
@@ -29,16 +46,19 @@ __all__ = [
     "CallError",
     "Episode",
     "ErrorKind",
+    "Options",
     "Scenario",
     "ToolResult",
     "Turn",
     "TurnVerdict",
     "choose_indices",
+    "data_sets",
     "load_scenarios",
     "load_tasks",
     "make_call",
     "parse_call",
     "part_of",
     "report_indices",
+    "source",
     "train_indices",
 ]

@@ -104,7 +104,7 @@ class Episode:
             self._results[text] += 1
         return self._result(call, text, error)
 
-    def credit(self, call: Call, result: ToolResult) -> int | None:
+    def match_gold(self, call: Call, result: ToolResult) -> int | None:
         """The index of the gold call of this turn that `call` with its `result` is, or None; each is given once a turn.
 
         For rewards of single steps; counts in no verdict.

@@ -8,17 +8,19 @@ the request of 43; both are for choosing. Otherwise no initial state, and no lis
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bfcl_env.calls import parse_call
 from bfcl_env.source import CATEGORIES, function_docs, read_rows
 from interaction.call import Call
+from interaction.environment import GoldMessage, Part
 
 if TYPE_CHECKING:
-    from bfcl_env.episode import Episode
+    from bfcl_env.environment import BFCLEnvironment
 
 SPLITS = ("train", "val", "choose", "report")
 """`val` is `choose` and `report` together."""
@@ -66,11 +68,30 @@ class Scenario:
         """A fresh copy of the initial states by class name."""
         return {name: json.loads(text) for name, text in self.config_json}
 
-    def open(self, **options: Any) -> "Episode":
-        """A fresh attempt; `options` are those of `Episode`."""
-        from bfcl_env.episode import Episode
+    environment: ClassVar[str] = "bfcl"
 
-        return Episode(self, **options)
+    @property
+    def cluster(self) -> str:
+        """The index: the four categories dress the same tasks."""
+        return str(self.index)
+
+    @property
+    def part(self) -> Part:
+        """Where the split puts the task."""
+        return part_of(self.index)
+
+    def open(self, **options: Any) -> "BFCLEnvironment":
+        """A fresh attempt, as a conversation plays it; `options` are the fields of `Options`."""
+        from bfcl_env.environment import BFCLEnvironment, Options
+
+        return BFCLEnvironment(self, Options(**options))
+
+    def gold(self) -> Iterator[GoldMessage]:
+        """All gold calls of a turn in one message, then an answer."""
+        for turn in self.turns:
+            if turn.gold:
+                yield GoldMessage(turn.gold)
+            yield GoldMessage(answer="done")
 
     def withheld(self, turn: int) -> tuple[str, ...]:
         """Names of the functions that are published only after this turn.
@@ -140,7 +161,7 @@ def report_indices() -> tuple[int, ...]:
     return tuple(index for index, part in enumerate(_parts()) if part == "report")
 
 
-def part_of(index: int) -> str:
+def part_of(index: int) -> Part:
     """`train`, `choose` or `report`: the part of the split to which the tasks with this index belong.
 
     Raises:
@@ -152,9 +173,10 @@ def part_of(index: int) -> str:
 
 
 @cache
-def _parts() -> tuple[str, ...]:
+def _parts() -> tuple[Part, ...]:
     """The part of each index."""
-    parts = {index: part for part in ("train", "choose") for index in _split()[part]}
+    held: tuple[Part, ...] = ("train", "choose")
+    parts = {index: part for part in held for index in _split()[part]}
     return tuple(parts.get(index, "report") for index in range(TASKS))
 
 

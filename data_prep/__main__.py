@@ -4,6 +4,10 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from data_prep.build import Options
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,27 +26,35 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="N",
         help="cut results in the SFT conversations, as training is set to (default: no cut; 300 with --tiny)",
     )
+    parser.add_argument(
+        "--environment", default="bfcl", metavar="NAME|FILE", help="whose tasks; a Python file of your own"
+    )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
     options = parser.parse_args(arguments)
     if options.max_result_chars is not None and options.max_result_chars < 1:
         parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
 
     try:
-        from bfcl_env.source import SourceError
-        from data_prep.build import Options, build
+        from data_prep.build import build
     except ModuleNotFoundError as error:
         return _fail(f"the package {error.name!r} is missing; install the project's requirements first")
     began = time.perf_counter()
     try:
-        manifest = build(options.out, Options(options.protocol, options.docs, options.tiny, options.max_result_chars))
+        manifest = build(options.out, _options(options))
     except OSError as error:
         return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
-    except (SourceError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:
         return _fail(str(error))
     for name, entry in manifest["files"].items():
         print(f"{entry['rows']:>5} rows  {options.out / name}")
     print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
     return 0
+
+
+def _options(given: argparse.Namespace) -> "Options":
+    from data_prep.build import Options
+
+    return Options(given.protocol, given.docs, given.tiny, given.max_result_chars, given.environment)
 
 
 def _fail(message: str) -> int:

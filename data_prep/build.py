@@ -1,4 +1,4 @@
-"""Which scenarios go into which file, and the manifest that says how the files came to be."""
+"""The files of a data set, and the manifest that says how they came to be. The environment says what goes into them."""
 
 import hashlib
 import json
@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bfcl_env import load_scenarios, train_indices
-from bfcl_env.scenarios import split_seed
-from bfcl_env.source import DATA_SHA256, VERSION
-from data_prep import tiny
 from data_prep.rows import rl_table, sft_table, write_table
 from interaction import get_protocol
+from interaction.environment import DEFAULT, DataSet, data_sets, named, source_of
 from interaction.protocol import DocStyle, Protocol
 from recipe.files import write_atomic
-
-FORMAT_ROWS = 75
-"""Stage 1 trains on the base tasks of the first 75 training indices as drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +22,21 @@ class Options:
     docs: DocStyle | None = None
     tiny: bool = False
     max_result_chars: int | None = None
+    environment: str = DEFAULT
+    """A name, or a Python file."""
 
     @property
     def docs_style(self) -> DocStyle:
         """Full JSON docs; signatures for the tiny model, whose context they would not leave room in."""
         return self.docs or ("signature" if self.tiny else "json")
 
-    @property
-    def result_chars(self) -> int | None:
-        """Length to which results in the SFT conversations are cut."""
-        return self.max_result_chars or (tiny.MAX_RESULT_CHARS if self.tiny else None)
-
-    @property
-    def command(self) -> str:
+    def command(self, result_chars: int | None) -> str:
         """The command that makes the same files again."""
         parts = ["python -m data_prep --out DIR", f"--protocol {self.protocol}", f"--docs {self.docs_style}"]
-        if self.result_chars is not None:
-            parts.append(f"--max-result-chars {self.result_chars}")
+        if result_chars is not None:
+            parts.append(f"--max-result-chars {result_chars}")
+        if self.environment != DEFAULT:
+            parts.append(f"--environment {self.environment}")
         return " ".join(parts + ["--tiny"] * self.tiny)
 
 
@@ -53,24 +45,24 @@ def build(out: Path, options: Options) -> dict:
 
     Raises:
         OSError: the folder cannot be made or written.
-        ValueError: unknown protocol or documentation style.
-        SourceError: bfcl-eval is missing or is not the pinned release.
+        ValueError: unknown environment, protocol or documentation style.
+        RuntimeError: what the tasks are made from is missing, or is not the pinned release.
     """
-    protocol = get_protocol(options.protocol, docs=options.docs_style)
+    protocol, environment = get_protocol(options.protocol, docs=options.docs_style), named(options.environment)
+    sets = data_sets(environment, options.tiny)
+    chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     out.mkdir(parents=True, exist_ok=True)
-    tables = _tiny_tables(protocol, options) if options.tiny else _full_tables(protocol, options)
     entries = {}
-    for name, table in tables.items():
+    for name, data_set in sets.items():
+        table = _table(data_set, protocol, chars)
         write_table(table, out / name)
         entries[name] = {"rows": table.num_rows, "sha256": hashlib.sha256((out / name).read_bytes()).hexdigest()}
     manifest = {
-        "command": options.command,
-        "seed": split_seed(),
-        "bfcl_eval": VERSION,
-        "data_sha256": DATA_SHA256,
+        "command": options.command(chars),
+        **source_of(environment),
         "protocol": options.protocol,
         "docs": options.docs_style,
-        "max_result_chars": options.result_chars,
+        "max_result_chars": chars,
         "pyarrow": pa.__version__,
         "files": entries,
     }
@@ -78,26 +70,7 @@ def build(out: Path, options: Options) -> dict:
     return manifest
 
 
-def _full_tables(protocol: Protocol, options: Options) -> dict[str, pa.Table]:
-    first = frozenset(train_indices()[:FORMAT_ROWS])
-    base = load_scenarios("multi_turn_base", split="train")
-    train = load_scenarios(split="train")
-    return {
-        "train_format_75.parquet": rl_table([item for item in base if item.index in first], "train", protocol),
-        "bfcl_train_base.parquet": rl_table(base, "train", protocol),
-        "bfcl_train.parquet": rl_table(train, "train", protocol),
-        "bfcl_val.parquet": rl_table(load_scenarios(split="val"), "val", protocol),
-        "sft_train.parquet": sft_table(train, protocol, options.result_chars),
-    }
-
-
-def _tiny_tables(protocol: Protocol, options: Options) -> dict[str, pa.Table]:
-    chosen = tiny.rl_tasks()
-    mixed = tiny.one_per_category(chosen)
-    return {
-        "tiny_format.parquet": rl_table(chosen, "train", protocol),
-        "tiny_base.parquet": rl_table(chosen, "train", protocol),
-        "tiny_full.parquet": rl_table(mixed, "train", protocol),
-        "tiny_val.parquet": rl_table(tiny.in_all_categories(tiny.val_tasks()), "val", protocol),
-        "tiny_sft.parquet": sft_table(tiny.sft_conversations(), protocol, options.result_chars),
-    }
+def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None) -> pa.Table:
+    if data_set.kind == "sft":
+        return sft_table(data_set.tasks, protocol, max_result_chars)
+    return rl_table(data_set.tasks, data_set.kind, protocol)

@@ -1,6 +1,6 @@
 """Rows in verl's form, and their parquet files, the same bytes for the same input.
 
-The agent loop builds its messages from the scenario that `extra_info` names; the `prompt` column repeats the opening
+The agent loop builds its messages from the task that `extra_info` names; the `prompt` column repeats the opening
 for verl's length filter and for people who look into the file.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bfcl_env import Scenario
 from data_prep.sft import gold_messages
 from interaction import Conversation
+from interaction.environment import Task, UserWords
 from interaction.protocol import Protocol
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -29,46 +29,68 @@ RL_SCHEMA = pa.schema(
         (
             "extra_info",
             pa.struct(
-                [("split", pa.string()), ("index", pa.int64()), ("scenario_id", pa.string()), ("category", pa.string())]
+                [
+                    ("split", pa.string()),
+                    ("index", pa.int64()),
+                    ("environment", pa.string()),
+                    ("task_id", pa.string()),
+                    ("category", pa.string()),
+                ]
             ),
         ),
         ("agent_name", pa.string()),
     ]
 )
-SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("scenario_id", pa.string())])
+SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("task_id", pa.string())])
 
 
-def rl_row(scenario: Scenario, split: str, protocol: Protocol) -> dict[str, Any]:
-    """One training or validation row."""
-    with Conversation(scenario, protocol=protocol) as conversation:
-        prompt = conversation.start()
-    gold = [[{"name": call.name, "arguments": call.arguments} for call in turn.gold] for turn in scenario.turns]
+def rl_row(task: Task, index: int, split: str, protocol: Protocol) -> dict[str, Any]:
+    """One training or validation row.
+
+    Args:
+        index: of the task, where it has one, else of the row among those of its file.
+    """
+    with Conversation(task, protocol=protocol) as conversation:
+        prompt = conversation.begin().messages
     return {
-        "data_source": f"bfcl/{scenario.category.removeprefix('multi_turn_')}",
+        "data_source": f"{task.environment}/{task.category.removeprefix('multi_turn_')}",
         "prompt": prompt,
         "ability": "multi_turn_function_calling",
-        "reward_model": {"style": "rule", "ground_truth": json.dumps(gold)},
+        "reward_model": {"style": "rule", "ground_truth": json.dumps(gold_calls(task))},
         "extra_info": {
             "split": split,
-            "index": scenario.index,
-            "scenario_id": scenario.id,
-            "category": scenario.category,
+            "index": index,
+            "environment": task.environment,
+            "task_id": task.id,
+            "category": task.category,
         },
         "agent_name": "bfcl",
     }
 
 
-def rl_table(scenarios: Iterable[Scenario], split: str, protocol: Protocol) -> pa.Table:
+def gold_calls(task: Task) -> list[list[dict[str, Any]]]:
+    """Gold's calls of each user turn."""
+    turns: list[list[dict[str, Any]]] = []
+    going_on = False
+    for item in task.gold():
+        if isinstance(item, UserWords):
+            continue
+        if not going_on:
+            turns.append([])
+        turns[-1] += [{"name": call.name, "arguments": call.arguments} for call in item.calls]
+        going_on = bool(item.calls)
+    return turns
+
+
+def rl_table(tasks: Iterable[Task], split: str, protocol: Protocol) -> pa.Table:
     """Rows for reinforcement learning."""
-    return pa.Table.from_pylist([rl_row(scenario, split, protocol) for scenario in scenarios], schema=RL_SCHEMA)
+    rows = [rl_row(task, getattr(task, "index", number), split, protocol) for number, task in enumerate(tasks)]
+    return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
 
 
-def sft_table(scenarios: Iterable[Scenario], protocol: Protocol, max_result_chars: int | None) -> pa.Table:
+def sft_table(tasks: Iterable[Task], protocol: Protocol, max_result_chars: int | None) -> pa.Table:
     """Gold conversations for supervised fine-tuning."""
-    rows = [
-        {"messages": gold_messages(scenario, protocol, max_result_chars), "scenario_id": scenario.id}
-        for scenario in scenarios
-    ]
+    rows = [{"messages": gold_messages(task, protocol, max_result_chars), "task_id": task.id} for task in tasks]
     return pa.Table.from_pylist(rows, schema=SFT_SCHEMA)
 
 

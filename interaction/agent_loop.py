@@ -25,14 +25,14 @@ from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
 from interaction.engine_fault import EngineFault, require_sound
-from interaction.environment import DEFAULT, load_tasks
+from interaction.environment import DEFAULT, load_tasks, register, task_of
 from interaction.episode_file import path_of
 from interaction.episode_output import EpisodeOutput
 from interaction.overlong import overlong_penalty
@@ -40,6 +40,7 @@ from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
 from interaction.trajectory import Trajectory
+from interaction.users import User, UserFault, make_user
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,10 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
         return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 
     return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
+
+
+def _user(settings: DictConfig | None) -> User | None:
+    return make_user(None if settings is None else OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +147,9 @@ class BFCLAgentLoop(AgentLoopBase):
                 output = await self._play(sampling_params, kwargs)
                 output.extra_fields["engine_faults"] = output.record_header["engine_faults"] = faults
                 return output
-            except EngineFault as error:
+            except (EngineFault, UserFault) as error:
                 fault = error
-                logger.warning("engine fault in %s: %s", kwargs["extra_info"].get("scenario_id"), error)
+                logger.warning("fault in %s: %s", kwargs["extra_info"], error)
             except Exception as error:
                 fault = error
                 logger.exception("episode of %s failed outside model and environment", kwargs.get("extra_info"))
@@ -163,9 +168,9 @@ class BFCLAgentLoop(AgentLoopBase):
             BFCLAgentLoop.live -= 1
 
     def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, _Budget]:
-        _load()
         settings, rollout = self.config.interaction, self.rollout_config
-        scenario = load_tasks(extra_info.get("environment") or DEFAULT)[extra_info["scenario_id"]]
+        register(OmegaConf.to_container(settings.get("environments") or OmegaConf.create(), resolve=True))  # type: ignore[arg-type]
+        _load()
         turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
         budget = _Budget(
@@ -174,13 +179,16 @@ class BFCLAgentLoop(AgentLoopBase):
             reply=settings.max_tokens_per_reply,
             seconds=settings.engine_timeout,
         )
-        return Conversation(scenario, protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
+        return Conversation(task_of(extra_info), protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
 
     async def _converse(
         self, conversation: Conversation, vocabulary: _Vocabulary, budget: _Budget, sampling_params: dict[str, Any]
     ) -> _Played:
         """Model and environment in turns, until the conversation is done or has no more room."""
-        messages = vocabulary.plain.messages(await _aside(conversation.start))
+        reply = await self._ask_user(conversation, await _aside(conversation.begin))
+        if reply.done:
+            raise RuntimeError(f"{conversation.task.id} could not be begun: {conversation.record().fault}")
+        messages = await _aside(vocabulary.plain.messages, reply.messages)
         played = _Played(vocabulary, budget, Trajectory(await self.ct_build_initial_tokens(messages)), messages)
         while True:
             said, cut, seconds = await self._ask(played, sampling_params)
@@ -189,11 +197,24 @@ class BFCLAgentLoop(AgentLoopBase):
             place = span.start, span.end
             text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
             played.environment_seconds += perf_counter() - began
+            reply = await self._ask_user(conversation, reply)
             if reply.done:
                 return played
             if not await self._tell(played, text, reply.messages):
                 conversation.stop(StopReason.max_tokens)
                 return played
+
+    async def _ask_user(self, conversation: Conversation, reply: Reply) -> Reply:
+        """What the environment says once the user was heard, where it asks for one.
+
+        Raises:
+            UserFault: nobody plays the user, or whoever does has failed.
+        """
+        while reply.ask is not None:
+            if (user := _user(self.config.interaction.get("user"))) is None:
+                raise UserFault(f"{conversation.task.environment} needs a user model: set interaction.user")
+            reply = await _aside(conversation.hear, await user.say(reply.ask.messages))
+        return reply
 
     async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
         """The engine's next reply, whether the budget has cut it, and the seconds that it took."""
@@ -230,7 +251,7 @@ class BFCLAgentLoop(AgentLoopBase):
 
     def _output(self, played: _Played, record: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
         """The played episode in verl's form, with what is written to its file."""
-        settings, trajectory = self.config.interaction, played.trajectory
+        settings, trajectory, task = self.config.interaction, played.trajectory, task_of(row["extra_info"])
         truncated = record["stop_reason"] == StopReason.max_tokens
         split, step = row["extra_info"]["split"], int(row.get("global_steps", -1))
         seconds = {"generate": played.generate_seconds, "environment": played.environment_seconds}
@@ -240,7 +261,11 @@ class BFCLAgentLoop(AgentLoopBase):
             "launch": os.environ.get("BFCL_LAUNCH"),  # a resumed step is played again; readers take the later launch
             "uid": str(row.get("uid")),
             "session_id": int(row.get("session_id", 0)),
-            "scenario_id": row["extra_info"]["scenario_id"],
+            "environment": task.environment,
+            "task_id": task.id,
+            "category": task.category,
+            "cluster": task.cluster,
+            "part": task.part,
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),

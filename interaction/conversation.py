@@ -1,21 +1,25 @@
-"""One episode of conversation: a state machine over user turns and the model's messages within them.
+"""One episode of conversation: a state machine over user turns and the model's steps within them.
 
-Knows nothing of tokens, engines or rewards. The caller passes the model's text in and gets chat messages out:
+Knows nothing of tokens, engines or rewards, and does no input or output. The caller passes the model's text in and gets
+chat messages out:
 
-    with Conversation(scenario, protocol=get_protocol("think_xml")) as conversation:
+    with Conversation(task, protocol=get_protocol("think_xml")) as conversation:
         messages = conversation.start()
         while not conversation.done:
             reply = conversation.reply(model(messages))
             messages = reply.messages
     record = conversation.record()
 
-Whatever a model writes, `reply` does not raise. A fault inside the environment ends the episode with
+Where the user is played by a model too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
+
+Whatever a model writes, `reply` and `hear` do not raise. A fault inside the environment ends the episode with
 `environment_error` and is logged; only misuse of this class (a reply before the start or after the end) raises.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -23,89 +27,96 @@ from types import TracebackType
 from typing import Any, Self
 
 from .call import Call
-from .environment import Attempt, Task
+from .environment import AskUser, Environment, Request, Task, read_options
+from .outcome import Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
-from .record import CallRecord, EpisodeRecord, StepRecord, StopReason, TurnEnd, TurnRecord
+from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, TurnEnd, TurnRecord
 
 logger = logging.getLogger(__name__)
+
+MAX_WORDS = 20_000
+"""Characters of what a user model says at once; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the environment says to one assistant message."""
+    """What the environment says to one message of the model, or to the words of a user model."""
 
     messages: list[Message]
-    """To append to the conversation; empty when it is done."""
+    """To append to the conversation; empty when it is done, and when the user has to be asked."""
     done: bool
     stop_reason: StopReason | None = None
+    ask: AskUser | None = None
+    """Whom to ask before the conversation goes on with `hear`."""
 
 
 @dataclass(slots=True)
-class _TurnState:
-    """A user turn while it is played; becomes a TurnRecord."""
+class _Turn:
+    """A user turn that was reached."""
 
     user: str
-    gold_calls: int
-    reached: bool = False
-    closeness: float | None = None
     ended: TurnEnd | None = None
-    passed: bool = False
-    passed_official: bool = False
-    difference: tuple[dict[str, str], ...] = ()
     steps: list[StepRecord] = field(default_factory=list)
     format_errors: int = 0
 
-    def record(self) -> TurnRecord:
-        return TurnRecord(
-            user=self.user,
-            has_gold=self.gold_calls > 0,
-            gold_calls=self.gold_calls,
-            reached=self.reached,
-            closeness=self.closeness,
-            ended=None if self.ended is None else self.ended.value,
-            passed=self.passed,
-            passed_official=self.passed_official,
-            difference=self.difference,
-            steps=tuple(self.steps),
-        )
-
 
 class Conversation:
-    """Plays `scenario` with one model. Single use: start, reply until done, record, close.
+    """Plays `task` with one model. Single use: start, reply until done, record, close.
 
     `settings` are those of `TurnPolicy`, by name.
 
     Raises ValueError, naming setting and value, for a setting that is not one of these.
     """
 
-    def __init__(self, scenario: Task, protocol: Protocol, **settings: Any) -> None:
-        self.scenario = scenario
+    def __init__(self, task: Task, protocol: Protocol, **settings: Any) -> None:
+        self.task = task
         self.protocol = protocol
         self.policy = TurnPolicy(**settings)
+        self.options = read_options(task.environment, self.policy.environments.get(task.environment, {}))
         self.stop_reason: StopReason | None = None
         self._fault: str | None = None
-        self._episode: Attempt | None = None
+        self._environment: Environment | None = None
+        self._verdicts: Verdicts | None = None
+        self._asking: AskUser | None = None
         self._started = False
-        self._position = 0
-        self._turns = [_TurnState(turn.user, len(turn.gold)) for turn in scenario.turns]
+        self._turns: list[_Turn] = []
 
     @property
     def done(self) -> bool:
         return self.stop_reason is not None
 
     @property
+    def asks(self) -> bool:
+        """Whether the user has to be asked, and heard, before the model goes on."""
+        return self._asking is not None
+
+    @property
     def turn(self) -> int:
         """The user turn being played, from 0."""
-        return self._position
+        return max(len(self._turns) - 1, 0)
 
     def start(self) -> list[Message]:
-        """System prompt and first user request. The environment is made at the first reply, which meets faults."""
+        """System prompt and first user request; none if the environment failed, and then the conversation is done.
+
+        Raises:
+            RuntimeError: the first request has to be asked for (`begin`), or the conversation was begun before.
+        """
+        reply = self.begin()
+        if reply.ask is not None:
+            raise RuntimeError(f"the first words of {self.task.id} are those of a user model; begin with begin()")
+        return reply.messages
+
+    def begin(self) -> Reply:
+        """As `start`, also where the first request has to be asked for.
+
+        Raises:
+            RuntimeError: the conversation was begun or closed before.
+        """
         if self._started or self.done:
             raise RuntimeError("this conversation has already been started or closed; make a new one per episode")
         self._started = True
-        self._turns[0].reached = True
-        return self.protocol.opening(self.scenario.functions(0), self.scenario.turns[0].user)
+        return self._guarded(self._open)
 
     def reply(
         self,
@@ -118,44 +129,35 @@ class Conversation:
 
         `truncated` says that the message was cut by the token budget: it is malformed whatever it looks like,
         nothing in it runs, and the episode ends with `max_tokens`. `tokens` and `generate_seconds` are only noted in
-        the record. Raises RuntimeError before start and after the end.
+        the record. Raises RuntimeError before start, after the end, and while the user has to be asked.
         """
         began = perf_counter()
-        if not self._started or self.done:
-            raise RuntimeError(
-                f"the conversation ended with {self.stop_reason}; it takes no further reply"
-                if self.done
-                else "call start() before reply()"
-            )
-        steps = self._turns[self._position].steps
+        self._require(asking=False)
+        steps = self._turns[-1].steps
         before = len(steps)
         try:
             return self._take(assistant_text.encode("utf-8", "replace").decode("utf-8"), truncated)
         finally:
-            if len(steps) > before:  # no step was kept if the environment could not even be made
+            if len(steps) > before:
                 took = perf_counter() - began
                 steps[-1] = replace(
                     steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=round(took, 6)
                 )
 
-    def _take(self, text: str, truncated: bool) -> Reply:
-        if truncated:
-            self._keep(text, Parsed(error=FormatError.truncated))
-            return self._end(StopReason.max_tokens)
-        parsed = self.protocol.parse(text)
-        try:
-            return self._advance(text, parsed)
-        except Exception as fault:
-            self._fail(fault)
-            return self._end(StopReason.environment_error)
+    def hear(self, words: str) -> Reply:
+        """Take what the user model said to the last `Reply.ask`. Raises RuntimeError if nobody was asked."""
+        self._require(asking=True)
+        self._asking = None
+        words = cut(words.encode("utf-8", "replace").decode("utf-8"), MAX_WORDS)
+        return self._guarded(lambda environment: self._go_on(environment.hear(words)))
 
     def stop(self, reason: StopReason, fault: str | None = None) -> None:
         """End the episode from outside. The running turn and those not reached do not pass. Does nothing when done."""
         if not self.done:
             self.stop_reason = StopReason(reason)
             self._fault = self._fault or fault
-            if self._started and self._turns[self._position].ended is None:
-                self._turns[self._position].ended = TurnEnd.cut
+            if self._turns and self._turns[-1].ended is None:
+                self._turns[-1].ended = TurnEnd.cut
         self._release()
 
     def close(self) -> None:
@@ -172,60 +174,106 @@ class Conversation:
 
     def record(self) -> EpisodeRecord:
         """What happened so far; after the end, the whole episode."""
+        judged = self._judgement()
+        known = () if judged is None else judged.turns
+        turns = []
+        for number in range(max(len(self._turns), len(known))):
+            played = self._turns[number] if number < len(self._turns) else None
+            result = known[number] if number < len(known) else None
+            turns.append(
+                TurnRecord(
+                    user=result.user if played is None and result else played.user if played else "",
+                    reached=played is not None,
+                    ended=None if played is None or played.ended is None else played.ended.value,
+                    passed=False if result is None else result.passed,
+                    difference=() if result is None else tuple(dict(item) for item in result.difference),
+                    facts={} if result is None else dict(result.facts),
+                    steps=() if played is None else tuple(played.steps),
+                )
+            )
+        outcome = None if judged is None or not self.done else Outcome(judged.passed, dict(judged.components))
         return EpisodeRecord(
-            scenario_id=self.scenario.id,
-            category=self.scenario.category,
+            environment=self.task.environment,
+            task_id=self.task.id,
+            category=self.task.category,
             protocol=self.protocol.name,
-            augment=self.policy.augment,
-            turns=tuple(turn.record() for turn in self._turns),
+            options=self.options,
+            turns=tuple(turns),
+            outcome=outcome,
             stop_reason=self.stop_reason,
             fault=self._fault,
+            facts={} if judged is None else dict(judged.facts),
         )
 
     # One message.
 
-    def _advance(self, text: str, parsed: Parsed) -> Reply:
-        turn = self._turns[self._position]
-        if self._episode is None:
-            self._episode = self.scenario.open(augment=self.policy.augment, withheld=self.policy.withheld)
+    def _require(self, asking: bool) -> None:
+        if not self._started or self.done:
+            raise RuntimeError(
+                f"the conversation ended with {self.stop_reason}; it takes no further reply"
+                if self.done
+                else "call start() before reply()"
+            )
+        if asking != (self._asking is not None):
+            raise RuntimeError("the user has to be asked, and heard, first" if self._asking else "nobody was asked")
+
+    def _open(self, environment: None = None) -> Reply:
+        self._environment = self.task.open(**self.options)
+        return self._go_on(self._environment.begin())
+
+    def _guarded(self, step: Callable[[Any], Reply]) -> Reply:
+        """What `step` makes of the environment; its end where the environment fails."""
+        try:
+            return step(self._environment)
+        except Exception as fault:
+            logger.exception("environment fault in %s, turn %d", self.task.id, self.turn)
+            self.stop(StopReason.environment_error, fault=f"{type(fault).__name__}: {fault}"[:500])
+            return Reply([], done=True, stop_reason=self.stop_reason)
+
+    def _take(self, text: str, truncated: bool) -> Reply:
+        if truncated:
+            self._keep(text, Parsed(error=FormatError.truncated))
+            return self._end(StopReason.max_tokens)
+        parsed = self.protocol.parse(text)
+        return self._guarded(lambda environment: self._advance(environment, text, parsed))
+
+    def _advance(self, environment: Environment, text: str, parsed: Parsed) -> Reply:
+        turn = self._turns[-1]
+        if parsed.answer is not None:
+            self._keep(text, parsed)
+            following = environment.answer(parsed.answer)
+            turn.ended = TurnEnd.answer
+            return self._go_on(following)
         if parsed.error is not None:
             self._keep(text, parsed)
             turn.format_errors += 1
             if turn.format_errors > self.policy.max_format_errors_per_turn:
-                return self._judge_and_end(StopReason.format_errors)
+                return self._cut(environment, StopReason.format_errors)
             messages = self.protocol.feedback(parsed)
-        elif parsed.answer is not None:
-            self._keep(text, parsed)
-            return self._next_turn()
         else:
-            messages = self.protocol.results(self._run(text, parsed))
-        official = self.policy.at_step_limit == "official"
-        if len(turn.steps) < self.policy.max_steps_per_turn + official:
+            messages = self.protocol.results(self._run(environment, text, parsed))
+        if (reason := environment.over) is not None:
+            turn.ended = TurnEnd.over
+            return self._end(reason)
+        if len(turn.steps) < self.policy.max_steps_per_turn:
             return Reply(messages, done=False)
-        if official and self._position + 1 < len(self._turns):
-            return self._end(StopReason.max_steps)
-        return self._judge_and_end(StopReason.max_steps)
+        return self._cut(environment, StopReason.max_steps)
 
-    def _run(self, text: str, parsed: Parsed) -> list[str]:
+    def _run(self, environment: Environment, text: str, parsed: Parsed) -> list[str]:
         """Execute all calls in order. A step whose execution breaks off is recorded with the calls that ran."""
-        assert self._episode is not None
-        turn = self._turns[self._position]
-        if turn.closeness is None:
-            turn.closeness = self._episode.closeness()
         calls: list[CallRecord] = []
-        closeness = None
+        facts: dict[str, Any] = {}
         try:
             for call in parsed.calls:
-                calls.append(self._execute(call))
-            closeness = self._episode.closeness()
+                calls.append(self._execute(environment, call))
+            facts = dict(environment.facts())
         finally:
-            self._keep(text, parsed, tuple(calls), closeness)
+            self._keep(text, parsed, tuple(calls), facts)
         return [call.result if call.shown is None else call.shown for call in calls]
 
-    def _execute(self, call: Call) -> CallRecord:
-        assert self._episode is not None
-        arguments = deepcopy(call.arguments)  # BFCL's classes keep lists they are given, and change them later
-        result = self._episode.execute(call)
+    def _execute(self, environment: Environment, call: Call) -> CallRecord:
+        arguments = deepcopy(call.arguments)  # an environment may keep lists it is given, and change them later
+        result = environment.call(call)
         shown = cut(result.text, self.policy.max_result_chars)
         if result.hint:
             shown = f"{shown} Hint: {result.hint}"
@@ -236,13 +284,13 @@ class Conversation:
             shown=None if shown == result.text else shown,
             error=None if result.error is None else str(result.error),
             hint=result.hint or None,
-            gold=self._episode.credit(call, result),
+            facts=dict(result.facts),
         )
 
     def _keep(
-        self, text: str, parsed: Parsed, calls: tuple[CallRecord, ...] = (), closeness: float | None = None
+        self, text: str, parsed: Parsed, calls: tuple[CallRecord, ...] = (), facts: dict[str, Any] | None = None
     ) -> None:
-        self._turns[self._position].steps.append(
+        self._turns[-1].steps.append(
             StepRecord(
                 text=text,
                 well_formed=parsed.well_formed,
@@ -250,53 +298,55 @@ class Conversation:
                 thought=parsed.thought,
                 answer=parsed.answer,
                 calls=calls,
-                closeness=closeness,
+                facts=facts or {},
             )
         )
 
     # Turns and the end.
 
-    def _next_turn(self) -> Reply:
-        self._judge(TurnEnd.answer)
-        if self._position + 1 == len(self._turns):
-            return self._end(StopReason.completed)
-        self._position += 1
-        self._turns[self._position].reached = True
-        turn = self.scenario.turns[self._position]
-        shown = self.scenario.functions(self._position) if turn.revealed else []
-        revealed = [function for function in shown if function["name"] in turn.revealed]
-        return Reply(self.protocol.user_turn(turn.user, revealed), done=False)
+    def _go_on(self, following: Request | AskUser | None) -> Reply:
+        if following is None:
+            over = None if self._environment is None else self._environment.over
+            return self._end(over or StopReason.completed)
+        if isinstance(following, AskUser):
+            self._asking = following
+            return Reply([], done=False, ask=following)
+        first = not self._turns
+        self._turns.append(_Turn(following.user))
+        functions = list(map(dict, following.functions))
+        if first:
+            return Reply(self.protocol.opening(functions, following.user, following.policy), done=False)
+        return Reply(self.protocol.user_turn(following.user, functions), done=False)
 
-    def _judge(self, ended: TurnEnd) -> None:
-        assert self._episode is not None
-        verdict = self._episode.end_turn(answered=ended is TurnEnd.answer)
-        turn = self._turns[self._position]
-        turn.ended = ended
-        turn.passed_official = bool(verdict.passed_official)
-        by_bfcl = self.policy.empty_gold == "official" and not turn.gold_calls
-        turn.passed = turn.passed_official if by_bfcl else bool(verdict.passed)
-        turn.difference = tuple(verdict.difference)
-
-    def _judge_and_end(self, reason: StopReason) -> Reply:
-        self._judge(TurnEnd.limit)
+    def _cut(self, environment: Environment, reason: StopReason) -> Reply:
+        self._turns[-1].ended = TurnEnd.limit if environment.cut(reason) else TurnEnd.cut
         return self._end(reason)
 
     def _end(self, reason: StopReason) -> Reply:
         self.stop(reason)
         return Reply([], done=True, stop_reason=self.stop_reason)
 
-    def _fail(self, fault: Exception) -> None:
-        logger.exception("environment fault in %s, turn %d", self.scenario.id, self._position)
-        self.stop(StopReason.environment_error, fault=f"{type(fault).__name__}: {fault}"[:500])
+    def _judgement(self) -> Verdicts | None:
+        """The environment's verdicts as they stand, or those it had when it was freed; None where it has none."""
+        if self._environment is not None:
+            try:
+                self._verdicts = self._environment.verdicts()
+            except Exception as fault:
+                logger.exception("environment fault while judging %s", self.task.id)
+                self.stop_reason = self.stop_reason and StopReason.environment_error
+                self._fault = self._fault or f"{type(fault).__name__}: {fault}"[:500]
+        return self._verdicts
 
     def _release(self) -> None:
         """Close the environment. A fault here changes nothing about the episode, so it is only logged."""
-        episode, self._episode = self._episode, None
-        if episode is not None:
-            try:
-                episode.close()
-            except Exception:
-                logger.exception("environment fault while closing %s", self.scenario.id)
+        if self._environment is None:
+            return
+        self._judgement()
+        environment, self._environment = self._environment, None
+        try:
+            environment.close()
+        except Exception:
+            logger.exception("environment fault while closing %s", self.task.id)
 
 
 def cut(text: str, max_chars: int | None) -> str:

@@ -4,74 +4,122 @@ This room imports no environment: an environment imports the vocabulary (`call`,
 here. A task is frozen data; `open` makes a fresh attempt at it, which is used once and closed.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
-from typing import Any, Protocol
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 from interaction.call import Call
-from interaction.outcome import ToolResult
+from interaction.outcome import Facts, ToolResult, Verdicts
+from interaction.record import EpisodeRecord, StopReason
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env"}
-"""Name -> package that has `load_tasks()`. A row of a data set names its environment in `extra_info.environment`."""
+"""Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
+where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny)` which tasks go into
+which file, and with `source()` what they were made from.
+
+A row of a data set names its environment in `extra_info.environment`."""
 
 DEFAULT = "bfcl"
 """The environment of rows that name none."""
 
+_files: dict[str, str] = {}
+"""Environments of a user's: name -> Python file, which has what the packages above have."""
 
-class Turn(Protocol):
-    """One request of the user."""
+Part = Literal["train", "choose", "report"]
+"""Where a task stands: tasks to train on; held-out tasks that may decide something; held-out tasks to report."""
 
-    @property
-    def user(self) -> str:
-        """Its words; may be empty in a turn that only reveals functions."""
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """The tasks of one file of a data set."""
+
+    kind: Literal["train", "val", "sft"]
+    """Rows to train on, rows to validate on, or gold conversations."""
+    tasks: Sequence["Task"]
+    max_result_chars: int | None = None
+    """Where nothing else is asked for, the length to which results in gold conversations are cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user wants next."""
+
+    user: str
+    """The user's words; empty where the turn only announces functions."""
+    functions: Sequence[Mapping[str, Any]] = ()
+    """Documentation (name, description, parameters) of functions that can be called from here on and could not before;
+    in the first request, of all that can be called."""
+    policy: str = ""
+    """In the first request: rules of the domain, for the system prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    """A user who is played by a model has to speak: chat messages for that model, the last one to be answered."""
+
+    messages: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldMessage:
+    """A message of a model that does everything right: calls, or an answer to the user."""
+
+    calls: tuple[Call, ...] = ()
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserWords:
+    """What the user says in a gold conversation where the environment asks for it."""
+
+    text: str
+
+
+class Environment(Protocol):
+    """One attempt at a task: single use, synchronous, without input or output.
+
+    A conversation calls `begin` first; then for each message of the model `call` for each of its calls, or `answer`.
+    Whatever a model does is answered in the results; what is raised is a fault of the environment and ends the episode.
+    """
+
+    def begin(self) -> Request | AskUser:
+        """The first request."""
+        ...
+
+    def call(self, call: Call) -> ToolResult:
+        """Runs one call. Whatever is wrong with it is in the result."""
+        ...
+
+    def facts(self) -> Facts:
+        """What rewards may want to know after a message with calls, such as how close the state is; may be empty."""
         ...
 
     @property
-    def gold(self) -> Sequence[Call]:
-        """Calls that fulfil it; empty where none is needed."""
+    def over(self) -> StopReason | None:
+        """Why nothing more can be done; read after each message. Calls after that are refused."""
         ...
 
-    @property
-    def revealed(self) -> Sequence[str]:
-        """Names of the functions that can be called from this turn on and could not be before."""
+    def answer(self, text: str) -> Request | AskUser | None:
+        """The model spoke to the user, which ends the user's turn: the next request, or None at the end."""
         ...
 
-
-class Verdict(Protocol):
-    """The judgement of one turn."""
-
-    @property
-    def passed(self) -> bool: ...
-
-    @property
-    def passed_official(self) -> bool:
-        """By the rule of the environment's source, where that differs."""
+    def hear(self, words: str) -> Request | AskUser | None:
+        """What a user model said to the last `AskUser`."""
         ...
 
-    @property
-    def difference(self) -> Sequence[dict[str, str]]:
-        """What did not match, in short texts."""
+    def cut(self, reason: StopReason) -> bool:
+        """A limit ended the turn, and with it the episode. Whether the turn was judged as it stands."""
         ...
 
-
-class Attempt(Protocol):
-    """One attempt at a task. Synchronous, without input or output."""
-
-    def execute(self, call: Call) -> ToolResult:
-        """Runs one call. Whatever is wrong with it is in the result, never raised."""
-        ...
-
-    def credit(self, call: Call, result: ToolResult) -> int | None:
-        """Which gold call of this turn it was, from 0, each once; None if none."""
-        ...
-
-    def closeness(self) -> float | None:
-        """The share of what gold changes in this turn that is as gold leaves it; None where it changes nothing."""
-        ...
-
-    def end_turn(self, answered: bool = True) -> Verdict:
-        """Judges the turn, and goes on to the next. `answered`: by an answer of the model, not by a limit."""
+    def verdicts(self) -> Verdicts:
+        """The judgement so far, at any time before `close`; after the end, the judgement."""
         ...
 
     def close(self) -> None:
@@ -79,24 +127,57 @@ class Attempt(Protocol):
         ...
 
 
+class EnvironmentBase:
+    """What most environments have in common: nothing ends early, the user is scripted, nothing is to be freed."""
+
+    over: StopReason | None = None
+
+    def facts(self) -> Facts:
+        """None."""
+        return {}
+
+    def hear(self, words: str) -> Request | AskUser | None:
+        """Nobody was asked.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(f"{type(self).__name__} never asks for the words of a user")
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
 class Task(Protocol):
     """Frozen; any number of attempts at it may be open at once."""
 
     @property
-    def id(self) -> str: ...
+    def environment(self) -> str:
+        """The name by which rows name the environment."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Unique among the environment's tasks."""
+        ...
 
     @property
     def category(self) -> str: ...
 
     @property
-    def turns(self) -> Sequence[Turn]: ...
-
-    def functions(self, turn: int) -> list[dict[str, Any]]:
-        """Documentation (name, description, parameters) of what can be called in that turn."""
+    def cluster(self) -> str:
+        """Tasks that resemble each other so much that they never stand on both sides of a split."""
         ...
 
-    def open(self, **options: Any) -> Attempt:
-        """A fresh attempt."""
+    @property
+    def part(self) -> Part: ...
+
+    def open(self, **options: Any) -> Environment:
+        """A fresh attempt; `options` are the fields of the environment's `Options`, if it has any."""
+        ...
+
+    def gold(self) -> Iterable[GoldMessage | UserWords]:
+        """A conversation that earns the maximum; empty where none is known."""
         ...
 
 
@@ -105,8 +186,127 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     """All tasks of an environment by id.
 
     Raises:
+        ValueError: there is no such environment, or two of its tasks have one id.
+    """
+    tasks = list(_module(environment).load_tasks())
+    by_id = {task.id: task for task in tasks}
+    if len(by_id) < len(tasks):
+        raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
+    return MappingProxyType(by_id)
+
+
+def task_of(extra_info: Mapping[str, Any]) -> Task:
+    """The task that a row of a data set names. Earlier data sets call its id `scenario_id` and name no environment.
+
+    Raises:
+        ValueError: there is no such environment, or it has no such task.
+    """
+    name, task_id = extra_info.get("environment") or DEFAULT, task_id_of(extra_info)
+    tasks = load_tasks(name)
+    if task_id not in tasks:
+        raise ValueError(f"environment {name} has no task {task_id!r}")
+    return tasks[task_id]
+
+
+def task_id_of(extra_info: Mapping[str, Any]) -> Any:
+    """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
+    return extra_info.get("task_id") or extra_info.get("scenario_id")
+
+
+def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of one environment as `Task.open` takes them, all of them present and checked.
+
+    Raises:
+        ValueError: there is no such environment, or a setting that it has not or not with this value.
+    """
+    if (kind := options_of(environment)) is None:
+        if options:
+            raise ValueError(f"environment {environment} has no settings, and {', '.join(options)} was given")
+        return {}
+    made = kind(**options)
+    return {name: getattr(made, name) for name in made.__dataclass_fields__}
+
+
+def data_sets(environment: str, tiny: bool = False) -> dict[str, DataSet]:
+    """File -> its tasks: what the environment's own `data_sets` says, else all tasks by part, and their gold.
+
+    Raises:
+        ValueError: it has no small files for a demo.
+    """
+    if (own := getattr(_module(environment), "data_sets", None)) is not None:
+        return own(tiny)
+    if tiny:
+        raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
+    tasks = list(load_tasks(environment).values())
+    train = [task for task in tasks if task.part == "train"]
+    return {
+        f"{environment}_train.parquet": DataSet("train", train),
+        f"{environment}_val.parquet": DataSet("val", [task for task in tasks if task.part != "train"]),
+        f"{environment}_sft.parquet": DataSet("sft", [task for task in train if any(True for _ in task.gold())]),
+    }
+
+
+def source_of(environment: str) -> dict[str, Any]:
+    """What an environment's tasks were made from, for a manifest: what its own `source` says, else its file's hash."""
+    if (own := getattr(_module(environment), "source", None)) is not None:
+        return own()
+    return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
+
+
+def options_of(environment: str) -> Any:
+    """The dataclass of an environment's settings; None if it has none. Raises ValueError for an unknown environment."""
+    return getattr(_module(environment), "Options", None)
+
+
+def judge_of(environment: str) -> Callable[[Iterable[EpisodeRecord]], Iterator[Any]] | None:
+    """The checker of the environment's source (`judge_all` of its package): a verdict for each record; None if none."""
+    return getattr(_module(environment), "judge_all", None)
+
+
+def register(files: Mapping[str, str]) -> None:
+    """Make environments of a user's known in this process, by name and file. Nothing is loaded yet.
+
+    Raises:
+        ValueError: a name is that of another environment.
+    """
+    for name, path in files.items():
+        if name in ENVIRONMENTS or _files.get(name, path) != path:
+            taken = ENVIRONMENTS.get(name) or _files[name]
+            raise ValueError(f"environment {name} is {taken} already, and {path} was given; choose another name")
+    _files.update(files)
+
+
+def named(environment: str) -> str:
+    """The name of an environment that a person gives by name or as a Python file, which becomes known by its stem.
+
+    Raises:
         ValueError: there is no such environment.
     """
-    if environment not in ENVIRONMENTS:
-        raise ValueError(f"unknown environment {environment!r}; known: {', '.join(sorted(ENVIRONMENTS))}")
-    return {task.id: task for task in import_module(ENVIRONMENTS[environment]).load_tasks()}
+    if environment.endswith(".py"):
+        register({Path(environment).stem: environment})
+        environment = Path(environment).stem
+    load_tasks(environment)
+    return environment
+
+
+def known() -> list[str]:
+    """The names of all environments that are known in this process."""
+    return [*ENVIRONMENTS, *_files]
+
+
+@cache
+def _module(environment: str) -> Any:
+    if environment in ENVIRONMENTS:
+        return import_module(ENVIRONMENTS[environment])
+    if environment not in _files:
+        raise ValueError(f"unknown environment {environment!r}; known: {', '.join(sorted(known()))}")
+    path = Path(_files[environment]).expanduser()
+    spec = spec_from_file_location(f"environment_{environment}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"environment {environment}: {path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, "load_tasks", None)):
+        raise ValueError(f"environment {environment}: {path} has no function load_tasks()")
+    return module

@@ -56,8 +56,8 @@ class EpisodeOutput(AgentLoopOutput):
             penalty=self.overlong_penalty,
         )
         logged: dict[str, Any] = {}
-        if "scenario_id" in self.record_header:  # for a trainer that tells held-out tasks apart; verl skips texts
-            logged["scenario_id"] = self.record_header["scenario_id"]
+        if "part" in self.record_header:  # for a trainer that tells held-out tasks apart; verl skips texts
+            logged["part"] = self.record_header["part"]
         if rewards.tokens is not None and self.overlong_penalty is not None:
             logged["overlong_penalty"] = self.overlong_penalty
         if logged:

@@ -1,14 +1,19 @@
-"""What became of one call."""
+"""What became of one call, and how an environment judges."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
+
+Facts = Mapping[str, Any]
+"""What only one environment knows, for rewards and reports: plain JSON values by name."""
 
 
 class ErrorKind(StrEnum):
-    """Why a call was not a success. The text that the model reads is BFCL's own, whatever the kind."""
+    """Why a call was not a success. The text that the model reads is the environment's own, whatever the kind."""
 
     UNKNOWN_FUNCTION = "unknown_function"
-    """No function of this name belongs to the scenario."""
+    """No function of this name belongs to the task."""
     WITHHELD_FUNCTION = "withheld_function"
     """The function exists, but is published in a later turn."""
     BAD_ARGUMENTS = "bad_arguments"
@@ -26,8 +31,35 @@ class ToolResult:
     """The outcome of one call."""
 
     text: str
-    """Exactly what BFCL would return, error texts included (our own text only where a bound was hit)."""
+    """Exactly what the environment's source would return, error texts included (our own text only at a bound)."""
     error: ErrorKind | None = None
     """None for a success."""
     hint: str | None = None
-    """Advice from the augmentation layer; always None when augmentation is off."""
+    """Advice beside the text, where the environment gives any."""
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """The judgement of one user turn."""
+
+    user: str
+    """The user's words."""
+    passed: bool | None
+    """None where the environment judges the episode only."""
+    difference: tuple[Mapping[str, str], ...] = ()
+    """Why it did not pass, in short texts."""
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The judgement of an episode."""
+
+    turns: tuple[TurnResult, ...]
+    """Of the turns that there are, in order: those not reached too, where they are known beforehand."""
+    passed: bool
+    """Of the whole episode."""
+    components: Mapping[str, float] = field(default_factory=dict)
+    """What the judgement is made of, where it has parts; `passed` is their product."""
+    facts: Facts = field(default_factory=dict)

@@ -95,3 +95,21 @@ def _of(tokenizer: Any) -> PlainText:
 def _special_ids(tokenizer: Any) -> frozenset[int]:
     marked = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     return frozenset((marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id})
+
+
+_CONTROL = re.compile(
+    r"<\|[^<>|\n]{1,64}\|>"  # Qwen, Llama 3 and 4, Phi, GPT, GLM, Granite, Kimi, Cohere
+    r"|<\uff5c[^<>\uff5c\n]{1,64}\uff5c>"  # DeepSeek
+    r"|</?s>|<(?:bos|eos|pad|unk|mask|sop|eop)>|\[gMASK\]"
+    r"|<(?:start|end)_of_(?:turn|image)>"  # Gemma
+    r"|\[/?(?:INST|IMG|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]"  # Mistral
+    r"|<</?SYS>>"  # Llama 2
+)
+
+
+def generic(text: str) -> str:
+    """The text with a space in whatever looks like a control token of a common family, and without lone surrogates."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    while _CONTROL.search(text):  # a space may join what it does not part
+        text = _CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+    return text

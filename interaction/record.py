@@ -1,20 +1,22 @@
 """What happened in one episode, as data: the only thing that rewards, reports and evaluations read.
 
-The record keeps facts and no scores. Texts of results are BFCL's own, before hints and truncation, so that
-a reward means the same whatever the model was shown. Every user turn of the scenario is present, reached or
-not, because "turns passed of all turns" is what an episode is worth.
+The record keeps facts and no scores. It is the same for all environments; what only one of them knows stands under
+`facts`, and its documentation says what that is. Texts of results are the environment's own, before hints and
+truncation, so that a reward means the same whatever the model was shown. Where the turns of a task are known
+beforehand every one is present, reached or not, because "turns passed of all turns" is what an episode is worth.
 
-`to_dict` gives plain JSON; `from_dict` reads it back. VERSION changes when a reader of old records would err.
+`to_dict` gives plain JSON; `from_dict` reads it back, also that of the version before. VERSION changes when a reader of
+old records would err.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-VERSION = 2
+VERSION = 3
 
 
 class StopReason(StrEnum):
@@ -30,8 +32,14 @@ class StopReason(StrEnum):
     """More malformed messages in one turn than allowed."""
     environment_error = "environment_error"
     """A fault of our environment, not of the model."""
+    user_stop = "user_stop"
+    """The user ended the conversation."""
+    transfer = "transfer"
+    """The model handed the user over to a person."""
+    done = "done"
+    """The environment ended the episode at a message of the model, as it does where there is one message only."""
     infrastructure = "infrastructure"
-    """The engine failed, or the conversation was abandoned. Such an episode must not be scored."""
+    """The engine failed, a user model failed, or the conversation was abandoned. Such an episode must not be scored."""
 
 
 class TurnEnd(StrEnum):
@@ -41,6 +49,8 @@ class TurnEnd(StrEnum):
     """The model answered."""
     limit = "limit"
     """A limit of messages or format errors: judged as it stands."""
+    over = "over"
+    """The environment ended the episode."""
     cut = "cut"
     """Tokens, a fault or the outside: not judged, does not pass."""
 
@@ -50,15 +60,14 @@ class CallRecord:
     name: str
     arguments: dict[str, Any]
     result: str
-    """BFCL's text."""
+    """The environment's text."""
     shown: str | None = None
     """What the model read instead, where a hint or a cut made it differ; otherwise None."""
     error: str | None = None
-    """Kind of error, BFCL's own error results included; None for a success."""
+    """Kind of error, error results of the function included; None for a success."""
     hint: str | None = None
-    """The environment's advice, when augmentation is on."""
-    gold: int | None = None
-    """Which of this turn's gold calls it is (same function, arguments and result), from 0; each is given once."""
+    """The environment's advice, where it gives any."""
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return _fields(self)
@@ -78,9 +87,8 @@ class StepRecord:
     thought: str | None = None
     answer: str | None = None
     calls: tuple[CallRecord, ...] = ()
-    closeness: float | None = None
-    """After its calls: the share of what gold changes in this turn that is as gold leaves it. None without calls, and
-    where gold changes nothing."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """After its calls; empty without calls."""
     tokens: tuple[int, int] | None = None
     """Where the engine's token ids of this message stand in the response: start, and end which is not included.
     None where the caller had no tokens, as in an evaluation through an endpoint."""
@@ -107,20 +115,15 @@ class TurnRecord:
     """One user turn."""
 
     user: str
-    """What the scenario's user says; empty where the turn only reveals functions."""
-    has_gold: bool
-    """Whether gold makes calls in this turn. Without gold the right thing is to call nothing and answer."""
-    gold_calls: int = 0
-    """How many."""
+    """What the user says; empty where the turn only announces functions."""
     reached: bool = False
-    closeness: float | None = None
-    """As a step's, before the first call."""
     ended: str | None = None
     """A TurnEnd; None while the turn is running or was not reached."""
-    passed: bool = False
-    passed_official: bool = False
+    passed: bool | None = False
+    """None where the environment judges the episode only. A turn that was not judged or not reached does not pass."""
     difference: tuple[dict[str, str], ...] = ()
-    """What differs from gold, in the words of the environment's verdict; empty where the turn was not judged."""
+    """Why it did not pass, in the words of the environment's verdict; empty where the turn was not judged."""
+    facts: dict[str, Any] = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,39 +139,92 @@ class TurnRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """The judgement of the whole episode."""
+
+    passed: bool
+    components: dict[str, float] = field(default_factory=dict)
+    """What it is made of, where it has parts; `passed` is their product."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return _fields(self)
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    scenario_id: str
+    environment: str
+    task_id: str
     category: str
     protocol: str
-    augment: bool
+    options: dict[str, Any]
+    """The environment's settings."""
     turns: tuple[TurnRecord, ...]
-    """All user turns of the scenario, in order."""
+    """User turns in order: all of the task where they are known beforehand, else those that were played."""
+    outcome: Outcome | None = None
+    """None while the episode is running, and where the environment failed before it could judge."""
     stop_reason: StopReason | None = None
     """None while the episode is running."""
     fault: str | None = None
     """For environment_error and infrastructure, the exception in one line."""
+    facts: dict[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: dicts, lists, texts, numbers, booleans and None."""
         return _fields(self) | {
             "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
+            "outcome": None if self.outcome is None else self.outcome.to_dict(),
             "turns": [turn.to_dict() for turn in self.turns],
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EpisodeRecord:
-        """The record that gave `data`. Raises ValueError for a record of another version."""
-        if data.get("version") != VERSION:
-            raise ValueError(f"episode record has version {data.get('version')!r}; this code reads version {VERSION}")
-        reason = data["stop_reason"]
+        """The record that gave `data`. Raises ValueError for a record of a version that cannot be read."""
+        data = upgrade(data)
+        reason, outcome = data["stop_reason"], data["outcome"]
         return cls(
             **{
                 **data,
                 "stop_reason": None if reason is None else StopReason(reason),
+                "outcome": None if outcome is None else Outcome(**outcome),
                 "turns": tuple(map(TurnRecord.from_dict, data["turns"])),
             }
         )
+
+
+def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored record as this version writes it; the caller's is not changed.
+
+    Version 2 knew one environment, BFCL: what it alone knows stood beside the rest.
+
+    Raises:
+        ValueError: the record is of a version that cannot be read.
+    """
+    if data.get("version") == VERSION:
+        return dict(data)
+    if data.get("version") != 2:
+        raise ValueError(f"episode record has version {data.get('version')!r}; this code reads {VERSION} and 2")
+    new = dict(data)
+    new["version"], new["environment"], new["task_id"] = VERSION, "bfcl", new.pop("scenario_id")
+    new["options"], new["facts"] = {"augment": new.pop("augment")}, {}
+    new["turns"] = [_upgraded_turn(turn) for turn in data["turns"]]
+    new["outcome"] = {"passed": all(turn["passed"] for turn in new["turns"]), "components": {}}
+    return new
+
+
+def _upgraded_turn(data: Mapping[str, Any]) -> dict[str, Any]:
+    turn = _with_facts(data, "has_gold", "gold_calls", "closeness", "passed_official")
+    turn["steps"] = [_with_facts(step, "closeness") for step in data["steps"]]
+    for step in turn["steps"]:
+        step["calls"] = [_with_facts(call, "gold") for call in step["calls"]]
+        step["facts"] = step["facts"] if step["calls"] else {}
+    return turn
+
+
+def _with_facts(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The same with those names under `facts`."""
+    facts = {name: data[name] for name in names if name in data}
+    return {name: value for name, value in data.items() if name not in names} | {"facts": facts}
 
 
 def _fields(record: Any) -> dict[str, Any]:

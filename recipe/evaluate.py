@@ -27,14 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bfcl_env import CATEGORIES
-from bfcl_env.scenarios import SPLITS
+from interaction.environment import DEFAULT, judge_of, known, load_tasks, named
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.record import EpisodeRecord
 from recipe.evaluation import plain
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.endpoint import SAMPLING, Endpoint, EndpointRefusal
-from recipe.evaluation.official import judge_all, scenarios_by_id
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     PROFILES,
@@ -44,7 +42,7 @@ from recipe.evaluation.server import (
     fingerprint,
     serve,
 )
-from recipe.evaluation.store import Settings, SettingsError, Store, read_episodes
+from recipe.evaluation.store import PARTS, Settings, SettingsError, Store, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
 from recipe.stage import choosing
@@ -108,7 +106,7 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     skipped = 0
     for path in paths:
         more, unreadable = read_episodes(path)
-        records += [record for record in more if record.scenario_id in scenarios_by_id()]
+        records += [record for record in more if _is_known(record)]
         skipped += unreadable
     chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
@@ -120,11 +118,7 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
 def _report(
     records: list[EpisodeRecord], lost: Sequence[Lost], samples: int | None, folder: Path | None, note: str = ""
 ) -> int:
-    judged = []
-    with progress_bar("BFCL's checker", len(records)) as bar:
-        for record, verdict in zip(records, judge_all(records), strict=True):
-            judged.append(Judged(record, verdict))
-            bar.update()
+    judged = [item for name in known() for item in _judge(name, [r for r in records if r.environment == name])]
     found = results(judged, lost, samples) | {"note": note}
     print(f"\n{text(found)}")
     if folder is not None:
@@ -134,7 +128,24 @@ def _report(
         print(f"\nwritten to {folder}/results.json and results.txt")
     if lost:
         return LOST_STATUS
-    return DISAGREE_STATUS if found["verdicts"]["disagree_without_listed_difference"] else 0
+    return DISAGREE_STATUS if found["verdicts"] and found["verdicts"]["disagree_without_listed_difference"] else 0
+
+
+def _is_known(record: EpisodeRecord) -> bool:
+    return record.environment in known() and record.task_id in load_tasks(record.environment)
+
+
+def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
+    """The episodes with the verdict of the environment's source, where that has a checker of its own."""
+    judge = judge_of(environment)
+    if not records or judge is None:
+        return [Judged(record, None) for record in records]
+    judged = []
+    with progress_bar(f"{environment.upper()}'s checker", len(records)) as bar:
+        for record, verdict in zip(records, judge(records), strict=True):
+            judged.append(Judged(record, verdict))
+            bar.update()
+    return judged
 
 
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
@@ -174,12 +185,13 @@ def _settings(given: argparse.Namespace) -> Settings:
         model=model,
         endpoint=given.endpoint,
         split=given.split,
-        categories=tuple(name for name in CATEGORIES if not given.category or name in given.category),
+        categories=tuple(name for name in _categories(given.environment) if name in given.category),
         protocol=given.protocol,
         docs=given.docs,
         samples=given.samples,
         max_tokens=given.max_tokens,
         limit=given.limit,
+        environment=given.environment,
         **_sampling(given),
     )
 
@@ -228,11 +240,12 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")
     parser.add_argument(
         "--split",
-        choices=(*SPLITS, "all"),
+        choices=tuple(PARTS),
         default="val",
-        help="scenario indices; val is choose and report together (docs/evaluation.md)",
+        help="which tasks; val is choose and report together (docs/evaluation.md)",
     )
-    parser.add_argument("--category", action="append", type=_category, help="base, miss_func, ...; may be repeated")
+    parser.add_argument("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python file")
+    parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
     parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
@@ -257,6 +270,16 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
     )
     given = parser.parse_args(own)
+    try:
+        given.environment = named(given.environment)
+    except ValueError as error:
+        parser.error(f"argument --environment: {error}")
+    categories = _categories(given.environment)
+    for name in given.category:
+        if name not in categories and f"multi_turn_{name}" not in categories:
+            short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
+            parser.error(f"argument --category: {name!r} is no category; known: {short}")
+    given.category = [name if name in categories else f"multi_turn_{name}" for name in given.category] or categories
     if flags and not given.model:
         parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
     for name in given.leave_out:
@@ -269,12 +292,9 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     return given, flags
 
 
-def _category(value: str) -> str:
-    name = value if value.startswith("multi_turn_") else f"multi_turn_{value}"
-    if name not in CATEGORIES:
-        short = ", ".join(item.removeprefix("multi_turn_") for item in CATEGORIES)
-        raise argparse.ArgumentTypeError(f"{value!r} is no category; known: {short}")
-    return name
+def _categories(environment: str) -> list[str]:
+    """All categories of an environment, in its order."""
+    return [*dict.fromkeys(task.category for task in load_tasks(environment).values())]
 
 
 def _count(value: str) -> int:

@@ -57,20 +57,20 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
         PreflightError: the run holds no episodes, or the reward failed; the message names the episode.
     """
     columns: dict[tuple[str, str, str], Column] = defaultdict(Column)
-    damaged = 0
+    damaged: list[Path] = []
     for path in sorted(run.glob("*/rollouts/*/*.jsonl")):
         stage, split = path.parts[-4], path.parts[-2]
         for record in read_records(path):
             try:
                 question = _question(record, split)
-                category = question["data_source"].removeprefix("bfcl/")
+                category = question["data_source"].rpartition("/")[2]
             except (KeyError, TypeError, AttributeError):
-                damaged += 1
+                damaged.append(path)
                 continue
             try:
                 result = reward(**question)
             except RewardError as error:
-                raise PreflightError(f"{error}. This was on {record['scenario_id']} in {path}.") from error
+                raise PreflightError(f"{error}. This was on {record['task_id']} in {path}.") from error
             new = result["score"] if isinstance(result, dict) else result
             for name in (category, "all"):
                 column = columns[stage, split, name]
@@ -79,7 +79,7 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
     if not columns:
         raise PreflightError(f"{run} holds no episodes: expected {run}/<stage>/rollouts/<split>/<step>.jsonl")
     if damaged:
-        print(f"NOTE {damaged} stored lines are no whole episode and are left out")
+        print(f"NOTE {len(damaged)} stored lines are no whole episode and are left out, the first in {damaged[0]}")
     if unknown := sum(old is None for key, column in columns.items() if key[2] == "all" for old, _ in column.scores):
         print(f"NOTE {unknown} episodes were stored without a finite score and are in no old mean and no correlation")
     return columns
@@ -88,11 +88,16 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
 def _question(record: dict[str, Any], split: str) -> dict[str, Any]:
     """What verl asks a reward of this episode."""
     episode = record["episode"]
+    names = {"environment": episode["environment"], "task_id": episode["task_id"]}
     return {
-        "data_source": f"bfcl/{episode['category'].removeprefix('multi_turn_')}",
+        "data_source": f"{episode['environment']}/{episode['category'].removeprefix('multi_turn_')}",
         "solution_str": "".join(step["text"] for turn in episode["turns"] for step in turn["steps"]),
         "ground_truth": "[]",
-        "extra_info": {"split": split, "scenario_id": record["scenario_id"], "episode": episode},
+        "extra_info": {
+            "split": split,
+            **names,
+            "episode": episode,
+        },
     }
 
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.metrics import calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import asks_for_calls, calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
 
 
 def compute_score(
@@ -70,7 +70,7 @@ def _form(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:
             pair = pair_of(call)
             worked[pair] = worked.get(pair, True) and succeeded(call)
     before.update(pair for pair, good in worked.items() if good)
-    if turn["has_gold"] and not worked:
+    if asks_for_calls(turn) and not worked:
         return 0.0
     well_formed = sum(bool(step["well_formed"]) for step in steps) / len(steps)
     success = sum(worked.values()) / len(worked) if worked else 1.0

@@ -10,7 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-STOP_REASONS = ("completed", "max_steps", "max_tokens", "format_errors", "environment_error", "infrastructure")
+STOP_REASONS = (
+    *("completed", "max_steps", "max_tokens", "format_errors", "environment_error"),
+    *("user_stop", "transfer", "done", "infrastructure"),
+)
 """The values of `interaction.StopReason`, repeated here so that rewards depend on no other room; a test compares."""
 
 METRIC_KEYS = (
@@ -43,10 +46,12 @@ def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of one episode, with the keys METRIC_KEYS.
 
-    progress      turns passed / all user turns, but 0 if no turn with gold calls passed: answering always
-                  would otherwise earn the share of turns in which nothing is to be done
+    progress      turns passed / all user turns, but 0 if turns ask for calls and none of those passed: answering always
+                  would otherwise earn the share of turns in which nothing is to be done. Where the environment judges
+                  the episode only, 1 if it passed
     progress_raw  the same without the condition
-    acc           1 if all turns passed; acc_official the same by BFCL's verdicts, also over all turns
+    acc           1 if the episode passed; acc_official the same by the rule of the environment's source, where the two
+                  differ
     format_rate   well-formed steps / steps, 0 without steps; a step is one message of the model
     call_success_rate  calls without error / calls, 0 without calls
     turns, steps, calls  user turns reached, steps, calls made
@@ -56,12 +61,14 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     turns = record["turns"]
     steps = [step for turn in turns for step in turn["steps"]]
     calls = [call for turn in turns for call in calls_of(turn)]
-    passed = sum(bool(turn["passed"]) for turn in turns)
+    judged = [turn for turn in turns if turn["passed"] is not None]
+    passed = bool(record["outcome"] and record["outcome"]["passed"])
+    share = _share(sum(bool(turn["passed"]) for turn in judged), len(judged)) if judged else float(passed)
     values = {
-        "progress": _share(passed, len(turns)) if did_work(record) else 0.0,
-        "progress_raw": _share(passed, len(turns)),
-        "acc": float(bool(turns) and passed == len(turns)),
-        "acc_official": float(bool(turns) and all(turn["passed_official"] for turn in turns)),
+        "progress": share if did_work(record) else 0.0,
+        "progress_raw": share,
+        "acc": float(passed),
+        "acc_official": float(passed_official(record)),
         "format_rate": _share(sum(bool(step["well_formed"]) for step in steps), len(steps)),
         "call_success_rate": _share(sum(map(succeeded, calls)), len(calls)),
         "turns": float(sum(bool(turn["reached"]) for turn in turns)),
@@ -73,8 +80,25 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def did_work(record: Mapping[str, Any]) -> bool:
-    """Whether a turn with gold calls passed. Where none did, a turn in which nothing was to be done is no merit."""
-    return any(turn["passed"] and turn["has_gold"] for turn in record["turns"])
+    """Whether a turn that asks for calls passed, or none does.
+
+    Where none did, a turn in which nothing was to be done is no merit; in a task of such turns only it is all there is.
+    """
+    working = [turn for turn in record["turns"] if asks_for_calls(turn)]
+    return not working or any(turn["passed"] is not False for turn in working)
+
+
+def asks_for_calls(turn: Mapping[str, Any]) -> bool:
+    """Whether gold makes calls in a turn; yes where the environment does not say."""
+    return bool(turn["facts"].get("has_gold", True))
+
+
+def passed_official(record: Mapping[str, Any]) -> bool:
+    """Whether the episode passed by the rule of the environment's source; by its own where there is no other."""
+    if "passed_official" in record["facts"]:
+        return bool(record["facts"]["passed_official"])
+    turns = [turn["facts"]["passed_official"] for turn in record["turns"] if "passed_official" in turn["facts"]]
+    return all(turns) if turns else bool(record["outcome"] and record["outcome"]["passed"])
 
 
 def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -84,7 +108,7 @@ def calls_of(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def succeeded(call: Mapping[str, Any]) -> bool:
-    """Whether a call worked. BFCL's own `{"error": ...}` results are recorded as errors too."""
+    """Whether a call worked. Results of a function that report an error are recorded as errors too."""
     return call["error"] is None
 
 
@@ -98,7 +122,7 @@ def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:
 
     What worked once is safe to say again, so that repeating it must not pay.
     """
-    return not succeeded(call) or pair_of(call) not in worked or call.get("gold") is not None
+    return not succeeded(call) or pair_of(call) not in worked or call["facts"].get("gold") is not None
 
 
 def was_cut(call: Mapping[str, Any]) -> bool:

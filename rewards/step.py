@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import votes as annotation
-from rewards.metrics import calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import asks_for_calls, calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
 
 Record = Mapping[str, Any]
 
@@ -126,16 +126,16 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
     before: set[tuple[str, str]] = set()
     marks = []
     for turn in record["turns"]:
-        if turn["has_gold"] and not turn.get("gold_calls"):
+        if asks_for_calls(turn) and not turn["facts"].get("gold_calls"):
             raise ValueError(
-                f"the record of {record.get('scenario_id')} does not say which calls are gold's: it was written by an "
+                f"the record of {record.get('task_id')} does not say which calls are gold's: it was written by an "
                 "earlier release. Play the episode again, or give votes for it"
             )
-        if turn["has_gold"]:
+        if asks_for_calls(turn):
             success, contribution = _success(turn, before), _contribution(turn)
         else:
             success, contribution = _waiting(turn, solved_some)
-        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (solved_some or turn["has_gold"]))))
+        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (solved_some or asks_for_calls(turn)))))
     return marks
 
 
@@ -170,17 +170,17 @@ def _success(turn: Record, before: set[tuple[str, str]]) -> list[float]:
                 before.add(pair_of(call))
         attempts += counted or not step["well_formed"]
         shares.append(counted if _worked(step) else 0)
-    most = max(turn["gold_calls"], attempts)
+    most = max(turn["facts"]["gold_calls"], attempts)
     return [share / most for share in shares]
 
 
 def _contribution(turn: Record) -> list[float]:
     """Contribution of each step of a turn with gold calls; adds up to at most 1."""
-    best = turn["closeness"] or 0.0
+    best = turn["facts"]["closeness"] or 0.0
     gains = []
     for step in turn["steps"]:
-        matched = sum(call["gold"] is not None for call in step["calls"]) / turn["gold_calls"]
-        closeness = step["closeness"] or 0.0
+        matched = sum(call["facts"]["gold"] is not None for call in step["calls"]) / turn["facts"]["gold_calls"]
+        closeness = step["facts"].get("closeness") or 0.0
         gains.append(max(matched, closeness - best, 0.0))
         best = max(best, closeness)
     total = max(1.0, math.fsum(gains))
@@ -203,7 +203,7 @@ def _worked(step: Record) -> bool:
 def _step_metrics(record: Record, marks: list[TurnMarks]) -> dict[str, float]:
     turns = record["turns"]
     acting = [step for turn in turns for step in turn["steps"] if step["calls"] or not step["well_formed"]]
-    gains = [sum(mark.contribution) for turn, mark in zip(turns, marks, strict=True) if turn["has_gold"]]
+    gains = [sum(mark.contribution) for turn, mark in zip(turns, marks, strict=True) if asks_for_calls(turn)]
     return {
         "step_success": sum(map(_worked, acting)) / len(acting) if acting else 0.0,
         "contribution": sum(gains) / len(gains) if gains else 0.0,
@@ -212,7 +212,10 @@ def _step_metrics(record: Record, marks: list[TurnMarks]) -> dict[str, float]:
 
 
 def _regressions(turn: Record) -> int:
-    values = [turn.get("closeness"), *(step.get("closeness") for step in turn["steps"] if step["calls"])]
+    values = [
+        turn["facts"].get("closeness"),
+        *(step["facts"].get("closeness") for step in turn["steps"] if step["calls"]),
+    ]
     known = [value for value in values if value is not None]
     return sum(after < before for before, after in zip(known, known[1:], strict=False))
 

@@ -4,7 +4,7 @@
 
 writes one line a step of the stored episodes, to be filled in; of episodes in which the same was said, one:
 
-    {"episode": "6c9f...", "scenario_id": "...", "step": 0, "turn": 0, "text": "...", "results": [...],
+    {"episode": "6c9f...", "task_id": "...", "step": 0, "turn": 0, "text": "...", "results": [...],
      "succ_calling": [1, 1, 0], "contribution": [5, 4, 5], "is_solved": ["Solved", "Unsure"]}
 
 `step` counts the steps of the episode from 0. `succ_calling` has a 0 or 1 from each voter, `contribution` 0 to 5;
@@ -72,10 +72,15 @@ class EpisodeVotes:
             raise ValueError(f"{self.where}: votes on step {min(surplus)}, but the episode has steps 0 to {steps - 1}")
 
 
+def task_of(record: Mapping[str, Any]) -> str:
+    """The id of its task, also in records of earlier releases."""
+    return record["task_id"] if "task_id" in record else record["scenario_id"]
+
+
 def episode_key(record: Mapping[str, Any]) -> str:
     """What tells this episode from others: a hash of its scenario and of all that the model said."""
     texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
-    return hashlib.sha256(json.dumps([record["scenario_id"], texts]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([task_of(record), texts]).encode()).hexdigest()[:16]
 
 
 def find(path: str, record: Mapping[str, Any]) -> EpisodeVotes | None:
@@ -142,7 +147,7 @@ def blank(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for step in turn["steps"]:
             line = {
                 "episode": key,
-                "scenario_id": record["scenario_id"],
+                "task_id": task_of(record),
                 "step": number,
                 "turn": index,
                 "user": turn["user"],

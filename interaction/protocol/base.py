@@ -142,9 +142,11 @@ class Protocol(ABC):
     def examples(self) -> tuple[str, ...]:
         """The assistant messages that `system_prompt` shows, each verbatim. Every one of them parses."""
 
-    def opening(self, functions: Sequence[dict[str, Any]], user: str) -> list[Message]:
-        """The first messages of an episode."""
-        return [{"role": "system", "content": self.system_prompt(functions)}, {"role": "user", "content": user}]
+    def opening(self, functions: Sequence[dict[str, Any]], user: str, policy: str = "") -> list[Message]:
+        """The first messages of an episode; `policy` are the rules of the environment's domain, if it has any."""
+        system = self.system_prompt(functions)
+        system = f"{policy}\n\n{system}" if policy else system
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     def user_turn(self, user: str, revealed: Sequence[dict[str, Any]] = ()) -> list[Message]:
         """The messages that begin a later user turn; `revealed` are the documents of newly shown functions.

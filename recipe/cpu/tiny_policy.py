@@ -15,9 +15,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
+from interaction.environment import load_tasks
 from interaction.protocol import DocStyle
 
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>")
@@ -59,8 +59,9 @@ def make_tiny_policy(folder: Path, docs: DocStyle = "signature", seed: int = 0) 
     protocol = get_protocol("think_xml", docs=docs)
     texts = [
         message["content"]
-        for scenario in load_scenarios("multi_turn_base", split="train")
-        for message in gold_messages(scenario, protocol)
+        for task in load_tasks().values()
+        if task.category == "multi_turn_base" and task.part == "train"
+        for message in gold_messages(task, protocol)
     ]
     tokenizer = make_tokenizer(texts)
     torch.manual_seed(seed)

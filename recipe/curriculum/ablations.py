@@ -3,7 +3,7 @@
     runs:
       curriculum:                       # folder <run>/curriculum
       no_augmentation:
-        overrides: [interaction.train.augment=false]
+        overrides: [interaction.train.environments.bfcl.augment=false]
       single_stage:
         stages: [{name: stage3, overrides: [trainer.total_epochs=32]}]
 

@@ -6,9 +6,8 @@ bounded.py     its HTTP client, which reads no more than a message can be
 plain.py       what goes to a server, without control tokens in it
 play.py        all episodes of an evaluation, side by side
 store.py       settings and finished episodes on disk, from which a second start goes on
-official.py    BFCL's own verdict on a recorded conversation, and where it may differ from ours
-checker.py     the process in which that verdict is made, because BFCL evaluates text
 intervals.py   confidence intervals and pass@k
 summary.py     results as data and as text tables
-bfcl_handler.py  the way of our protocols into `bfcl generate`, for the leaderboard's own command
+
+BFCL's own verdict and the way of our protocols into its command are `bfcl_env/leaderboard/`.
 """

@@ -20,19 +20,19 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
 
     if (context := context_length(model, vllm_flags)) is None:
         return None
-    scenarios = list(dict.fromkeys(scenario for scenario, _ in settings.tasks()))
+    tasks = list(dict.fromkeys(task for task, _ in settings.tasks()))
     budget = Budget(context=context, reply=settings.max_tokens)
     try:
         lengths = Lengths(load_tokenizer(str(model)))
-        over = over_budget(scenarios, settings.conversation, lengths, budget)
+        over = over_budget(tasks, settings.conversation, lengths, budget)
     except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
         return f"over budget: not counted, {error}"
     if not over:
         return None
-    where = Counter(name.rsplit("_", 1)[0].removeprefix("multi_turn_") for name in over)
+    where = Counter(task.category.removeprefix("multi_turn_") for task in tasks if task.id in over)
     return (
-        f"over budget: gold of {len(over)} of {len(scenarios)} tasks "
+        f"over budget: gold of {len(over)} of {len(tasks)} tasks "
         f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of {context} "
-        f"tokens: accuracy can reach {1 - len(over) / len(scenarios):.3f} at most. A longer one, where the model has "
+        f"tokens: accuracy can reach {1 - len(over) / len(tasks):.3f} at most. A longer one, where the model has "
         "it: -- --max-model-len N"
     )

@@ -17,8 +17,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bfcl_env import Scenario
 from interaction import StopReason
+from interaction.environment import Task
 from recipe.evaluation.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from recipe.evaluation.store import Settings, Store
 
@@ -36,7 +36,7 @@ class PromptTooLong(Exception):
 class Lost:
     """An episode that could not be played."""
 
-    scenario_id: str
+    task_id: str
     category: str
     sample: int
     reason: str
@@ -48,7 +48,7 @@ def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
     return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
 
 
-async def play_episode(endpoint: Endpoint, settings: Settings, scenario: Scenario) -> dict[str, Any]:
+async def play_episode(endpoint: Endpoint, settings: Settings, task: Task) -> dict[str, Any]:
     """One episode from its first to its last message, with the tokens that the server counted.
 
     Raises:
@@ -57,8 +57,10 @@ async def play_episode(endpoint: Endpoint, settings: Settings, scenario: Scenari
         PromptTooLong: the context is too small for this task.
     """
     tokens = {"prompt_tokens": 0, "completion_tokens": 0}
-    with settings.conversation(scenario) as conversation:
+    with settings.conversation(task) as conversation:
         messages = conversation.start()
+        if conversation.done:
+            raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
         opening = len(messages)
         while not conversation.done:
             began = perf_counter()
@@ -86,7 +88,7 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
     """
     done = store.episodes().keys()
     tasks = settings.tasks()
-    left = [(scenario, sample) for scenario, sample in tasks if (scenario.id, sample) not in done]
+    left = [(task, sample) for task, sample in tasks if (task.id, sample) not in done]
     lost: list[Lost] = []
     in_a_row = 0
     waiting = iter(left)
@@ -94,20 +96,20 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
 
         async def work() -> None:
             nonlocal in_a_row
-            for scenario, sample in waiting:
+            for task, sample in waiting:
                 fault = f"not tried: {in_a_row} episodes in a row were lost"
                 if in_a_row < LOST_IN_A_ROW:
                     try:
-                        line, fault = await _play_or_lose(endpoint, settings, scenario)
+                        line, fault = await _play_or_lose(endpoint, settings, task)
                     except PromptTooLong as error:
                         line, fault = None, f"the server's context does not hold the prompt: {error}"
                     else:
                         in_a_row = 0 if line is not None else in_a_row + 1
                     if line is not None:
-                        store.add({"scenario_id": scenario.id, "sample": sample, **line})
+                        store.add({"task_id": task.id, "sample": sample, **line})
                         bar.update()
                         continue
-                lost.append(Lost(scenario.id, scenario.category, sample, fault))
+                lost.append(Lost(task.id, task.category, sample, fault))
                 bar.set_postfix(lost=len(lost))
 
         try:
@@ -119,9 +121,7 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
     return lost
 
 
-async def _play_or_lose(
-    endpoint: Endpoint, settings: Settings, scenario: Scenario
-) -> tuple[dict[str, Any] | None, str]:
+async def _play_or_lose(endpoint: Endpoint, settings: Settings, task: Task) -> tuple[dict[str, Any] | None, str]:
     """The finished episode, or None and why there is none.
 
     Raises:
@@ -130,7 +130,7 @@ async def _play_or_lose(
     fault = ""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            line = await play_episode(endpoint, settings, scenario)
+            line = await play_episode(endpoint, settings, task)
         except EndpointFault as error:
             fault = str(error)
             continue

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, get_protocol
-from interaction.record import VERSION, EpisodeRecord
+from interaction.environment import DEFAULT, Task, load_tasks, task_id_of
+from interaction.record import EpisodeRecord, upgrade
 from recipe.evaluation.endpoint import SAMPLING
 from recipe.files import Damaged, StateFile, lines, require_file
 from recipe.typed import STRICT
@@ -26,6 +26,16 @@ from recipe.typed import STRICT
 
 class SettingsError(RuntimeError):
     """The folder belongs to another evaluation, or cannot be used. The message says what to do."""
+
+
+PARTS = {
+    "train": ("train",),
+    "val": ("choose", "report"),
+    "choose": ("choose",),
+    "report": ("report",),
+    "all": ("train", "choose", "report"),
+}
+"""The parts of the tasks that each split has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,7 @@ class Settings:
     repetition_penalty: float | None = 1.0
     presence_penalty: float | None = 0.0
     frequency_penalty: float | None = 0.0
+    environment: str = DEFAULT
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request.
@@ -67,25 +78,27 @@ class Settings:
         fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def tasks(self) -> list[tuple[Scenario, int]]:
-        """Scenario and number of the sample, category by category."""
-        split = None if self.split == "all" else self.split
+    def tasks(self) -> list[tuple[Task, int]]:
+        """Task and number of the sample, category by category."""
+        tasks = load_tasks(self.environment).values()
+        parts = PARTS[self.split]
         return [
-            (scenario, sample)
+            (task, sample)
             for category in self.categories
-            for scenario in load_scenarios(category, split=split)[: self.limit]
+            for task in [item for item in tasks if item.category == category and item.part in parts][: self.limit]
             for sample in range(self.samples)
         ]
 
-    def conversation(self, scenario: Scenario) -> Conversation:
-        """An episode by BFCL's rules: nothing added to results, nothing cut, withheld functions callable."""
+    def conversation(self, task: Task) -> Conversation:
+        """An episode: nothing added to results, nothing cut; one of BFCL by BFCL's rules, with its 21st message."""
+        official = self.environment == DEFAULT and self.at_step_limit == "official"
+        rules = {"at_step_limit": "official" if official else "judge", "withheld": self.withheld}
         return Conversation(
-            scenario,
+            task,
             protocol=get_protocol(self.protocol, docs=self.docs),  # type: ignore[arg-type]
-            max_steps_per_turn=self.max_steps_per_turn,
+            max_steps_per_turn=self.max_steps_per_turn + official,
             max_format_errors_per_turn=self.max_format_errors_per_turn,
-            at_step_limit=self.at_step_limit,  # type: ignore[arg-type]
-            withheld=self.withheld,  # type: ignore[arg-type]
+            environments={DEFAULT: rules},
         )
 
 
@@ -148,12 +161,12 @@ class Store:
             raise
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """Scenario and sample -> the finished episode. A line that is damaged is none, and is played again."""
+        """Task and sample -> the finished episode. A line that is damaged is none, and is played again."""
         found = {}
         for _, text in lines(self.path):
             with suppress(ValueError, TypeError, KeyError, RecursionError):
                 line = json.loads(text)
-                found[str(line["scenario_id"]), int(line["sample"])] = record_of(line["episode"])
+                found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
         return found
 
     def _keep_settings(self, settings: Settings) -> None:
@@ -201,11 +214,11 @@ def record_of(data: Any) -> EpisodeRecord:
     """The record that a line's `episode` holds, every value of the type that it should have.
 
     Raises:
-        ValueError: it is of another version, or damaged.
+        ValueError: it is of a version that cannot be read, or damaged.
     """
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise ValueError(f"no episode record of version {VERSION}")
-    return _records().validate_python(data)
+    if not isinstance(data, dict):
+        raise ValueError("no episode record")
+    return _records().validate_python(upgrade(data))
 
 
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:

@@ -9,39 +9,46 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
-from bfcl_env import CATEGORIES, part_of
+from interaction.environment import Task, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
-from recipe.evaluation.official import OfficialVerdict
 from recipe.evaluation.play import Lost
-from rewards.metrics import STOP_REASONS, episode_metrics
+from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
 ACCURACIES = ("acc", "acc_official")
 
 
+class OfficialVerdict(Protocol):
+    """What the environment's source says about one conversation."""
+
+    @property
+    def valid(self) -> bool | None: ...
+
+    @property
+    def reason(self) -> str | None: ...
+
+    @property
+    def differences(self) -> tuple[str, ...]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One episode with both verdicts."""
+    """One episode with both verdicts, where the environment's source has a checker of its own."""
 
     record: EpisodeRecord
-    official: OfficialVerdict
+    official: OfficialVerdict | None
 
     @property
-    def index(self) -> int:
-        """Of the task: the same task in all categories, so results with the same index are alike."""
-        return int(self.record.scenario_id.rsplit("_", 1)[1])
-
-    @property
-    def passed_official(self) -> bool:
-        """Our environment's reckoning of BFCL's verdict."""
-        return all(turn.passed_official for turn in self.record.turns)
+    def task(self) -> Task:
+        return load_tasks(self.record.environment)[self.record.task_id]
 
     @property
     def agrees(self) -> bool:
-        return self.official.valid == self.passed_official
+        """With our environment's reckoning of the official verdict."""
+        return self.official is None or self.official.valid == passed_official(self.record.to_dict())
 
 
 def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | None) -> dict[str, Any]:
@@ -50,7 +57,9 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
     `samples` of each task were wanted; None for episodes that were not chosen as an evaluation, such as those of a
     training run, which have neither pass@k nor BFCL's score.
     """
-    present = [name for name in CATEGORIES if any(name == item.record.category for item in episodes)]
+    environments = dict.fromkeys(item.record.environment for item in episodes)
+    known = dict.fromkeys(task.category for name in environments for task in load_tasks(name).values())
+    present = [name for name in known if any(name == item.record.category for item in episodes)]
     groups = {name: [item for item in episodes if item.record.category == name] for name in present}
     categories = {name: _group(items, samples) for name, items in groups.items()}
     found: dict[str, Any] = {
@@ -58,10 +67,10 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
         "overall": _group(episodes, samples) if episodes else None,
         "parts": _parts(episodes, samples),
         "multi_turn_official": None,
-        "lost": [{"scenario_id": item.scenario_id, "sample": item.sample, "reason": item.reason} for item in lost],
+        "lost": [{"task_id": item.task_id, "sample": item.sample, "reason": item.reason} for item in lost],
         "verdicts": agreement(episodes),
     }
-    if samples and len(present) == len(CATEGORIES):
+    if samples and [*environments] == ["bfcl"] and len(present) == len(known):
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
     return found
@@ -69,24 +78,24 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
 
 def _parts(episodes: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     """The episodes of the tasks for choosing and of those for reporting, where there are both."""
-    groups = {part: [item for item in episodes if part_of(item.index) == part] for part in ("choose", "report")}
+    groups = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
     return {part: _group(items, samples) for part, items in groups.items()} if all(groups.values()) else {}
 
 
 def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     metrics = [episode_metrics(item.record.to_dict()) for item in items]
-    clusters = [item.index for item in items]
+    clusters = [item.task.cluster for item in items]
 
     def column(name: str) -> list[float]:
         return [episode[name] for episode in metrics]
 
-    by_bfcl = [float(bool(item.official.valid)) for item in items]
+    by_source = [float(bool(item.official.valid)) for item in items if item.official is not None]
     found: dict[str, Any] = {
         "episodes": len(items),
-        "tasks": len({item.record.scenario_id for item in items}),
+        "tasks": len({item.record.task_id for item in items}),
         "progress": _estimate(column("progress"), mean_interval(column("progress"), clusters)),
         **{name: _estimate(column(name), proportion_interval(column(name), clusters)) for name in ACCURACIES},
-        "acc_bfcl": _estimate(by_bfcl, proportion_interval(by_bfcl, clusters)),
+        **({"acc_bfcl": _estimate(by_source, proportion_interval(by_source, clusters))} if by_source else {}),
         **{name: fmean(column(name)) for name in RATES},
         "stop": {reason: fmean(column(f"stop/{reason}")) for reason in STOP_REASONS},
     }
@@ -103,7 +112,7 @@ def _pass_at(items: Sequence[Judged], values: Sequence[float], samples: int) -> 
     """Mean of pass@k over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
     tasks: dict[str, list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
-        tasks[item.record.scenario_id].append(value)
+        tasks[item.record.task_id].append(value)
     ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
     found = {}
     for k in ks:
@@ -113,24 +122,30 @@ def _pass_at(items: Sequence[Judged], values: Sequence[float], samples: int) -> 
     return found
 
 
-def agreement(episodes: Sequence[Judged]) -> dict[str, Any]:
-    """BFCL's own verdicts beside `acc_official`: episodes without a listed difference must all agree."""
-    plain = [item for item in episodes if not item.official.differences]
+def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
+    """BFCL's own verdicts beside `acc_official`: episodes without a listed difference must all agree.
+
+    None where nothing but the environment judged.
+    """
+    asked = [(item, item.official) for item in episodes if item.official is not None]
+    if not asked:
+        return None
+    plain = [item for item, official in asked if not official.differences]
     named: dict[str, list[Judged]] = defaultdict(list)
-    for item in episodes:
-        for name in item.official.differences:
+    for item, official in asked:
+        for name in official.differences:
             named[name].append(item)
     return {
-        "episodes": len(episodes),
-        "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in episodes),
-        "agree": sum(item.agrees for item in episodes),
+        "episodes": len(asked),
+        "asked": sum(official.reason != "multi_turn:force_terminated" for _, official in asked),
+        "agree": sum(item.agrees for item, _ in asked),
         "without_listed_difference": len(plain),
-        "disagree_without_listed_difference": sorted(item.record.scenario_id for item in plain if not item.agrees),
+        "disagree_without_listed_difference": sorted(item.record.task_id for item in plain if not item.agrees),
         "differences": {
             name: {"episodes": len(items), "disagree": sum(not item.agrees for item in items)}
             for name, items in sorted(named.items())
         },
-        "reasons": dict(Counter(item.official.reason or "valid" for item in episodes).most_common()),
+        "reasons": dict(Counter(official.reason or "valid" for _, official in asked).most_common()),
     }
 
 
@@ -148,7 +163,8 @@ def text(found: Mapping[str, Any]) -> str:
             parts.append(
                 f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
             )
-        parts.append(_agreement_text(found["verdicts"]))
+        if found["verdicts"]:
+            parts.append(_agreement_text(found["verdicts"]))
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:
@@ -159,7 +175,8 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def _accuracy_table(rows: Mapping[str, Any]) -> str:
-    names = ("progress", *ACCURACIES, "acc_bfcl")
+    by_source = ["acc_bfcl"] if all("acc_bfcl" in group for group in rows.values()) else []
+    names = ("progress", *ACCURACIES, *by_source)
     head = ["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]
     lines = [
         [

@@ -27,6 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from recipe.errors import PreflightError
 from recipe.settings import CONFIG_DIR, additions
 from recipe.settings.reading import check_environment, reference_line
+from recipe.settings.renamed import renamed
 from recipe.typed import meant, one_line, shown
 
 BAD = (OmegaConfBaseException, HydraException, ValueError, TypeError, KeyError, IndexError, RecursionError)
@@ -228,6 +229,8 @@ def apply(config: DictConfig, text: str, override: Override) -> None:
     key, said = override.key_or_group, shown(text, quote=False)
     try:
         there = additions.has(config, key)
+        if not there and (line := renamed(key)) is not None:
+            raise PreflightError(line)
         if not there and not (override.is_add() or override.is_force_add()):
             raise PreflightError(f"{additions.unknown(config, key)} A new key is added with a + before its name.")
         if override.is_delete():

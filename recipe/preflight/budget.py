@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation
+from interaction.environment import Task, task_of
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
@@ -31,7 +31,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
     Raises:
         PreflightError: too few rows are left, or the checkpoints to go on from were trained on other rows.
     """
-    lengths, scenarios = Lengths(tokenizer), {scenario.id: scenario for scenario in load_scenarios()}
+    lengths, tasks = Lengths(tokenizer), dict[tuple[str, str], Task]()
     rollout = config.actor_rollout_ref.rollout
     budget = Budget(rollout.max_model_len, config.data.max_response_length, config.interaction.max_tokens_per_reply)
     known: dict[tuple[str, str], bool] = {}
@@ -39,13 +39,17 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
     for key in ("train_files", "val_files"):
         for name in as_list(config.data[key]):
             infos = parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
-            rows = [(info["scenario_id"], info["split"]) for info in infos]
-            _judge(rows, known, config, scenarios, protocol, lengths, budget)
+            rows = []
+            for info in infos:
+                task = task_of(info)
+                rows.append((task.id, info["split"]))
+                tasks[rows[-1]] = task
+            _judge(tasks, known, config, protocol, lengths, budget)
             over = [row for row in rows if known[row]]
             if over:
-                lines.append(_line(config, key, name, rows, over, budget))
+                lines.append(_line(config, key, name, [tasks[row].category for row in rows], over, tasks, budget))
             if key == "train_files":
-                left_out |= {scenario_id for scenario_id, _ in over}
+                left_out |= {task_id for task_id, _ in over}
                 rows_left += len(rows) - len(over)
     ids = sorted(left_out) if config.stage.over_budget == "leave_out" else []
     if ids and rows_left < config.data.train_batch_size:
@@ -68,32 +72,37 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
 
 
 def _judge(
-    rows: list[tuple[str, str]],
+    tasks: dict[tuple[str, str], Task],
     known: dict[tuple[str, str], bool],
     config: DictConfig,
-    scenarios: dict[str, Scenario],
     protocol: Protocol,
     lengths: Lengths,
     budget: Budget,
 ) -> None:
-    """Notes in `known` which rows, by scenario and split, are over budget."""
-    for split in {split for _, split in rows}:
+    """Notes in `known` which rows, by task and split, are over budget."""
+    for split in {split for _, split in tasks}:
         policy: Any = OmegaConf.to_container(config.interaction[split], resolve=True)
 
-        def opened(scenario: Scenario, policy: dict[str, Any] = policy) -> Conversation:
-            return Conversation(scenario, protocol=protocol, **policy)
+        def opened(task: Task, policy: dict[str, Any] = policy) -> Conversation:
+            return Conversation(task, protocol=protocol, **policy)
 
-        asked = {scenario_id for scenario_id, of in rows if of == split and (scenario_id, split) not in known}
-        over = set(over_budget([scenarios[scenario_id] for scenario_id in sorted(asked)], opened, lengths, budget))
-        known.update({(scenario_id, split): scenario_id in over for scenario_id in asked})
+        asked = {task_id for task_id, of in tasks if of == split and (task_id, split) not in known}
+        over = set(over_budget([tasks[task_id, split] for task_id in sorted(asked)], opened, lengths, budget))
+        known.update({(task_id, split): task_id in over for task_id in asked})
 
 
-def _line(config: DictConfig, key: str, name: str, rows: list, over: list, budget: Budget) -> str:
-    def category(row: tuple[str, str]) -> str:
-        return row[0].rsplit("_", 1)[0].removeprefix("multi_turn_")
-
-    of = Counter(map(category, rows))
-    where = ", ".join(f"{number} of {of[each]} {each}" for each, number in Counter(map(category, over)).items())
+def _line(
+    config: DictConfig,
+    key: str,
+    name: str,
+    rows: list[str],
+    over: list[tuple[str, str]],
+    tasks: dict[tuple[str, str], Task],
+    budget: Budget,
+) -> str:
+    """Args: rows: the category of each."""
+    of, beyond = Counter(rows), Counter(tasks[row].category for row in over)
+    where = ", ".join(f"{number} of {of[each]} {each.removeprefix('multi_turn_')}" for each, number in beyond.items())
     split = "train" if key == "train_files" else "val"
     limits = f"data.max_response_length={budget.response}, actor_rollout_ref.rollout.max_model_len={budget.context}"
     if budget.reply is not None:

@@ -14,6 +14,7 @@ from recipe.errors import PreflightError
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_mode, check_same_start
+from recipe.typed import read
 
 VERL_VERSION = "0.9.1"
 
@@ -68,6 +69,7 @@ def check_settings(config: DictConfig) -> None:
         check_mode,
         check_keys,
         load_protocol,
+        check_environments,
         check_algorithm,
         check_lora,
         check_features,
@@ -92,6 +94,37 @@ def load_protocol(config: DictConfig) -> Any:
         return get_protocol(config.interaction.protocol, docs=config.interaction.docs)
     except ValueError as error:
         raise PreflightError(f"{error}. Set interaction.protocol and interaction.docs to known ones.") from error
+
+
+def check_environments(config: DictConfig) -> None:
+    """A user's environments can be played, and settings of single environments are some that these have.
+
+    Raises:
+        PreflightError: they are not.
+    """
+    from interaction.environment import options_of, register
+    from recipe.user_code.environment_file import EnvironmentFault, check_file
+
+    files = {str(name): str(path) for name, path in config.interaction.environments.items()}
+    for name, path in files.items():
+        try:
+            check_file(name, path)
+        except EnvironmentFault as error:
+            raise PreflightError(f"interaction.environments.{name}={path}: {error}") from error
+    try:
+        register(files)
+    except ValueError as error:
+        raise PreflightError(f"interaction.environments: {error}.") from error
+    for split in ("train", "val"):
+        for name, options in config.interaction[split].environments.items():
+            where = f"interaction.{split}.environments.{name}"
+            try:
+                if (kind := options_of(str(name))) is not None:
+                    read(kind, dict(options), where)
+                elif options:
+                    raise ValueError(f"environment {name} has no settings, and {', '.join(options)} was given")
+            except ValueError as error:
+                raise PreflightError(f"{error if where in str(error) else f'{where}: {error}'}.") from error
 
 
 def check_model(config: DictConfig) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
-from bfcl_env import Scenario, load_scenarios
 from interaction import Conversation, get_protocol
+from interaction.environment import Task, task_id_of, task_of
 from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, require_file
@@ -38,11 +39,11 @@ TEXTS = (
     "data_source",
     "prompt.[].role",
     "prompt.[].content",
-    "extra_info.scenario_id",
+    "extra_info.task_id|extra_info.scenario_id",
     "extra_info.split",
 )
 OTHERS = ("reward_model.ground_truth",)
-"""Columns that verl and the agent loop read."""
+"""Columns that verl and the agent loop read; of two names the second is that of earlier releases."""
 
 LARGEST = 4 * 2**30
 """Bytes of a file: all 800 tasks with their prompts take a few megabytes."""
@@ -152,16 +153,16 @@ class _Rules:
     loops_file: Path
     loops: list[str]
     default_loop: str
-    scenarios: dict[str, Scenario] = field(default_factory=lambda: {item.id: item for item in load_scenarios()})
-    prompts: dict[str, list[Message]] = field(default_factory=dict)
+    prompts: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
     """Filled in as they are asked for."""
 
-    def prompt(self, scenario_id: str) -> list[Message]:
-        """The messages that an episode of the scenario begins with."""
-        if scenario_id not in self.prompts:
-            with Conversation(self.scenarios[scenario_id], protocol=self.protocol) as conversation:
-                self.prompts[scenario_id] = conversation.start()
-        return self.prompts[scenario_id]
+    def prompt(self, task: Task) -> list[Message]:
+        """The messages that an episode of the task begins with; none where a user model speaks first."""
+        key = task.environment, task.id
+        if key not in self.prompts:
+            with Conversation(task, protocol=self.protocol) as conversation:
+                self.prompts[key] = conversation.begin().messages
+        return self.prompts[key]
 
 
 def _check_file(path: Path, rules: _Rules) -> Counter[str]:
@@ -239,7 +240,9 @@ def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Itera
             for name in (*texts, *others):
                 kind = _column(path, file.schema_arrow, name)
                 if name in texts and not _is_text(kind):
-                    raise Damaged(f"{path}: the column {name.replace('.[]', '')} is {kind}; expected text")
+                    raise Damaged(
+                        f"{path}: the column {name.partition('|')[0].replace('.[]', '')} is {kind}; expected text"
+                    )
             for batch in file.iter_batches(batch_size=256):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
@@ -248,6 +251,10 @@ def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Itera
 
 
 def _column(path: Path, schema: pa.Schema, name: str) -> pa.DataType:
+    name, _, earlier = name.partition("|")
+    if earlier:
+        with suppress(Damaged):
+            return _column(path, schema, earlier)
     kind: Any = pa.struct(list(schema))
     for part in name.split("."):
         if part == "[]":
@@ -271,9 +278,10 @@ def _is_text(kind: pa.DataType) -> bool:
 def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
     """What of a row cannot be played; None if all can."""
     info = row["extra_info"] or {}
-    scenario_id = info.get("scenario_id")
-    if scenario_id not in rules.scenarios:
-        return f"extra_info.scenario_id is {shown(scenario_id)}, which is no BFCL multi-turn task"
+    try:
+        task = task_of(info)
+    except (ValueError, TypeError) as error:
+        return f"extra_info.task_id is {shown(task_id_of(info))}: {shown(str(error), quote=False)}"
     if info["split"] not in SPLITS.values():
         return f"extra_info.split is {shown(info['split'])}; expected one of {', '.join(SPLITS.values())}"
     if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
@@ -284,6 +292,6 @@ def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
             f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
             f"({', '.join(rules.loops)})"
         )
-    if row["prompt"] != rules.prompt(scenario_id):
+    if row["prompt"] != rules.prompt(task):
         return f"was made for another prompt than {rules.prompts_of} gives; manifest.json beside it says for which"
     return None

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bfcl_env import Scenario
 from interaction import Conversation, StopReason
 from interaction.call import Call
+from interaction.environment import Task, UserWords
 from interaction.protocol import Message, Protocol
 
 THOUGHT = "I call what this takes."
 """What gold thinks before each message: a short sentence, as no model leaves it out."""
 
+
+LIMITS = (StopReason.max_steps, StopReason.max_tokens, StopReason.format_errors)
 
 TEMPLATE = 256
 """No chat template writes more tokens than this around the first two messages."""
@@ -76,23 +78,25 @@ class Lengths:
 
 
 def over_budget(
-    scenarios: Iterable[Scenario],
-    open_conversation: Callable[[Scenario], Conversation],
+    tasks: Iterable[Task],
+    open_conversation: Callable[[Task], Conversation],
     lengths: Lengths,
     budget: Budget,
 ) -> list[str]:
-    """Ids of the scenarios that gold cannot finish within `budget` and the conversation's own limits, in their order.
+    """Ids of the tasks that gold cannot finish within `budget` and the conversation's own limits, in their order.
+
+    Of a task without gold nothing is known, and it is none of them.
 
     Args:
         open_conversation: an unstarted conversation, with the turn policy that episodes will have.
     """
-    return [item.id for item in scenarios if not _fits(item, open_conversation(item), lengths, budget)]
+    return [task.id for task in tasks if not _fits(task, open_conversation(task), lengths, budget)]
 
 
-def _fits(scenario: Scenario, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:
+def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:
     with conversation:
-        opening, texts = _play(scenario, conversation, lengths, budget)
-        if conversation.stop_reason is not StopReason.completed:
+        opening, texts = _play(task, conversation, lengths, budget)
+        if texts and conversation.stop_reason in (None, *LIMITS):
             return False
     if budget.response is not None and lengths.response(texts, budget.response) > budget.response:
         return False
@@ -108,16 +112,22 @@ def _bytes(texts: list[str]) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-def _play(
-    scenario: Scenario, conversation: Conversation, lengths: Lengths, budget: Budget
-) -> tuple[list[Message], list[str]]:
+def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> tuple[list[Message], list[str]]:
     """The opening messages, and all texts after them, until the conversation is done."""
-    protocol, opening = conversation.protocol, conversation.start()
-    texts: list[str] = []
-    for turn in scenario.turns:
-        for message in [*_calls(turn.gold, protocol, lengths, budget), protocol.render_answer(THOUGHT, "done")]:
+    protocol, reply = conversation.protocol, conversation.begin()
+    opening, texts = reply.messages, []
+    for item in task.gold():
+        if isinstance(item, UserWords):
+            reply = conversation.hear(item.text)
+            if not opening:
+                opening = reply.messages
+            else:
+                texts += [message["content"] for message in reply.messages]
+            continue
+        calls = _calls(item.calls, protocol, lengths, budget)
+        for message in calls or [protocol.render_answer(THOUGHT, item.answer)]:
             reply = conversation.reply(message, truncated=not _short_enough(message, lengths, budget))
-            texts += [message, *(item["content"] for item in reply.messages)]
+            texts += [message, *(said["content"] for said in reply.messages)]
             if reply.done:
                 return opening, texts
     return opening, texts

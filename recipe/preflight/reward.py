@@ -1,10 +1,11 @@
-"""The reward is tried before anything starts: on the record of one scenario, in the form in which verl calls it."""
+"""The reward is tried before anything starts: on the record of one task, in the form in which verl calls it."""
 
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.environment import DEFAULT
 from recipe.errors import PreflightError
 from recipe.settings.kinds import LONGEST_WAIT
 from recipe.user_code import reward_file
@@ -12,20 +13,13 @@ from recipe.user_code.reward_process import RewardProcess
 from recipe.user_code.reward_result import RewardError
 
 
-def sample_record() -> dict[str, Any]:
-    """The record of one scenario played with its gold calls, to try a reward on."""
-    from bfcl_env import load_scenarios
-    from interaction import Conversation, get_protocol
+def sample_record(environment: str = DEFAULT) -> dict[str, Any]:
+    """The record of one task played with its gold, to try a reward on."""
+    from interaction import get_protocol
+    from interaction.environment import load_tasks
+    from interaction.gold import play_gold
 
-    protocol = get_protocol("think_xml")
-    scenario = load_scenarios("multi_turn_base")[0]
-    with Conversation(scenario, protocol=protocol) as conversation:
-        conversation.start()
-        for turn in scenario.turns:
-            if turn.gold:
-                conversation.reply(protocol.render_calls("", turn.gold))
-            conversation.reply(protocol.render_answer("", "done"))
-        return conversation.record().to_dict()
+    return play_gold(next(iter(load_tasks(environment).values())), get_protocol("think_xml"))[1].to_dict()
 
 
 def check_reward(config: DictConfig) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interaction.environment import task_id_of
+from interaction.record import upgrade
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -62,10 +64,12 @@ def _header(line: bytes) -> dict[str, Any]:
     header.pop("episode", None)
     reward, score = header.get("reward"), header.get("score")
     numbers = {name: value for name, value in reward.items() if _finite(value)} if isinstance(reward, dict) else {}
-    task, step = header["scenario_id"], header.get("step", 0)
+    task, step = task_id_of(header), header.get("step", 0)
     if not isinstance(task, str) or not isinstance(step, int):
-        raise ValueError("scenario_id is no text, or step no number")
-    return {**header, "step": step, "reward": numbers, "score": score if _finite(score) else None}
+        raise ValueError("task_id is no text, or step no number")
+    category, _, index = task.rpartition("_")  # of lines that say no more: earlier releases knew BFCL only
+    said = {"environment": "bfcl", "category": category, "cluster": index} | header
+    return {**said, "task_id": task, "step": step, "reward": numbers, "score": score if _finite(score) else None}
 
 
 def _finite(value: Any) -> bool:
@@ -82,7 +86,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             record.pop("tokens", None)  # nobody reads them here, and a step's would fill the memory
-            _keep(found, record, record)
+            _keep(found, whole := upgraded(record), whole)
         except DAMAGE:
             continue
     return _all(found)
@@ -98,7 +102,7 @@ def _keep(found: dict[Hashable, _Played], header: dict[str, Any], episode: Any) 
     Dynamic sampling may play a task twice in a step, and both groups count. Lines that name no launch are of a time
     when it could not.
     """
-    key, launch = (header["scenario_id"], header["session_id"]), header.get("launch")
+    key, launch = (header["task_id"], header["session_id"]), header.get("launch")
     before = found.get(key)
     others = before[1] if before and launch is not None and before[0] == launch else {}
     found[key] = launch, {**others, str(header.get("uid")): episode}
@@ -129,7 +133,7 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
                 (other if solved or path != files[-1] else failed).append(place)
         for path in _spread(sorted((stage / "rollouts" / "train").glob("*.jsonl")), TRAIN_STEPS):
             trained += headers(path)
-    failed = _in_turn(failed, lambda place: (place.stage, place.header["scenario_id"].rpartition("_")[0]), seed)
+    failed = _in_turn(failed, lambda place: (place.stage, place.header["category"]), seed)
     trained = _in_turn(trained, lambda place: place.path, seed)
     other = _in_turn(other, lambda place: place.path, seed)
     validation = min(len(failed), max(limit // 2, limit - len(trained)))
@@ -148,12 +152,25 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
             file.seek(place.offset)
             line = file.readline(LONGEST_LINE)
         try:
-            record = json.loads(line, parse_constant=str)  # a browser reads no NaN
+            record = upgraded(json.loads(line, parse_constant=str))  # a browser reads no NaN
             record.pop("tokens", None)  # a page shows texts
             if isinstance(record["episode"]["turns"], list):
                 yield {"stage": place.stage, **_cut(record)}
         except DAMAGE:
             continue
+
+
+def upgraded(line: dict[str, Any]) -> dict[str, Any]:
+    """A stored line with its episode as this release writes it, if it is a whole one of an earlier release.
+
+    Raises:
+        ValueError: it names no task.
+    """
+    episode, task = line["episode"], task_id_of(line)
+    if not isinstance(task, str):
+        raise ValueError("task_id is no text")
+    whole = isinstance(episode, dict) and episode.get("version") == 2
+    return {**line, "task_id": task, "episode": upgrade(episode) if whole else episode}
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:

@@ -63,7 +63,7 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[str, list[floa
             reward = place.header.get("reward") or {}
             value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
             if isinstance(value, int | float) and isfinite(value):
-                values[place.header["scenario_id"]].append(float(value))
+                values[place.header["task_id"]].append(float(value))
         if sum(map(len, values.values())) == before:
             return {}
     return values
@@ -198,7 +198,7 @@ def validations(run: Path) -> list[Validation]:
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
             found = [place.header for place in headers(path)]
-            found = [header for header in found if choosing.part_of_task(header["scenario_id"]) not in left_out]
+            found = [header for header in found if choosing.part_of_row(header) not in left_out]
             categories = sorted({category_of(header) for header in found})
             for category in categories if len(categories) < 2 else [*categories, "all"]:
                 chosen = [header for header in found if category in ("all", category_of(header))]
@@ -207,7 +207,7 @@ def validations(run: Path) -> list[Validation]:
 
 
 def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:
-    clusters = [header["scenario_id"].rpartition("_")[2] for header in found]
+    clusters = [header["cluster"] for header in found]
 
     def values(name: str) -> list[float]:
         return [float(header.get("reward", {}).get(name, 0.0)) for header in found]
@@ -221,5 +221,5 @@ def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Valid
 
 
 def category_of(header: dict[str, Any]) -> str:
-    """`multi_turn_base` of `multi_turn_base_17`."""
-    return header["scenario_id"].rpartition("_")[0]
+    """Such as `multi_turn_base`."""
+    return str(header["category"])

@@ -73,6 +73,16 @@ class Overlong:
 
 
 @dataclass(frozen=True)
+class ScriptedUser:
+    """`interaction.user`: who plays the user where an environment asks for one."""
+
+    __pydantic_config__ = STRICT
+    kind: Literal["scripted"]
+    lines: tuple[str, ...]
+    seconds: NotNegative = 0.0
+
+
+@dataclass(frozen=True)
 class Interaction:
     """`interaction`."""
 
@@ -83,6 +93,8 @@ class Interaction:
     engine_timeout: Positive
     record_dir: WrittenPath | None
     record_tokens: bool
+    environments: dict[FolderName, ReadPath]
+    user: ScriptedUser | None
     overlong: Overlong
     train: TurnPolicy
     val: TurnPolicy

@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from recipe import typed
 from recipe.errors import PreflightError
 from recipe.settings import ours, verl
+from recipe.settings.renamed import all_renamed
 
 TRAINING: Mapping[str, type] = {
     "stage": ours.Stage,
@@ -52,6 +53,8 @@ def check_values(config: DictConfig, sections: Mapping[str, type] = TRAINING) ->
     _check_texts(OmegaConf.to_container(config))  # first as they were given: by references they stand in several places
     values = resolved(config)
     _check_texts(values)
+    if (line := next(all_renamed(values), None)) is not None:
+        raise PreflightError(line)
     if sections is TRAINING and not isinstance(values.get("preflight_only"), bool):
         raise PreflightError(f"preflight_only={typed.shown(values.get('preflight_only'))}; expected true or false.")
     for where, kind in sections.items():

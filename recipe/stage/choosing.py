@@ -2,11 +2,11 @@
 
 Whoever takes the best of several checkpoints by some tasks, and then reports the same tasks, reports the best of
 several. So validation plays all held-out tasks and is logged three times: `val/<name>` over all of them, and
-`val_choose/<name>` and `val_report/<name>` over the two parts of `bfcl_env`'s split. Gates and hand-over may use the
-choosing part only. What they decided is noted beside the model, and goes on to every model that starts from it.
+`val_choose/<name>` and `val_report/<name>` over the two parts of their environment's split. Gates and hand-over may
+use the choosing part only. What they decided is noted beside the model, and goes on to every model that starts from it.
 
-The part of a row follows from its scenario's index, not from anything that a data file says. A file of one's own may
-hold training scenarios: they are in `val/<name>` and in neither part.
+The part of a row follows from its task, not from anything else that a data file says. A file of one's own may hold
+training tasks: they are in `val/<name>` and in neither part.
 """
 
 import re
@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from bfcl_env import part_of
+from interaction.environment import task_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
 from recipe.settings.data_files import as_list
@@ -30,11 +30,11 @@ Decisions = list[dict[str, str]]
 """What validation has decided: stage, setting (`stage.gate.metric` or `stage.handover_metric`) and metric of each."""
 
 
-def part_of_task(scenario_id: Any) -> str | None:
-    """`train`, `choose` or `report` for a scenario's id; None for what is no BFCL scenario."""
+def part_of_row(row: Mapping[str, Any]) -> str | None:
+    """`train`, `choose` or `report` for what names a task, as a row's `extra_info` does; None if there is no such."""
     try:
-        return part_of(int(str(scenario_id).rpartition("_")[2]))
-    except ValueError:
+        return task_of(row).part
+    except (ValueError, TypeError):
         return None
 
 
@@ -43,9 +43,9 @@ def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]
 
     Args:
         sources: data source of each sample, such as bfcl/base.
-        infos: name -> a value for each sample; `scenario_id` among them.
+        infos: name -> a value for each sample; `part` among them.
     """
-    parts = [part_of_task(task) for task in infos.get("scenario_id", [None] * len(sources))]
+    parts = infos.get("part", [None] * len(sources))
     values: dict[str, list[float]] = defaultdict(list)
     for name, column in infos.items():
         for source, part, value in zip(sources, parts, column, strict=True):
@@ -99,11 +99,11 @@ def check_rows(config: DictConfig) -> None:
         for name in as_list(files)
         for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
     ]
-    if not any(part_of_task(row.get("scenario_id")) == "choose" for row in rows):
+    if not any(part_of_row(row) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
         raise PreflightError(
             f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={files} is one "
-            "(`choose` in bfcl_env/split.json has their scenario indices). Make the data again with `python -m "
+            "(for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with `python -m "
             "data_prep`, which takes both parts, or add such rows; or decide without validation: stage.handover=last, "
             "and a gate on a metric of training or stage.gate=null."
         )

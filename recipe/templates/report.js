@@ -20,8 +20,8 @@ const KEYS = {
   stage: (record) => record.stage,
   split: (record) => record.split,
   step: (record) => record.step,
-  category: (record) => record.scenario_id.replace(/_\d+$/, ""),
-  task: (record) => record.scenario_id,
+  category: (record) => record.episode.category,
+  task: (record) => record.task_id,
   stop: (record) => record.episode.stop_reason ?? "running",
 };
 
@@ -82,7 +82,7 @@ function entry(index) {
   const passed = turns.filter((turn) => turn.passed).length;
   const button = element(
     "button", "",
-    element("span", "", record.scenario_id),
+    element("span", "", record.task_id),
     element("span", "score", number(record.score)),
     element("small", "", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}`),
     element("small", "score", `${passed}/${turns.length} turns, ${KEYS.stop(record)}`),
@@ -114,7 +114,7 @@ function show(index) {
   );
   const details = element("details", "", element("summary", "", "metrics"), element("table", "", ...metrics));
   byId("episode").replaceChildren(element("div", "",
-    element("h3", "", record.scenario_id, element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record))),
+    element("h3", "", record.task_id, element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record))),
     element("p", "soft", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}` +
       (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "")),
     record.episode.fault ? element("div", "text error", record.episode.fault) : null,
@@ -128,10 +128,10 @@ function turnView(turn, position) {
   const state = turn.passed ? "passed" : turn.reached ? "failed" : "unreached";
   const words = { passed: "passed", failed: "not passed", unreached: "not reached" };
   const title = element("h3", "", `Turn ${position + 1}`, element("span", `badge ${{ passed: "good", failed: "bad" }[state] ?? "soft"}`, words[state]));
-  if (turn.reached && turn.passed !== turn.passed_official) {
-    title.append(element("span", "badge soft", turn.passed_official ? "passed officially" : "not passed officially"));
+  if (turn.reached && turn.facts.passed_official !== undefined && turn.passed !== turn.facts.passed_official) {
+    title.append(element("span", "badge soft", turn.facts.passed_official ? "passed officially" : "not passed officially"));
   }
-  if (!turn.has_gold) title.append(element("span", "badge soft", "nothing to call"));
+  if (turn.facts.has_gold === false) title.append(element("span", "badge soft", "nothing to call"));
   const difference = turn.difference?.length
     ? element("details", "", element("summary", "bad", `${turn.difference.length} differences from gold`), element("div", "scroll",
         element("table", "", element("tr", "", ...["class", "attribute", "gold", "here"].map((name) => element("th", "", name))),

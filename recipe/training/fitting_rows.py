@@ -4,6 +4,8 @@ from typing import Any
 
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
+from interaction.environment import task_id_of
+
 
 class FittingRows(RLHFDataset):
     """Named in `data.custom_cls`. verl makes it for the files of training and for those of the validation."""
@@ -15,7 +17,7 @@ class FittingRows(RLHFDataset):
         left_out = set(self.config.leave_out)
         infos = self.dataframe["extra_info"]
         stay = [
-            place for place, info in enumerate(infos) if info["split"] != "train" or info["scenario_id"] not in left_out
+            place for place, info in enumerate(infos) if info["split"] != "train" or task_id_of(info) not in left_out
         ]
         print(f"{len(infos) - len(stay)} rows left out of {self.original_data_files}, {len(stay)} stay", flush=True)
         self.dataframe = self.dataframe.select(stay)

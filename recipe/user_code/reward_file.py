@@ -20,6 +20,7 @@ from typing import Any
 
 from omegaconf import DictConfig, open_dict
 
+from interaction.environment import task_id_of
 from recipe.user_code import boundary
 from recipe.user_code.reward_result import RewardError, checked, comparable
 
@@ -171,7 +172,7 @@ _failures = count(1)
 
 def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> RewardFailed:
     episode = kwargs.get("extra_info")
-    task = episode.get("scenario_id", "an episode") if isinstance(episode, Mapping) else "an episode"
+    task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
     ours = isinstance(error, boundary.UserCodeError | RewardError)
     line = f"the reward {name} of {path} {error if ours else f'cannot be called: {boundary.line_of(error)}'}"
     if next(_failures) <= NAMED_FAILURES:

@@ -66,7 +66,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
     """The part of the configuration that the agent loop reads. `policy` replaces settings of the turn policy."""
     from omegaconf import OmegaConf
 
-    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300, "augment": False}
+    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300}
     policy |= settings.get("policy", {})
     return OmegaConf.create(
         {
@@ -86,6 +86,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
                 "docs": "signature",
                 "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
                 "engine_timeout": settings.get("engine_timeout", 30),
+                "user": settings.get("user"),
                 "record_dir": str(record_dir) if record_dir else None,
                 "record_tokens": settings.get("record_tokens", False),
                 "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.get("overlong", {}),

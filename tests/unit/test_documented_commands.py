@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[a-z]*/**/README.md"))]
-SILENT = {"bfcl_env.augmentation", "recipe.evaluation.bfcl_handler"}
+SILENT = {"bfcl_env.augmentation", "bfcl_env.leaderboard.handler"}
 """Without options; needs packages of an environment of its own, and says so."""
 
 

@@ -26,7 +26,7 @@ def tokenizer():
 
 def played(make_loop: Any, engine: Any, tokenizer: Any, replies: list[Any], **settings: Any) -> EpisodeOutput:
     async def run() -> Any:
-        row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+        row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
         loop = make_loop(tokenizer, engine(tokenizer, replies), **settings)
         return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
@@ -87,7 +87,7 @@ def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record
     scores = [0.25] * steps_of(gold_episode.extra_fields["episode"])
     fields = scored(gold_episode, scores).as_dict()
     info = fields["extra_fields"]["reward_extra_info"]
-    assert info.pop("scenario_id") == SCENARIO.id
+    assert info.pop("part") == SCENARIO.part
     assert all(isinstance(value, int | float) for value in info.values()), info
     assert {"spans", "record_file", "record_header", "step_scores"}.isdisjoint(fields)
     (line,) = (tmp_path / "train" / "000001.jsonl").read_text().splitlines()

@@ -338,7 +338,7 @@ def test_all_curricula_that_come_with_the_recipe_can_be_read():
         listed = stages.read_stages(stages.read_yaml(path, command.CURRICULUM_KEYS), path)
         assert len(listed) == count
     last = listed[-1].composed
-    assert (last.stage.previous, last.interaction.train.augment) == ("stage3_full", False)
+    assert (last.stage.previous, last.interaction.train.environments.bfcl.augment) == ("stage3_full", False)
     assert last.reward.custom_reward_function.path == "pkg://rewards.progress"
 
 
@@ -365,7 +365,7 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_ends_with_one_table(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(folders)
     assert [model for _, arguments, model in launched if "stage.previous=null" in arguments] == ["/m"] * 4
     assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
-    assert sum("interaction.train.augment=false" in a for _, a, _ in launched) == 3
+    assert sum("interaction.train.environments.bfcl.augment=false" in a for _, a, _ in launched) == 3
     text = (tmp_path / "ablations.txt").read_text()
     assert text in capsys.readouterr().out
     above, below = text.split("\n\nvalidation by category, progress / acc\n")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bfcl_env import CATEGORIES, load_scenarios, part_of, train_indices
-from data_prep import tiny
+from bfcl_env import demo_tasks as tiny
 from data_prep.__main__ import main
 from data_prep.build import Options, build
 from interaction import Conversation, get_protocol
@@ -37,7 +37,7 @@ def rows(folder, name):
 
 
 def scenario_of(row):
-    return next(item for item in load_scenarios() if item.id == row["extra_info"]["scenario_id"])
+    return next(item for item in load_scenarios() if item.id == row["extra_info"]["task_id"])
 
 
 @pytest.mark.parametrize("options", [Options(), Options(tiny=True)], ids=["full", "tiny"])
@@ -103,7 +103,7 @@ def test_every_row_has_verls_columns_and_the_opening_of_its_conversation(full):
 
 def test_stage_files_are_subsets_of_training(full):
     ids = {
-        name: {row["extra_info"]["scenario_id"] for row in rows(full, f"{name}.parquet")}
+        name: {row["extra_info"]["task_id"] for row in rows(full, f"{name}.parquet")}
         for name in ("train_format_75", "bfcl_train_base", "bfcl_train")
     }
     assert ids["train_format_75"] < ids["bfcl_train_base"] < ids["bfcl_train"]
@@ -117,7 +117,7 @@ def test_no_training_task_occurs_in_validation(size, request):
     train = [row for name in names if "val" not in name for row in rows(folder, name)]
     assert {row["extra_info"]["split"] for row in val} == {"val"}
     assert {row["extra_info"]["split"] for row in train} == {"train"}
-    for key in ("scenario_id", "index"):
+    for key in ("task_id", "index"):
         assert {row["extra_info"][key] for row in train}.isdisjoint(row["extra_info"][key] for row in val)
     configs = [
         {
@@ -134,7 +134,7 @@ def test_no_training_task_occurs_in_validation(size, request):
 
 def test_sft_conversations_are_of_training_tasks_only(full, small):
     for folder, name in ((full, "sft_train.parquet"), (small, "tiny_sft.parquet")):
-        assert {int(row["scenario_id"].rsplit("_", 1)[1]) for row in rows(folder, name)} <= set(train_indices())
+        assert {int(row["task_id"].rsplit("_", 1)[1]) for row in rows(folder, name)} <= set(train_indices())
 
 
 @pytest.mark.parametrize(("size", "name"), [("full", "sft_train.parquet"), ("small", "tiny_sft.parquet")])
@@ -145,7 +145,7 @@ def test_sft_conversations_replay_to_full_progress(size, name, request):
     scenarios = {item.id: item for item in load_scenarios()}
     for row in rows(folder, name):
         with Conversation(
-            scenarios[row["scenario_id"]], protocol=protocol, max_result_chars=manifest["max_result_chars"]
+            scenarios[row["task_id"]], protocol=protocol, max_result_chars=manifest["max_result_chars"]
         ) as conversation:
             seen = list(conversation.start())
             for message in row["messages"]:

@@ -11,7 +11,7 @@ import time
 import pytest
 from support.evaluation import PROTOCOL, completion, gold_player, run, serving
 
-from bfcl_env import episode, load_scenarios
+from bfcl_env import environment, episode, load_scenarios
 from recipe import evaluate
 from recipe.evaluation.endpoint import Endpoint, EndpointFault
 
@@ -80,7 +80,7 @@ def test_an_episode_that_cannot_be_played_is_lost_and_not_scored_and_played_at_t
     with serving(play) as server:
         status, found = run(server.url, tmp_path, "--attempts", "2")
         assert status == evaluate.LOST_STATUS == 3
-        assert [item["scenario_id"] for item in found["lost"]] == [unlucky.id]
+        assert [item["task_id"] for item in found["lost"]] == [unlucky.id]
         assert "broken" in found["lost"][0]["reason"]
         assert found["overall"]["episodes"] == 2 and found["overall"]["acc_official"]["mean"] == 1.0
         assert "LOST: 1 episodes could not be played" in capsys.readouterr().out
@@ -99,7 +99,7 @@ def test_an_episode_in_which_the_environment_failed_is_scored_as_in_training(tmp
                 raise RuntimeError("our mistake")
             return super().execute(call)
 
-    monkeypatch.setattr(episode, "Episode", Failing)
+    monkeypatch.setattr(environment, "Episode", Failing)
     with serving(gold_player("base")) as server:
         status, found = run(server.url, tmp_path)
     assert (status, found["lost"], found["overall"]["episodes"]) == (0, [], 3)

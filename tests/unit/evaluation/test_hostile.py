@@ -17,10 +17,10 @@ from support.control_tokens import ECHO, LLAMA, QWEN, hidden, tokenizer_with
 from support.evaluation import completion, gold_player, run, serving
 
 from bfcl_env import CATEGORIES, load_scenarios
-from interaction import get_protocol
+from bfcl_env.leaderboard.handler import ProtocolMethods
+from interaction import get_protocol, plain_text
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe.evaluation import bounded, plain
-from recipe.evaluation.bfcl_handler import ProtocolMethods
 from recipe.evaluation.endpoint import Completion, Endpoint, EndpointFault, EndpointRefusal
 from recipe.evaluation.play import play_episode
 from recipe.evaluation.store import Settings
@@ -350,8 +350,8 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_nothing_that_looks_like_a_control_token_is_left_of_any_text(text):
     made = plain.generic(text)
-    assert plain.generic(made) == made and plain._CONTROL.search(made) is None
-    if plain._CONTROL.search(text) is None:
+    assert plain.generic(made) == made and plain_text._CONTROL.search(made) is None
+    if plain_text._CONTROL.search(text) is None:
         assert made == text
 
 

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcl_env import Call, load_scenarios, make_call
-from bfcl_env.mutants import READ_ONLY, mutants
-from bfcl_env.source import function_docs, load_padding
-from interaction import Conversation, get_protocol
-from interaction.record import CallRecord, EpisodeRecord
-from recipe import evaluate
-from recipe.evaluation.checker import judge_in_fork
-from recipe.evaluation.official import (
+from bfcl_env.leaderboard.checker import judge_in_fork
+from bfcl_env.leaderboard.official import (
     CALL_OF_NOTHING,
     OfficialChecker,
     applying_differences,
     call_text,
     scenarios_by_id,
 )
+from bfcl_env.mutants import READ_ONLY, mutants
+from bfcl_env.source import function_docs, load_padding
+from interaction import Conversation, get_protocol
+from interaction.record import CallRecord, EpisodeRecord
+from recipe import evaluate
 from recipe.evaluation.summary import Judged, agreement
 
 PROTOCOL = get_protocol("hermes")
@@ -46,8 +46,9 @@ def gold(scenario):
 
 def conversation(scenario, turns, *, last_answer=True, **settings):
     """The record of a model that makes these calls in each turn, 40 a message, and then answers."""
-    settings = {"at_step_limit": "official", "withheld": "official"} | settings
-    with Conversation(scenario, PROTOCOL, **settings) as played:
+    policy = {name: settings.pop(name) for name in ("max_steps_per_turn",) if name in settings}
+    rules = {"at_step_limit": "official", "withheld": "official"} | settings
+    with Conversation(scenario, PROTOCOL, environments={"bfcl": rules}, **policy) as played:
         played.start()
         for number, calls in enumerate(turns):
             for start in range(0, len(calls), 40):
@@ -58,7 +59,7 @@ def conversation(scenario, turns, *, last_answer=True, **settings):
 
 
 def passed_official(record):
-    return all(turn.passed_official for turn in record.turns)
+    return all(turn.facts["passed_official"] for turn in record.turns)
 
 
 def compare(checker, records):
@@ -109,7 +110,8 @@ def test_a_conversation_that_stops_early_fails_as_force_terminated_by_both(check
     record = conversation(scenario, gold(scenario)[:-1])
     assert checker.judge(record).reason == "multi_turn:force_terminated" and not passed_official(record)
     steps = [(make_call("pwd", {}),)] * 21  # the 21st message ends the episode in a turn that is not the last
-    with Conversation(scenario, PROTOCOL, at_step_limit="official") as played:
+    rules = {"bfcl": {"at_step_limit": "official"}}
+    with Conversation(scenario, PROTOCOL, max_steps_per_turn=21, environments=rules) as played:
         played.start()
         for calls in steps:
             played.reply(PROTOCOL.render_calls("", calls))
@@ -119,7 +121,7 @@ def test_a_conversation_that_stops_early_fails_as_force_terminated_by_both(check
 
 def test_the_last_turn_is_judged_by_both_when_its_messages_run_out(checker):
     scenario = next(item for item in BASE if len(item.turns) == 1)
-    record = conversation(scenario, gold(scenario), last_answer=False, max_steps_per_turn=1, at_step_limit="end")
+    record = conversation(scenario, gold(scenario), last_answer=False, max_steps_per_turn=1, at_step_limit="judge")
     assert record.stop_reason == "max_steps"
     assert passed_official(record) and checker.judge(record).valid
 
@@ -295,7 +297,7 @@ def test_a_call_that_never_ends_is_killed_and_the_next_episode_is_judged():
     ids=["memory", "file", "time", "exit", "end", "killed"],
 )
 def test_whatever_the_evaluated_text_did_there_is_an_answer(deed, said, tmp_path, monkeypatch):
-    monkeypatch.setattr("recipe.evaluation.checker.verdict", lambda *_: deed(tmp_path / "mark"))
+    monkeypatch.setattr("bfcl_env.leaderboard.checker.verdict", lambda *_: deed(tmp_path / "mark"))
     answer = judge_in_fork(BASE[0], [], cpu_seconds=1, memory_bytes=10**10)
     assert re.match(said, answer["fault"])
     assert not (tmp_path / "mark").exists() or (tmp_path / "mark").read_text() == ""
@@ -330,7 +332,7 @@ def test_text_that_bfcl_rewrites_is_named(text, names):
 
 def test_an_unexplained_disagreement_is_shown_and_gives_its_exit_status(tmp_path, capsys):
     record = conversation(BASE[0], gold(BASE[0])).to_dict()
-    record["turns"][0]["passed_official"] = False
+    record["turns"][0]["facts"]["passed_official"] = False
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"episode": record}) + "\n")
     assert evaluate.main(["--records", str(tmp_path)]) == evaluate.DISAGREE_STATUS == 4
     assert "DISAGREE WITHOUT A LISTED DIFFERENCE: 1, such as multi_turn_base_0" in capsys.readouterr().out
@@ -339,7 +341,7 @@ def test_an_unexplained_disagreement_is_shown_and_gives_its_exit_status(tmp_path
 def test_an_explained_disagreement_is_counted_under_its_name(capsys, tmp_path):
     call = make_call("echo", {"content": "please cd (now)", "file_name": "n.txt"})
     record = conversation(BASE[0], [(*gold(BASE[0])[0], call), *gold(BASE[0])[1:]]).to_dict()
-    record["turns"][0]["passed_official"] = False
+    record["turns"][0]["facts"]["passed_official"] = False
     (tmp_path / "episodes.jsonl").write_text(json.dumps({"episode": record}) + "\n")
     assert evaluate.main(["--records", str(tmp_path)]) == 0
     assert "listed difference call_like_text: 1 episodes, 1 of them with another" in capsys.readouterr().out

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bfcl_env import Call, load_scenarios
+from bfcl_env.leaderboard import handler as bfcl_handler
+from bfcl_env.leaderboard.handler import ProtocolMethods, call_text
+from bfcl_env.leaderboard.official import CALL_OF_NOTHING
 from bfcl_env.source import function_docs
 from interaction import Conversation, get_protocol
-from recipe.evaluation import bfcl_handler
-from recipe.evaluation.bfcl_handler import ProtocolMethods, call_text
-from recipe.evaluation.official import CALL_OF_NOTHING
 
 PLAYED = """
 import json, sys
@@ -40,8 +40,8 @@ for name in names.split():
 from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import is_empty_execute_response
-from recipe.evaluation.bfcl_handler import handler_class, model_name
-from recipe.evaluation.official import scenarios_by_id
+from bfcl_env.leaderboard.handler import handler_class, model_name
+from bfcl_env.leaderboard.official import scenarios_by_id
 
 class Gold:
     def create(self, model, messages, **_):
@@ -103,7 +103,9 @@ def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
     assert [item["valid"] for item in results] == [True] * 16
     scenarios = [(scenario, name) for category, name in PAIRS for scenario in load_scenarios(category)[:4]]
     for item, (scenario, name) in zip(results, scenarios, strict=True):
-        with Conversation(scenario, get_protocol(name), withheld="official") as conversation:
+        with Conversation(
+            scenario, get_protocol(name), environments={"bfcl": {"withheld": "official"}}
+        ) as conversation:
             messages = conversation.start()
             for said in [message["content"] for message in item["messages"] if message["role"] == "assistant"]:
                 messages = [*messages, {"role": "assistant", "content": said}, *conversation.reply(said).messages]

@@ -20,7 +20,7 @@ from recipe.evaluation.store import SettingsError, Store, read_episodes
 from recipe.preflight.reward import sample_record
 
 RECORD = sample_record()
-LINE = {"scenario_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": RECORD}
+LINE = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": RECORD}
 SETTINGS = Kept("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, None, 2)
 
 

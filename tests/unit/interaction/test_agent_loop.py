@@ -30,7 +30,7 @@ def play(make_loop, engine, tokenizer):
 
     def play(replies: list[Any], record_dir: Path | None = None, **settings: Any) -> tuple[Any, Any]:
         talker = engine(tokenizer, replies)
-        row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 2}
+        row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 2}
 
         async def run() -> Any:
             loop = make_loop(tokenizer, talker, record_dir=record_dir, **settings)
@@ -168,12 +168,12 @@ def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(
     assert fields["rm_scores"].sum() == 1.5
     (line,) = (tmp_path / "train" / "000007.jsonl").read_text().splitlines()
     record = json.loads(line)
-    assert (record["score"], record["session_id"], record["scenario_id"]) == (1.5, 2, SCENARIO.id)
+    assert (record["score"], record["session_id"], record["task_id"]) == (1.5, 2, SCENARIO.id)
     assert record["engine_tokens"] == sum(map(len, engine.outputs))
     assert record["episode"]["turns"]
 
 
-def test_the_trainer_is_told_the_scenario_beside_what_the_reward_says(play):
+def test_the_trainer_is_told_the_part_of_the_task_beside_what_the_reward_says(play):
     output, _ = play(gold_replies())
     output.extra_fields["reward_extra_info"] = {"score": 1.5}
-    assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5, "scenario_id": SCENARIO.id}
+    assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5, "part": "train"}

@@ -132,7 +132,7 @@ def play_groups(worker, queue, groups=1):
                 "raw_prompt": [],
                 "data_source": "bfcl/miss_func",
                 "global_steps": 1,
-                "extra_info": {"split": "train", "scenario_id": SCENARIO.id},
+                "extra_info": {"split": "train", "task_id": SCENARIO.id},
             }
             trajectory = {"step": 1, "sample_index": number, "rollout_n": 0, "validate": False}
             await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory)
@@ -320,5 +320,5 @@ def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, e
     engines = Engines(engine, tokenizer, [[engine.HANGS]])
     worker = worker_for(engines)
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
-    prompt = {"agent_name": "bfcl", "uid": "u", "extra_info": {"split": "train", "scenario_id": SCENARIO.id}}
+    prompt = {"agent_name": "bfcl", "uid": "u", "extra_info": {"split": "train", "task_id": SCENARIO.id}}
     asyncio.run(run())

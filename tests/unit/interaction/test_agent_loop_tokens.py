@@ -130,7 +130,7 @@ def expected(family, tokenizer, engine):
 
 async def play(make_loop, family, tokenizer, engine, **settings):
     loop = make_loop(tokenizer, engine, hf_model_type=family.hf_model_type, protocol=family.protocol, **settings)
-    return await loop.run({}, extra_info={"split": "train", "scenario_id": SCENARIO.id}, uid="u", session_id=0)
+    return await loop.run({}, extra_info={"split": "train", "task_id": SCENARIO.id}, uid="u", session_id=0)
 
 
 async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_loop, engine, family, tokenizer):
@@ -220,10 +220,10 @@ async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, proto
         replies = [message["content"] for message in said[scenario.id] if message["role"] == "assistant"]
         policy = {"max_steps_per_turn": 20, "max_result_chars": None}
         loop = make_loop(tokenizer, engine(tokenizer, replies), "qwen2", protocol=protocol, policy=policy)
-        output = await loop.run({}, extra_info={"split": "train", "scenario_id": scenario.id}, uid="u", session_id=0)
+        output = await loop.run({}, extra_info={"split": "train", "task_id": scenario.id}, uid="u", session_id=0)
         episode = output.extra_fields["episode"]
         assert episode["stop_reason"] == "completed"
-        assert all(turn["passed"] and turn["passed_official"] for turn in episode["turns"])
+        assert all(turn["passed"] and turn["facts"]["passed_official"] for turn in episode["turns"])
         assert sum(output.response_mask) == sum(end - start for start, end in spans_of(episode))
 
 
@@ -279,7 +279,7 @@ async def test_32_episodes_wait_for_the_engine_at_once(make_loop, engine, qwen):
     family = FAMILIES["Qwen3"]
     meeting = Meeting([engine(qwen, replies_for(family)) for _ in range(32)], 32)
     loop = make_loop(qwen, meeting, hf_model_type="qwen3")
-    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u"}
+    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u"}
     async with asyncio.timeout(60):  # one after the other, the first would wait for ever
         outputs = await asyncio.gather(*(loop.run({}, **row, session_id=n) for n in range(32)))
     assert {output.extra_fields["episode"]["stop_reason"] for output in outputs} == {"completed"}
@@ -301,14 +301,14 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
 
         return call
 
-    for name in ("start", "reply"):
+    for name in ("begin", "reply"):
         monkeypatch.setattr(Conversation, name, noted(name, getattr(Conversation, name)))
     monkeypatch.setattr(type(qwen), "decode", noted("decode", type(qwen).decode))
     monkeypatch.setattr(bfcl_env, "load_tasks", noted("load", bfcl_env.load_tasks))
     monkeypatch.setattr("bfcl_env.gold._run_gold", noted("gold", gold._run_gold))
     gold._KNOWN.clear()
     await play(make_loop, FAMILIES["Qwen3"], qwen, engine(qwen, replies_for(FAMILIES["Qwen3"])))
-    assert threads.keys() == {"start", "reply", "decode", "gold"}, "scenarios are loaded before the first episode"
+    assert threads.keys() == {"begin", "reply", "decode", "gold"}, "scenarios are loaded before the first episode"
     assert threading.get_ident() not in set().union(*threads.values())
     assert len(set().union(*threads.values())) == 1
 

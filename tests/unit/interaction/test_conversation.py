@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bfcl_env.environment
 import bfcl_env.episode
 from bfcl_env import Call, Episode, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
@@ -69,7 +70,7 @@ def test_calls_bring_results_and_an_answer_brings_the_next_request(conversation,
     reply = conversation.reply(ANSWER)
     assert reply.messages == [{"role": "user", "content": scenario.turns[1].user}]
     first = conversation.record().turns[0]
-    assert first.passed and first.passed_official and first.ended == "answer"
+    assert first.passed and first.facts["passed_official"] and first.ended == "answer"
     assert [call.name for call in first.steps[0].calls] == [call.name for call in scenario.turns[0].gold]
 
 
@@ -186,8 +187,10 @@ def test_hints_follow_the_result_they_belong_to(scenario, monkeypatch):
             result = super().execute(call)
             return replace(result, hint="Look around with ls().") if result.error else result
 
-    monkeypatch.setattr(bfcl_env.episode, "Episode", Hinting)
-    with Conversation(scenario, think_xml, max_result_chars=10, augment=True) as conversation:
+    monkeypatch.setattr(bfcl_env.environment, "Episode", Hinting)
+    with Conversation(
+        scenario, think_xml, max_result_chars=10, environments={"bfcl": {"augment": True}}
+    ) as conversation:
         content = play(conversation, [CD_NOWHERE]).messages[0]["content"]
         (call,) = last_turn(conversation).steps[0].calls
     assert call.hint == "Look around with ls()."
@@ -230,7 +233,7 @@ def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(scenario,
             if place in (where, "close"):
                 raise OSError("disk on fire")
 
-    monkeypatch.setattr(bfcl_env.episode, "Episode", Broken)
+    monkeypatch.setattr(bfcl_env.environment, "Episode", Broken)
     with Conversation(scenario, think_xml) as conversation:
         messages = conversation.start()
         assert len(messages) == 2

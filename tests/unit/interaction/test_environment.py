@@ -23,8 +23,8 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("room", ["interaction", "rewards"])
-def test_rooms_below_the_environments_import_none(room: str) -> None:
+@pytest.mark.parametrize("room", ["interaction", "rewards", "data_prep", "recipe"])
+def test_no_other_room_imports_an_environment_but_through_the_table(room: str) -> None:
     packages = {package.split(".")[0] for package in ENVIRONMENTS.values()}
     for path in (ROOT / room).rglob("*.py"):
         assert not imported(path) & packages, path

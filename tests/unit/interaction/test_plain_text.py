@@ -112,10 +112,10 @@ def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(nam
         text = f"[{function}({values})]".replace("<", "\\x3c")
     replies = [text, protocol.render_answer("x", "done"), *[protocol.render_answer("x", "done")] * 9]
     talker = engine(tokenizer, replies)
-    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
 
     async def run():
-        loop = make_loop(tokenizer, talker, protocol=name, policy={"augment": True})
+        loop = make_loop(tokenizer, talker, protocol=name, policy={"environments": {"bfcl": {"augment": True}}})
         return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
     output = asyncio.run(run())
@@ -133,7 +133,7 @@ def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenis
     call = {"name": "echo", "arguments": {"content": "ab " * 1000}}
     message = f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"
     talker = engine(tokenizer, [message])
-    row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
     longest = 0
 
     async def run():

@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import interaction.conversation
-from bfcl_env import Call, load_scenarios
+from bfcl_env import Call, Options, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
 from recipe.launch.compose import launch_overrides
 from recipe.settings import CONFIG_DIR
@@ -38,16 +38,20 @@ def play(conversation, messages):
 
 
 def test_official_step_limit_runs_21_steps_and_does_not_judge_an_earlier_turn(scenario):
-    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+    with Conversation(
+        scenario, think_xml, max_steps_per_turn=21, environments={"bfcl": {"at_step_limit": "official"}}
+    ) as conversation:
         reply = play(conversation, [gold(scenario, 0)] + [LS] * 20)
         assert (reply.done, reply.stop_reason) == (True, StopReason.max_steps)
         first = conversation.record().turns[0]
-    assert (len(first.steps), first.ended, first.passed, first.passed_official) == (21, "cut", False, False)
+    assert (len(first.steps), first.ended, first.passed, first.facts["passed_official"]) == (21, "cut", False, False)
 
 
 def test_official_step_limit_judges_the_last_turn_as_it_stands(scenario):
     finished = [text for turn in range(len(scenario.turns) - 1) for text in (gold(scenario, turn), ANSWER)]
-    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+    with Conversation(
+        scenario, think_xml, max_steps_per_turn=21, environments={"bfcl": {"at_step_limit": "official"}}
+    ) as conversation:
         play(conversation, [*finished, gold(scenario, -1)] + [LS] * 20)
         record = conversation.record()
     assert record.stop_reason == StopReason.max_steps
@@ -63,7 +67,9 @@ def test_without_it_the_20th_message_is_the_last_and_the_turn_is_judged(scenario
 
 
 def test_an_answer_as_21st_message_goes_on_to_the_next_turn_in_official(scenario):
-    with Conversation(scenario, think_xml, at_step_limit="official") as conversation:
+    with Conversation(
+        scenario, think_xml, max_steps_per_turn=21, environments={"bfcl": {"at_step_limit": "official"}}
+    ) as conversation:
         assert not play(conversation, [LS] * 20 + [ANSWER]).done
         assert conversation.turn == 1
 
@@ -75,10 +81,10 @@ def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_go
         for item in load_scenarios("multi_turn_miss_param")
         if not item.turns[0].gold and "mkdir" in item.visible(0)
     )
-    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+    with Conversation(scenario, think_xml, environments={"bfcl": {"empty_gold": empty_gold}}) as conversation:
         play(conversation, [MKDIR, ANSWER])
         first = conversation.record().turns[0]
-    assert (first.passed, first.passed_official) == (passed, True)
+    assert (first.passed, first.facts["passed_official"]) == (passed, True)
 
 
 @pytest.mark.parametrize(("withheld", "error"), [("refused", "withheld_function"), ("official", None)])
@@ -88,7 +94,7 @@ def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
     sort = think_xml.render_calls(
         "t", [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
     )
-    with Conversation(scenario, think_xml, withheld=withheld) as conversation:
+    with Conversation(scenario, think_xml, environments={"bfcl": {"withheld": withheld}}) as conversation:
         play(conversation, [sort])
         moved, sorted_ = conversation.record().turns[0].steps[0].calls
     assert (moved.error, sorted_.error) == (None, error)
@@ -96,7 +102,7 @@ def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
 
 @pytest.mark.parametrize("empty_gold", ["state", "official"])
 def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold):
-    with Conversation(scenario, think_xml, empty_gold=empty_gold) as conversation:
+    with Conversation(scenario, think_xml, environments={"bfcl": {"empty_gold": empty_gold}}) as conversation:
         play(conversation, [LS, ANSWER, gold(scenario, 1), ANSWER])
         assert not any(turn.passed for turn in conversation.record().turns)
 
@@ -110,11 +116,6 @@ def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold
         ("max_steps_per_turn", 20.0, "valid integer"),
         ("max_format_errors_per_turn", -1, "greater than or equal to 0"),
         ("max_result_chars", 0, "greater than or equal to 1"),
-        ("augment", "yes", "valid boolean"),
-        ("augment", 1, "valid boolean"),
-        ("at_step_limit", "stop", "'end' or 'official'"),
-        ("empty_gold", None, "'state' or 'official'"),
-        ("withheld", "yes", "'refused' or 'official'"),
         ("max_stepz", 1, "[Uu]nexpected"),
     ],
 )
@@ -123,19 +124,38 @@ def test_a_setting_that_cannot_be_is_named_with_what_can(scenario, setting, valu
         Conversation(scenario, think_xml, **{setting: value})
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("augment", "yes", "valid boolean"),
+        ("augment", 1, "valid boolean"),
+        ("at_step_limit", "stop", "'judge' or 'official'"),
+        ("empty_gold", None, "'state' or 'official'"),
+        ("withheld", "yes", "'refused' or 'official'"),
+        ("withhold", "refused", "[Uu]nexpected"),
+    ],
+)
+def test_a_setting_of_the_environment_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
+    with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
+        Conversation(scenario, think_xml, environments={"bfcl": {setting: value}})
+
+
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
     search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
         config = compose("base", overrides=[search])
     settings = OmegaConf.to_container(config.interaction[split])
-    assert settings == asdict(TurnPolicy())
+    assert settings.pop("environments") == {"bfcl": asdict(Options())}
+    assert settings | {"environments": {}} == asdict(TurnPolicy())
 
 
 def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut(scenario, monkeypatch):
     error = think_xml.render_calls("t", [Call("cd", {"folder": "nowhere"})])
     pwd = think_xml.render_calls("t", [Call("pwd", {})])
-    with Conversation(scenario, think_xml, max_result_chars=100, augment=True) as conversation:
+    with Conversation(
+        scenario, think_xml, max_result_chars=100, environments={"bfcl": {"augment": True}}
+    ) as conversation:
         play(conversation, [error, pwd])
         record = conversation.record().to_dict()
         (hinted,), (plain,) = (step["calls"] for step in record["turns"][0]["steps"])
@@ -165,8 +185,8 @@ def test_a_record_keeps_where_a_message_stands_and_how_long_it_took(scenario, mo
     assert record.to_dict()["turns"][0]["steps"][0]["tokens"] == [0, 7]
 
 
-def test_a_record_of_the_version_before_is_refused_by_its_number(scenario):
+def test_a_record_of_a_version_that_is_not_known_is_refused_by_its_number(scenario):
     with Conversation(scenario, think_xml) as conversation:
         data = conversation.record().to_dict()
-    with pytest.raises(ValueError, match="version 1; this code reads version 2"):
+    with pytest.raises(ValueError, match="version 1; this code reads 3 and 2"):
         EpisodeRecord.from_dict(data | {"version": 1})

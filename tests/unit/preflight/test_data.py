@@ -97,25 +97,25 @@ def every(key: str, value: Any) -> Callable[[list[Row]], list[Row]]:
 
 
 WRONG: dict[str, tuple[Callable[[list[Row]], Any], list[str]]] = {
-    "unknown task in the last row": (put(3, "extra_info", "scenario_id", value="nope_7"), ["row 3", "'nope_7'"]),
+    "unknown task in the last row": (put(3, "extra_info", "task_id", value="nope_7"), ["row 3", "'nope_7'"]),
     "task of another type": (
-        lambda rows: [{**row, "extra_info": {**row["extra_info"], "scenario_id": 7}} for row in rows],
-        ["extra_info.scenario_id is int64", "expected text"],
+        lambda rows: [{**row, "extra_info": {**row["extra_info"], "task_id": 7}} for row in rows],
+        ["extra_info.task_id is int64", "expected text"],
     ),
-    "no task": (put(2, "extra_info", "scenario_id", value=None), ["row 2", "scenario_id is None"]),
-    "no extra_info in a row": (put(1, "extra_info", value=None), ["row 1", "scenario_id is None"]),
+    "no task": (put(2, "extra_info", "task_id", value=None), ["row 2", "task_id is None"]),
+    "no extra_info in a row": (put(1, "extra_info", value=None), ["row 1", "task_id is None"]),
     "unknown split": (put(0, "extra_info", "split", value="test"), ["row 0", "split is 'test'", "train, val"]),
     "no split": (put(1, "extra_info", "split", value=None), ["row 1", "split is None"]),
     "column prompt missing": (without("prompt"), ["no column prompt", "extra_info"]),
-    "column extra_info missing": (without("extra_info"), ["no column extra_info.scenario_id"]),
-    "column split missing": (without("extra_info", "split"), ["no column extra_info.split", "scenario_id"]),
+    "column extra_info missing": (without("extra_info"), ["no column extra_info.task_id"]),
+    "column split missing": (without("extra_info", "split"), ["no column extra_info.split", "task_id"]),
     "column data_source missing": (without("data_source"), ["no column data_source"]),
     "column ground_truth missing": (without("reward_model", "ground_truth"), ["no column reward_model.ground_truth"]),
     "no ground_truth": (put(1, "reward_model", "ground_truth", value=None), ["row 1", "is empty"]),
     "no data_source": (put(1, "data_source", value=None), ["row 1", "is empty"]),
     "prompt is text": (every("prompt", "Do it."), ["the column prompt is string", "list of messages"]),
     "prompt of numbers": (every("prompt", [1, 2]), ["no column prompt.role", "int64"]),
-    "extra_info is text": (every("extra_info", "multi_turn_base_1"), ["no column extra_info.scenario_id", "string"]),
+    "extra_info is text": (every("extra_info", "multi_turn_base_1"), ["no column extra_info.task_id", "string"]),
     "prompt of another task": (
         lambda rows: [*rows[:3], {**rows[3], "prompt": rows[0]["prompt"]}],
         ["row 3", "another prompt", "interaction.docs=signature"],
@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[Callable[[list[Row]], Any], list[str]]] = {
     "prompt without content": (put(2, "prompt", value=[{"role": "user", "content": None}]), ["row 2"]),
     "unknown loop": (put(3, "agent_name", value="other"), ["row 3", "agent loop 'other'", "(bfcl)"]),
     "no loop": (put(3, "agent_name", value=None), ["row 3", "agent loop None"]),
-    "value of a megabyte": (put(3, "extra_info", "scenario_id", value="x" * 2**20), ["row 3", "'xxx"]),
+    "value of a megabyte": (put(3, "extra_info", "task_id", value="x" * 2**20), ["row 3", "'xxx"]),
     "value with a line break": (put(3, "agent_name", value="a\nb"), ["row 3", "'a\\nb'"]),
 }
 
@@ -141,13 +141,13 @@ def test_a_wrong_row_or_column_is_named(made: Path, tmp_path: Path, case: str) -
 
 def test_a_wrong_row_is_found_wherever_it_is(made: Path, tmp_path: Path) -> None:
     for place in (0, 255, 256, 999):
-        change = put(place, "extra_info", "scenario_id", value="nope")
+        change = put(place, "extra_info", "task_id", value="nope")
         name = rewritten(
             made,
             tmp_path / "own.parquet",
             lambda rows, change=change: [*(many := json.loads(json.dumps(rows * 250))), change(many)][:-1],
         )
-        assert f"row {place}: extra_info.scenario_id is 'nope'" in refusal(configured(name, val_of(made)))
+        assert f"row {place}: extra_info.task_id is 'nope'" in refusal(configured(name, val_of(made)))
 
 
 def test_rows_of_ones_own_may_have_other_columns_types_and_no_loop(made: Path, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_one_changed_byte_is_found_wherever_it_is(
         found, whole = (parquet.read_table(one).to_pylist() for one in (path, made / "tiny_full.parquet"))
         for row, other in zip(found, whole, strict=True):
             assert row["prompt"] == other["prompt"]
-            assert all(row["extra_info"][key] == other["extra_info"][key] for key in ("scenario_id", "split"))
+            assert all(row["extra_info"][key] == other["extra_info"][key] for key in ("task_id", "split"))
 
 
 @pytest.mark.parametrize(

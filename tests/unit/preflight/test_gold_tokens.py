@@ -52,7 +52,7 @@ async def length_in_the_agent_loop(scenario, tokenizer, engine, make_loop):
         )
     ]
     loop = make_loop(tokenizer, engine(tokenizer, replies), response_length=200_000, policy={"max_result_chars": None})
-    info = {"scenario_id": scenario.id, "split": "train"}
+    info = {"task_id": scenario.id, "split": "train"}
     output = await loop.run({}, extra_info=info, uid="a", session_id=0, global_steps=1)
     assert output.extra_fields["episode"]["stop_reason"] == "completed"
     return len(output.prompt_ids), len(output.response_mask)
@@ -143,7 +143,7 @@ def test_rows_are_left_out_of_training_and_never_of_the_validation(tmp_path, tok
     rows = {}
     for key in ("train_files", "val_files"):
         found = create_rl_dataset(config.data[key], config.data, tokenizer, None)
-        rows[key] = [info["scenario_id"] for info in found.dataframe["extra_info"]]
+        rows[key] = [info["task_id"] for info in found.dataframe["extra_info"]]
         assert len(found) == len(rows[key])
     assert rows["val_files"] == [scenario.id for scenario in (*SHORT, *LONG)]
     assert rows["train_files"] == [name for name in rows["val_files"] if name not in too_long]

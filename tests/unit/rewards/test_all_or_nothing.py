@@ -13,7 +13,7 @@ def score(record: dict) -> dict:
 def test_a_solved_task_is_paid_and_one_turn_less_is_not():
     record = sample_record()
     assert score(record)["score"] == 1.0
-    record["turns"][-1]["passed"] = False
+    record["turns"][-1]["passed"] = record["outcome"]["passed"] = False
     assert score(record)["score"] == 0.0
     assert 0 < score(record)["progress"] < 1
 

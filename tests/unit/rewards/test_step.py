@@ -291,7 +291,7 @@ def test_a_parameter_that_cannot_be_is_named(parameter, value):
 def test_a_record_without_the_facts_that_the_rules_need_is_refused():
     record = play(scenario_of(STOCKS), [NVIDIA, ANSWER])
     for turn in record["turns"]:
-        del turn["gold_calls"]
+        del turn["facts"]["gold_calls"]
     with pytest.raises(ValueError, match="multi_turn_base_100 does not say which calls are gold's"):
         score(record)
 

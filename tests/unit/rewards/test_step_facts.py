@@ -12,7 +12,7 @@ BASE = load_scenarios("multi_turn_base")
 
 def credit(episode, name, **arguments):
     call = Call(name, arguments)
-    return episode.credit(call, episode.execute(call))
+    return episode.match_gold(call, episode.execute(call))
 
 
 def test_each_gold_call_is_credited_once_a_turn():
@@ -71,7 +71,7 @@ def test_gold_play_credits_every_call_and_ends_each_turn_as_close_as_can_be(cate
         with Episode(scenario) as episode:
             for turn in scenario.turns:
                 results = [(call, episode.execute(call)) for call in turn.gold]
-                assert [episode.credit(*item) for item in results] == list(range(len(results))), scenario.id
+                assert [episode.match_gold(*item) for item in results] == list(range(len(results))), scenario.id
                 assert episode.closeness() in (None, 1.0), scenario.id
                 episode.end_turn()
 
@@ -84,9 +84,9 @@ def test_the_record_keeps_the_facts_and_survives_json():
         conversation.reply(think_xml.render_answer("t", "done"))
         record = conversation.record()
     turn = record.turns[0]
-    assert (turn.gold_calls, turn.closeness) == (2, 0.0)
-    assert [step.closeness for step in turn.steps] == [pytest.approx(2 / 3), None]
-    assert [call.gold for call in turn.steps[0].calls] == [0, None]
+    assert (turn.facts["gold_calls"], turn.facts["closeness"]) == (2, 0.0)
+    assert [step.facts.get("closeness") for step in turn.steps] == [pytest.approx(2 / 3), None]
+    assert [call.facts["gold"] for call in turn.steps[0].calls] == [0, None]
     assert EpisodeRecord.from_dict(record.to_dict()) == record
 
 
@@ -96,9 +96,9 @@ def test_a_record_of_before_these_facts_can_still_be_read():
         conversation.reply(think_xml.render_calls("t", [Call("displayCarStatus", {"option": "doors"})]))
         data = conversation.record().to_dict()
     for turn in data["turns"]:
-        del turn["gold_calls"], turn["closeness"]
+        del turn["facts"]["gold_calls"], turn["facts"]["closeness"]
         for step in turn["steps"]:
-            del step["closeness"]
+            step["facts"].pop("closeness", None)
             for call in step["calls"]:
-                del call["gold"]
-    assert EpisodeRecord.from_dict(data).turns[0].steps[0].calls[0].gold is None
+                del call["facts"]["gold"]
+    assert EpisodeRecord.from_dict(data).turns[0].steps[0].calls[0].facts == {}

@@ -46,7 +46,7 @@ def step(what):
                 "shown": None,
                 "error": error,
                 "hint": None,
-                "gold": 0 if name == GOLD and error is None else None,
+                "facts": {"gold": 0 if name == GOLD and error is None else None},
             }
             for name, arguments, error in calls
         ],
@@ -56,11 +56,10 @@ def step(what):
 def turn(*steps, gold=True, passed=False, reached=True):
     return {
         "user": "",
-        "has_gold": gold,
+        "facts": {"has_gold": gold, "passed_official": passed},
         "reached": reached,
         "ended": "answer" if reached else None,
         "passed": passed,
-        "passed_official": passed,
         "difference": [],
         "steps": [step(what) for what in steps],
     }
@@ -72,13 +71,16 @@ def unreached(gold=True):
 
 def episode(*turns, stop_reason="completed"):
     return {
-        "version": 1,
-        "scenario_id": "multi_turn_base_0",
+        "version": 3,
+        "environment": "bfcl",
+        "task_id": "multi_turn_base_0",
         "category": "multi_turn_base",
         "protocol": "think_xml",
-        "augment": False,
+        "options": {},
         "stop_reason": stop_reason,
         "fault": None,
+        "facts": {},
+        "outcome": {"passed": bool(turns) and all(turn["passed"] for turn in turns), "components": {}},
         "turns": list(turns),
     }
 
@@ -211,7 +213,7 @@ def test_metrics_count_what_happened():
 
 
 def test_accuracy_needs_every_turn_and_the_official_one_follows_the_official_verdicts():
-    strict = turn(*GOOD, passed=False) | {"passed_official": True}
+    strict = turn(*GOOD, passed=False) | {"facts": {"has_gold": True, "passed_official": True}}
     assert (episode_metrics(episode(PASS, FREE))["acc"], episode_metrics(episode(PASS, strict))["acc"]) == (1.0, 0.0)
     assert episode_metrics(episode(PASS, strict))["acc_official"] == 1.0
 

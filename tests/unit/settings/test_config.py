@@ -48,8 +48,8 @@ def test_each_stage_has_its_documented_values_on_eight_gpus(name: str):
     assert rows // batch * config.trainer.total_epochs == steps
     assert (config.trainer.save_freq, config.trainer.test_freq) == (save, test)
     assert config.reward.custom_reward_function.path == reward
-    assert config.interaction.train.augment is augmented
-    assert config.interaction.val.augment is False
+    assert config.interaction.train.environments.bfcl.augment is augmented
+    assert config.interaction.val.environments.bfcl.augment is False
     assert config.trainer.n_gpus_per_node == 8
 
 

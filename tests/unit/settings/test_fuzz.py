@@ -150,10 +150,10 @@ POLICY = {
     "max_steps_per_turn": whole(1),
     "max_format_errors_per_turn": whole(0),
     "max_result_chars": whole(1, null=True),
-    "augment": SWITCH,
-    "at_step_limit": one_of("end", "official"),
-    "empty_gold": one_of("state", "official"),
-    "withheld": one_of("refused", "official"),
+    "environments.bfcl.augment": SWITCH,
+    "environments.bfcl.at_step_limit": one_of("judge", "official"),
+    "environments.bfcl.empty_gold": one_of("state", "official"),
+    "environments.bfcl.withheld": one_of("refused", "official"),
 }
 OPTIMIZER = {
     "lr": number(0),

@@ -78,7 +78,7 @@ def old_run(tmp_path: Path) -> Path:
     """A run as the earlier release stored it: one episode, its list of scores under the old name, after the episode."""
     episode = sample_record()
     steps = sum(len(turn["steps"]) for turn in episode["turns"])
-    header = {"step": 1, "split": "train", "uid": "u", "session_id": 0, "scenario_id": episode["scenario_id"]}
+    header = {"step": 1, "split": "train", "uid": "u", "session_id": 0, "task_id": episode["task_id"]}
     line = {**header, "score": 0.5 * steps, "reward": {"score": 0.5 * steps, "acc": 1.0}, "episode": episode}
     path = tmp_path / "run" / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
     path.parent.mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_stored_line_with_turn_scores_is_in_the_report(old_run: Path):
     (place,) = episodes.choose([old_run / "stage2_base"], 10)
     assert place.header["reward"]["acc"] == 1.0
     (shown,) = episodes.load([place])
-    assert shown["episode"]["scenario_id"] == place.header["scenario_id"]
+    assert shown["episode"]["task_id"] == place.header["task_id"]
     assert report.write(old_run).is_file()
 
 

@@ -22,7 +22,7 @@ BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric"
 
 
 def rows_file(path, *tasks):
-    extra = [{"split": "val", "scenario_id": task} for task in tasks]
+    extra = [{"split": "val", "environment": "bfcl", "task_id": task} for task in tasks]
     pq.write_table(pa.table({"extra_info": extra}), path)
     return str(path)
 
@@ -91,7 +91,7 @@ def test_a_validation_is_logged_over_all_tasks_and_over_each_part():
     infos = {
         "acc": [1.0, 0.0, 0.5, None],
         "note": ["text"] * 4,
-        "scenario_id": [CHOOSE, REPORT, TRAIN, None],
+        "part": ["choose", "report", "train", None],
     }
     assert choosing.validation_metrics(["bfcl/base", "bfcl/base", "own", "own"], infos) == {
         "val/acc": 0.5,
@@ -106,7 +106,7 @@ def test_a_validation_is_logged_over_all_tasks_and_over_each_part():
 def test_the_metric_of_the_hand_over_is_logged_whatever_a_reward_returns(returned):
     """verl calls a bare number `acc`, and logs what it trains on as `reward`."""
     metric = compose_stage("stage2", ["stage.handover=best"]).stage.handover_metric
-    logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "scenario_id": [CHOOSE]})
+    logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "part": ["choose"]})
     check_logged("stage.handover_metric", metric, logged)
     assert logged[metric] == 0.5
 

@@ -60,7 +60,7 @@ def play(make_loop, engine, tokenizer, tmp_path):
 
     def run(split: str = "train", step_scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
         async def episode() -> Any:
-            row = {"extra_info": {"split": split, "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+            row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
             loop = make_loop(tokenizer, engine(tokenizer, GOLD), record_dir=tmp_path, **settings)
             return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 from transfer_queue import KVBatchMeta
 
-from bfcl_env import choose_indices, report_indices
-
 
 def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -127,8 +125,7 @@ def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
-    tasks = [f"multi_turn_base_{choose_indices()[0]}", f"multi_turn_miss_func_{report_indices()[0]}"]
-    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "scenario_id": tasks}
+    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "part": ["choose", "report"]}
     metrics = trainer._val_metrics_update(
         ["bfcl/base", "bfcl/miss_func"],
         ["a", "b"],

@@ -202,7 +202,7 @@ def test_a_reward_that_gives_no_score_fails_for_verl(tmp_path, body, kind):
     function = loaded_by_verl(config)
 
     def score():
-        result = function(data_source="", solution_str="", ground_truth="", extra_info={"scenario_id": "task_7"})
+        result = function(data_source="", solution_str="", ground_truth="", extra_info={"task_id": "task_7"})
         return asyncio.run(result) if kind == "async def" else result
 
     said = FAILS[body.replace("await asyncio.sleep", "time.sleep")]
@@ -235,7 +235,7 @@ def test_the_first_failures_of_a_worker_are_named_in_the_log(tmp_path, capsys, m
     function = loaded_by_verl(config_of(tmp_path, "def compute_score(**given):\n    return float('nan')\n"))
     for number in range(reward_file.NAMED_FAILURES + 5):
         with pytest.raises(reward_file.RewardFailed):
-            function(data_source="", solution_str="", ground_truth="", extra_info={"scenario_id": f"task_{number}"})
+            function(data_source="", solution_str="", ground_truth="", extra_info={"task_id": f"task_{number}"})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == reward_file.NAMED_FAILURES
     assert lines[3] == (

@@ -5,7 +5,8 @@ few turns and little text. The length counted here is that of the task itself (n
 not of a protocol's prompt: changing a prompt must not change which tasks are chosen.
 """
 
-from bfcl_env import Episode, Scenario, load_scenarios, train_indices
+from bfcl_env.episode import Episode
+from bfcl_env.scenarios import Scenario, load_scenarios, train_indices
 
 MAX_TURNS = 3
 MAX_LENGTH = 2_250

@@ -118,7 +118,7 @@ class OfficialChecker:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "recipe.evaluation.checker"],
+            [sys.executable, "-m", "bfcl_env.leaderboard.checker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -142,7 +142,7 @@ class OfficialChecker:
             KeyError: no scenario has the record's id.
             RuntimeError: the subprocess itself has ended.
         """
-        scenario = scenarios_by_id()[record.scenario_id]
+        scenario = scenarios_by_id()[record.task_id]
         record = with_literals(record)
         differences = applying_differences(record, scenario)
         turns = turns_as_text(record, scenario)

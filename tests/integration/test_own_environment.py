@@ -1,0 +1,66 @@
+"""The environment of docs/your_environment.md in a real training, mixed with BFCL's in one batch, and in the report.
+
+One start of all processes, two steps: about two minutes on two cores.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from support.own_environment import write_example
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.stage.metrics_log import read_steps
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_it_trains_beside_bfcl_and_stands_in_the_report(tmp_path: Path) -> None:
+    own = write_example(tmp_path)
+    assert prepare_data(["--out", str(tmp_path / "bfcl"), "--tiny"]) == 0
+    assert prepare_data(["--environment", str(own), "--out", str(tmp_path / "own"), "--docs", "signature"]) == 0
+    make_tiny_policy(tmp_path / "model")
+    parts = [tmp_path / "own" / "inventory_train.parquet", tmp_path / "bfcl" / "tiny_base.parquet"]
+    mixed = pa.concat_tables([parquet.read_table(path).slice(0, 2) for path in parts])
+    parquet.write_table(mixed, tmp_path / "mixed.parquet")
+    command = [
+        *(sys.executable, "-m", "recipe.train", "--config-name", "stage2"),
+        f"paths.run={tmp_path}/run",
+        f"paths.data={tmp_path}/bfcl",
+        f"data.train_files={tmp_path}/mixed.parquet",
+        f"data.val_files={tmp_path}/own/inventory_val.parquet",
+        f"+interaction.environments.inventory={own}",
+        f"actor_rollout_ref.model.path={tmp_path}/model",
+        "trainer.total_training_steps=2",
+        "trainer.save_freq=2",
+        "trainer.test_freq=2",
+        "data.train_batch_size=4",
+        "data.max_response_length=300",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.rollout.n=2",
+        "stage.max_lost_share=1.0",
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    stage = tmp_path / "run" / "stage2_base"
+    assert sorted(read_steps(stage)) == [0, 1, 2] or sorted(read_steps(stage)) == [1, 2]
+    lines = [
+        json.loads(line) for path in stage.glob("rollouts/train/*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert {line["environment"] for line in lines} == {"inventory", "bfcl"} and len(lines) == 2 * 4 * 2
+    assert {line["episode"]["environment"] for line in lines} == {"inventory", "bfcl"}
+    held_out = [json.loads(line) for line in next(stage.glob("rollouts/val/*.jsonl")).read_text().splitlines()]
+    assert {line["part"] for line in held_out} == {"choose", "report"}
+    report = subprocess.run(
+        [sys.executable, "-m", "recipe.report", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert report.returncode == 0, report.stderr
+    assert "move_" in (tmp_path / "run" / "report.html").read_text()

@@ -1,0 +1,56 @@
+"""The house: arrows between rooms point one way, and what a person starts is imported by nobody."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("recipe", "interaction", "bfcl_env", "rewards", "data_prep")
+STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore")
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def imported(name: str) -> set[str]:
+    """Modules of ours that a module imports, wherever in it; relative imports stay within a room."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {full if (full := f"{node.module}.{item.name}") in MODULES else node.module for item in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {item.name for item in node.names}
+    return found & MODULES.keys()
+
+
+def room_of(name: str) -> str:
+    """A folder of recipe/, a file at its top, or another package."""
+    parts = name.split(".")
+    return ".".join(parts[:2]) if parts[0] == "recipe" else parts[0]
+
+
+def test_no_two_rooms_know_each_other() -> None:
+    arrows: dict[str, set[str]] = {}
+    for name in MODULES:
+        arrows.setdefault(room_of(name), set()).update(map(room_of, imported(name)))
+    left = {room: seen - {room} for room, seen in arrows.items()}
+    while free := [room for room, seen in left.items() if not seen & left.keys()]:
+        for room in free:
+            del left[room]
+    assert not left, f"round and round: {sorted(left)}"
+
+
+def test_what_a_person_starts_is_imported_by_nobody() -> None:
+    for name in MODULES:
+        wrong = {other for other in imported(name) if other in STARTED or other.endswith("__main__")}
+        assert not wrong, f"{name} imports {wrong}"
+
+
+def test_every_room_says_what_lives_there() -> None:
+    rooms = [path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]
+    for path in rooms:
+        assert ast.get_docstring(ast.parse(path.read_text())), path

@@ -1,0 +1,165 @@
+"""An environment of a user's, in one file: the documented one works everywhere, a broken one is refused with a line."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from support.evaluation import serving
+from support.own_environment import example, write_example
+
+import interaction.environment as environments
+from data_prep.__main__ import main as prepare_data
+from interaction import get_protocol
+from interaction.gold import play_gold
+from recipe import evaluate
+from recipe.curriculum import compose_stage
+from recipe.errors import PreflightError
+from recipe.preflight.checks import check_environments
+from recipe.preflight.data import check_data
+from recipe.user_code.environment_file import check_file, trial
+from rewards import progress
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """What a test has made known is unknown to the next."""
+    yield
+    environments._files.clear()
+    environments._module.cache_clear()
+    environments.load_tasks.cache_clear()
+
+
+def test_the_example_is_short_and_plays_its_gold(tmp_path):
+    assert len(example().splitlines()) <= 80
+    path = write_example(tmp_path)
+    check_file("inventory", str(path))
+    environments.register({"inventory": str(path)})
+    tasks = environments.load_tasks("inventory")
+    assert {task.part for task in tasks.values()} == {"train", "choose", "report"}
+    for task in tasks.values():
+        record = play_gold(task, PROTOCOL)[1].to_dict()
+        assert progress.compute_score("", "", "", {"episode": record})["score"] == 1.0
+
+
+BROKEN = {
+    "no Python": ("x = = 1", "SyntaxError"),
+    "raises when it is loaded": ("raise RuntimeError('mine')", "mine"),
+    "ends the process": ("import os; os._exit(3)", "its process ended with status 3"),
+    "says goodbye": ("raise SystemExit('bye')", "SystemExit"),
+    "no tasks function": ("x = 1", "has no function load_tasks()"),
+    "no tasks": ("def load_tasks(): return []", "gives no task"),
+    "tasks raise": ("def load_tasks(): return 1 / 0", "ZeroDivisionError"),
+    "tasks are None": ("def load_tasks(): return None", "TypeError"),
+    "a task is a text": ("def load_tasks(): return ['a']", "'str' object has no attribute 'id'"),
+}
+ALONE = ("no Python", "ends the process", "hangs")
+"""Cases that a process of their own has to stand; the others are tried in this one, which takes no time."""
+
+CHANGED = {
+    "no method": ("def answer(", "def respond(", "has no answer"),
+    "no category": ('category: str = "move"', "kind: int = 0", "a task lacks category"),
+    "another name": ('environment: str = "inventory"', 'environment: str = "stock"', "names the environment 'stock'"),
+    "an unknown part": ('"report")\n', '"test")\n', "has part 'test'"),
+    "one id for all": ('f"move_{number}"', '"move"', "59 tasks have the id of another one"),
+    "clusters on both sides": ("str(number)", "str(number // 2)", "has tasks in choose and in report"),
+    "begin gives a text": (
+        "begin(self):",
+        "begin(self): return 'x'\n\n    def second(self):",
+        "begin() gives str; expected",
+    ),
+    "begin raises": ("verb, good, pieces =", "verb, good =", "begin() raises"),
+    "a function without parameters": ('"parameters": schema', '"schema": schema', "without name, description and"),
+    "call gives a text": (
+        'return ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)',
+        'return "no"',
+        "call() gives str; expected ToolResult",
+    ),
+    "call raises": ('call.arguments.get("good")', 'call.arguments["good"]', "call() raises"),
+    "no verdicts": ("return Verdicts(", "return print(", "verdicts() gives NoneType; expected Verdicts"),
+    "gold does not pass": ("1 if", "2 if", "its gold does not pass"),
+    "gold is text": ('[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]', '["a"]', "gold() gives str"),
+    "hangs": ("def begin(self):", "def begin(self):\n        while True: pass", "not played within"),
+}
+
+
+@pytest.mark.parametrize("case", [*BROKEN, *CHANGED])
+def test_a_broken_one_is_refused_in_one_line_that_says_what_is_expected(case, tmp_path):
+    if case in BROKEN:
+        source, said = BROKEN[case]
+    else:
+        old, new, said = CHANGED[case]
+        assert old in example()
+        source = example().replace(old, new)
+    path = tmp_path / "inventory.py"
+    path.write_text(source)
+    with pytest.raises(ValueError) as refused:
+        if case in ALONE:
+            check_file("inventory", str(path), seconds=8.0)
+        else:
+            environments.register({"inventory": str(path)})
+            trial("inventory")
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def config_of(*overrides):
+    return compose_stage("stage2", ["hardware=cpu", *overrides])
+
+
+def test_settings_of_environments_are_checked_before_a_start(tmp_path):
+    own = f"+interaction.environments.inventory={write_example(tmp_path)}"
+    check_environments(config_of(own))
+    for overrides, said in (
+        (["+interaction.environments.inventory=nowhere.py"], "is no Python file"),
+        (["+interaction.environments.bfcl=mine.py"], "is bfcl_env already"),
+        ([own, "+interaction.train.environments.inventory.size=3"], "has no settings, and size was given"),
+        (["+interaction.val.environments.elsewhere.size=3"], "unknown environment 'elsewhere'"),
+        (["interaction.train.environments.bfcl.augment=1"], "interaction.train.environments.bfcl.augment"),
+    ):
+        with pytest.raises(PreflightError, match=said):
+            check_environments(config_of(*overrides))
+
+
+def test_its_data_pass_the_checks_of_a_stage(tmp_path):
+    path = write_example(tmp_path)
+    assert prepare_data(["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]) == 0
+    rows = parquet.read_table(tmp_path / "data" / "inventory_val.parquet").to_pylist()
+    assert {row["extra_info"]["environment"] for row in rows} == {"inventory"}
+    assert json.loads(rows[0]["reward_model"]["ground_truth"])[0][0]["name"] in ("add", "take")
+    files = [f"data.{key}_files={tmp_path}/data/inventory_{key}.parquet" for key in ("train", "val")]
+    config = config_of(f"+interaction.environments.inventory={path}", *files)
+    check_environments(config)
+    config.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(
+        Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
+    )
+    check_data(config)
+
+
+def test_it_is_evaluated_through_an_endpoint(tmp_path, capsys):
+    path = write_example(tmp_path)
+    environments.register({"inventory": str(path)})
+    tasks = environments.load_tasks("inventory").values()
+    begun = {play_gold(task, PROTOCOL)[0][1]["content"]: task for task in tasks}
+
+    def gold(messages):
+        task = begun[messages[1]["content"]]
+        calls, _ = task.gold()
+        if messages[-1]["content"].startswith("Results:"):
+            return PROTOCOL.render_answer("t", "done")
+        return PROTOCOL.render_calls("t", calls.calls)
+
+    with serving(gold) as server:
+        arguments = ["--environment", str(path), "--endpoint", server.url, "--out", str(tmp_path / "out")]
+        assert evaluate.main([*arguments, "--docs", "signature", "--split", "report"]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["overall"]["acc"]["mean"] == 1.0 and found["overall"]["tasks"] == 15 and found["verdicts"] is None
+    assert "move" in capsys.readouterr().out
+    again = subprocess.run(
+        [sys.executable, "-m", "recipe.evaluate", "--records", str(tmp_path / "out")], capture_output=True, text=True
+    )
+    assert "0 episodes" in again.stdout or again.returncode == 1, "an environment that is not known is left out"
