@@ -253,6 +253,11 @@ def source_of(environment: str) -> dict[str, Any]:
     return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
 
 
+def known_failures(environment: str) -> Mapping[str, str]:
+    """What an audit of the environment finds and need not say again: "reward, policy: task" -> reason."""
+    return getattr(_module(environment), "AUDIT_KNOWN", {})
+
+
 def options_of(environment: str) -> Any:
     """The dataclass of an environment's settings; None if it has none. Raises ValueError for an unknown environment."""
     return getattr(_module(environment), "Options", None)

@@ -1,0 +1,117 @@
+"""The audit passes an honest environment with the rewards here, and finds what would teach a policy to do nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.own_environment import example, write_example
+
+import interaction.environment as environments
+from interaction import get_protocol
+from interaction.environment import load_tasks
+from recipe.audit.__main__ import main
+from recipe.audit.policies import POLICIES, play
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """What a test has made known is unknown to the next."""
+    yield
+    environments._files.clear()
+    environments._module.cache_clear()
+    environments.load_tasks.cache_clear()
+
+
+def test_bfcl_passes_with_every_reward(capsys):
+    assert main(["--tasks", "16"]) == 0
+    said = capsys.readouterr().out
+    assert "144 episodes" in said and "passed" in said and "FOUND" not in said
+    for reward in ("format", "progress", "step", "all_or_nothing"):
+        (row, *_) = [line.split() for line in said.splitlines() if line.startswith(f"{reward} ")]
+        assert float(row[3]) == max(map(float, row[3:]))
+
+
+def test_the_documented_environment_passes_and_a_reward_it_has_no_facts_for_is_left_out(tmp_path, capsys):
+    assert main(["--environment", str(write_example(tmp_path)), "--tasks", "all"]) == 0
+    said = capsys.readouterr().out
+    assert "NOTE the reward step is left out" in said and "540 episodes" in said
+
+
+REWARDS = {
+    "constant": ("return 1.0", "what knows no gold earns as much"),
+    "paid for ending": ("return float(extra_info['episode']['stop_reason'] == 'completed')", "earns as much"),
+    "paid for talking": ("return sum(len(turn['steps']) for turn in extra_info['episode']['turns'])", "earn the most"),
+    "more than half": (
+        "e = extra_info['episode']\n    return 1.0 if e['outcome']['passed'] else .7",
+        "what knows no gold earns more than half",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REWARDS)
+def test_a_reward_that_pays_for_nothing_fails(case, tmp_path, capsys):
+    body, found = REWARDS[case]
+    path = tmp_path / "mine.py"
+    path.write_text(f"def compute_score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
+    own = write_example(tmp_path)
+    assert main(["--environment", str(own), "--tasks", "5", "--reward", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert found in said and "the audit has failed" in said
+
+
+def changed(tmp_path: Path, old: str, new: str) -> str:
+    assert old in example()
+    path = tmp_path / "inventory.py"
+    path.write_text(example().replace(old, new))
+    return str(path)
+
+
+def test_an_environment_that_a_text_makes_fail_is_found(tmp_path, capsys):
+    own = changed(
+        tmp_path,
+        "good, pieces = call.arguments.get",
+        "str(call.arguments).encode('ascii'); good, pieces = call.arguments.get",
+    )
+    assert main(["--environment", own, "--tasks", "2"]) == 1
+    assert re.search(
+        r"FOUND: the environment failed .*\n  hostile: move_\d+: UnicodeEncodeError", capsys.readouterr().out
+    )
+
+
+def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path, capsys):
+    idle = "self.passed = self.stock == expected"
+    own = changed(tmp_path, idle, 'self.passed = self.task.id == "move_0" or self.stock == expected')
+    assert main(["--environment", own, "--tasks", "all"]) == 1
+    found = set(re.findall(r"  (\w+, [a-z ]+: move_\d+): ", capsys.readouterr().out))
+    assert found and all(line.endswith("move_0") for line in found)
+    rewards = ("format", "progress", "all_or_nothing")
+    where = [f"{reward}, {name}: move_0" for reward in rewards for name in POLICIES]
+    known = "".join(f'    "{one}": "nothing is to be done",\n' for one in where)
+    Path(own).write_text(f"{Path(own).read_text()}\n\nAUDIT_KNOWN = {{\n{known}}}\n")
+    environments._module.cache_clear()
+    environments.load_tasks.cache_clear()
+    assert main(["--environment", own, "--tasks", "all"]) == 0
+    assert "known:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_ends_with_a_record_of_what_it_did(name):
+    record = play(load_tasks()["multi_turn_miss_func_0"], PROTOCOL, POLICIES[name])
+    assert record.stop_reason is not None and record.stop_reason != "environment_error"
+    assert (record.outcome is not None and record.outcome.passed) == (name == "gold")
+
+
+@pytest.mark.parametrize("arguments", [["--tasks", "0"], ["--tasks", "some"]])
+def test_a_wrong_command_line_says_what_is_expected(arguments, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "give a number, 1 or more, or all" in capsys.readouterr().err
+    assert main(["--environment", "elsewhere"]) == 2
+    assert "unknown environment 'elsewhere'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_all_tasks_of_bfcl_pass():
+    assert main(["--tasks", "all"]) == 0
