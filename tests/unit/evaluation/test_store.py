@@ -50,7 +50,9 @@ def test_what_was_kept_is_found_again(folder: Path) -> None:
 SECOND = json.dumps({**LINE, "sample": 1, "note": "über"}, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("cut", [1, 40, len(SECOND) - 8, len(SECOND) - 1, len(SECOND)])
+@pytest.mark.parametrize(
+    "cut", [1, 40, len(SECOND) - 8, len(SECOND) - 1, len(SECOND)], ids=["1", "40", "-8", "-1", "whole"]
+)
 def test_a_line_that_was_cut_off_is_taken_away_and_the_next_one_is_whole(folder: Path, cut: int) -> None:
     path = folder / "episodes.jsonl"
     whole = path.read_bytes()
