@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 bash setup.sh
 
 failed=()
-[[ " $* " == *" slow"* || " $* " == *" -n"* ]] || set -- -n 2 --dist loadfile "$@"
+[[ " $* " == *" slow"* || " $* " == *" -n"* ]] || set -- -n 2 --dist loadfile --no-loadscope-reorder "$@"
 check() {  # check NAME COMMAND...: all of them run, whatever the earlier ones said
     printf '\n== %s (%d s)\n' "$1" "$SECONDS"
     "${@:2}" || failed+=("$1")

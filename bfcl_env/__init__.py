@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bfcl_env.calls import parse_call
-from bfcl_env.data_sets import data_sets, source
+from bfcl_env.data_files import data_sets, made_from
 from bfcl_env.environment import Options
 from bfcl_env.episode import Episode
 from bfcl_env.outcomes import TurnVerdict
@@ -59,6 +59,6 @@ __all__ = [
     "parse_call",
     "part_of",
     "report_indices",
-    "source",
+    "made_from",
     "train_indices",
 ]

@@ -22,7 +22,7 @@ from interaction.record import EpisodeRecord, StopReason
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
 where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny)` which tasks go into
-which file, and with `source()` what they were made from.
+which file, and with `made_from()` what they were made from.
 
 A row of a data set names its environment in `extra_info.environment`."""
 
@@ -247,8 +247,8 @@ def data_sets(environment: str, tiny: bool = False) -> dict[str, DataSet]:
 
 
 def source_of(environment: str) -> dict[str, Any]:
-    """What an environment's tasks were made from, for a manifest: what its own `source` says, else its file's hash."""
-    if (own := getattr(_module(environment), "source", None)) is not None:
+    """What an environment's tasks were made from, for a manifest: what it says itself, or its file's hash."""
+    if (own := getattr(_module(environment), "made_from", None)) is not None:
         return own()
     return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
 

@@ -1,5 +1,6 @@
 """The reward is tried before anything starts: on the record of one task, in the form in which verl calls it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,18 @@ def sample_record(environment: str = DEFAULT) -> dict[str, Any]:
     from interaction.gold import play_gold
 
     return play_gold(next(iter(load_tasks(environment).values())), get_protocol("think_xml"))[1].to_dict()
+
+
+MOVED = dict.fromkeys(("has_gold", "gold_calls", "closeness", "passed_official", "gold"), "under `facts`")
+MOVED |= {"scenario_id": "under `task_id`", "augment": "under `options`"}
+"""Keys of records of version 2 -> where their values are now."""
+
+
+def moved(said: str) -> str:
+    """Where a key is that a reward has looked for in vain; empty if it never was in a record."""
+    found = re.search(r"KeyError: '(\w+)'", said)
+    where = MOVED.get(found[1]) if found else None
+    return f" In a record of version 3 it stands {where}." if found and where else ""
 
 
 def check_reward(config: DictConfig) -> None:
@@ -60,8 +73,9 @@ def check_reward(config: DictConfig) -> None:
         raise PreflightError(str(error)) from error
     except RewardError as error:
         raise PreflightError(
-            f"{error}. This was on a sample record, called as compute_score(data_source, solution_str, ground_truth, "
-            "extra_info); see rewards/README.md. A longer call needs a higher reward.timeout."
+            f"{error}.{moved(str(error))} This was on a sample record, called as "
+            "compute_score(data_source, solution_str, ground_truth, extra_info); see rewards/README.md. "
+            "A longer call needs a higher reward.timeout."
         ) from error
     check_reward_steps(result, record, reward.title)
     check_filter_metric(config, result)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from omegaconf import open_dict
 
 from recipe import evaluate, report, rescore
 from recipe.errors import PreflightError
@@ -12,6 +13,7 @@ from recipe.preflight.checks import check_settings
 from recipe.preflight.renamed import POLICY_LOSS, RENAMED
 from recipe.preflight.reward import check_reward, sample_record
 from recipe.report import episodes
+from recipe.settings.reading import check_values
 from recipe.user_code.reward_process import RewardProcess
 from recipe.user_code.reward_result import RewardError
 
@@ -104,3 +106,40 @@ def test_a_stored_line_with_turn_scores_is_scored_again(old_run: Path):
 def test_a_stored_line_with_turn_scores_is_judged_again(old_run: Path, capsys):
     assert evaluate.main(["--records", str(old_run)]) == 0
     assert "1 episodes in 1 files; 0 lines are no record" in capsys.readouterr().out
+
+
+MOVED = {
+    "interaction.train.augment=false": "interaction.train.environments.bfcl.augment",
+    "interaction.val.withheld=official": "interaction.val.environments.bfcl.withheld",
+    "interaction.train.empty_gold=state": "interaction.train.environments.bfcl.empty_gold",
+    "+interaction.train.at_step_limit=official": "max_steps_per_turn=21",
+}
+
+
+@pytest.mark.parametrize("override", MOVED)
+def test_settings_that_only_one_environment_has_say_where_they_went(override):
+    with pytest.raises(PreflightError, match=MOVED[override].replace(".", r"\.")):
+        compose("stage2", [override])
+
+
+def test_a_stage_of_ones_own_with_such_a_setting_is_told_the_same():
+    config = compose("stage2", [])
+    with open_dict(config):
+        config.interaction.train.augment = True
+    with pytest.raises(PreflightError, match=r"is now interaction\.train\.environments\.bfcl\.augment"):
+        check_values(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "now"),
+    [("turn['has_gold']", "facts"), ("turn['passed_official']", "facts"), ("record['scenario_id']", "task_id")],
+)
+def test_a_reward_that_reads_a_record_as_it_was_is_told_where_the_key_went(key, now, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
+        f"    record = extra_info['episode']\n    return float(all({key} for turn in record['turns']))\n"
+    )
+    config = compose("stage2", ["hardware=cpu", f"reward.custom_reward_function.path={path}"])
+    with pytest.raises(PreflightError, match=f"KeyError.*{now}"):
+        check_reward(config)

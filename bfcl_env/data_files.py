@@ -38,6 +38,6 @@ def data_sets(tiny: bool = False) -> dict[str, DataSet]:
     }
 
 
-def source() -> dict[str, Any]:
+def made_from() -> dict[str, Any]:
     """What the tasks were made from, for the manifest of a data set."""
     return {"seed": split_seed(), "bfcl_eval": VERSION, "data_sha256": DATA_SHA256}
