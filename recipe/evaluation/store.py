@@ -177,7 +177,7 @@ class Store:
         try:
             if SETTINGS.read(path) is None:
                 raise Damaged(f"{path} is not there")
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = {"environment": DEFAULT} | json.loads(path.read_text(encoding="utf-8"))
         except Damaged as error:
             if not self.path.stat().st_size:  # no episode was played with them
                 SETTINGS.write(path, settings)

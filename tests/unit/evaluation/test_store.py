@@ -145,7 +145,7 @@ def test_damaged_settings_without_an_episode_are_written_anew(tmp_path: Path) ->
 def test_settings_that_an_earlier_version_wrote_are_read(folder: Path) -> None:
     path = folder / "settings.json"
     content = json.loads(path.read_text())
-    assert content.pop("version") == 1
+    assert content.pop("version") == 1 and content.pop("environment") == "bfcl"
     path.write_text(json.dumps(content, indent=2))
     assert kept(folder) == [("multi_turn_base_0", 0)]
 
