@@ -28,12 +28,15 @@ from typing import Any, Self
 
 from .call import Call
 from .environment import AskUser, Environment, Request, Task, read_options
-from .outcome import Verdicts
+from .outcome import ToolResult, TurnResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, TurnEnd, TurnRecord
 
 logger = logging.getLogger(__name__)
+
+UNFINISHED = (StopReason.max_tokens, StopReason.environment_error, StopReason.infrastructure)
+"""Ends with which no episode passes, however things stood."""
 
 MAX_WORDS = 20_000
 """Characters of what a user model says at once; the rest is cut off."""
@@ -185,13 +188,15 @@ class Conversation:
                     user=result.user if played is None and result else played.user if played else "",
                     reached=played is not None,
                     ended=None if played is None or played.ended is None else played.ended.value,
-                    passed=False if result is None else result.passed,
+                    passed=self._passed(played, judged, result),
                     difference=() if result is None else tuple(dict(item) for item in result.difference),
                     facts={} if result is None else dict(result.facts),
                     steps=() if played is None else tuple(played.steps),
                 )
             )
-        outcome = None if judged is None or not self.done else Outcome(judged.passed, dict(judged.components))
+        outcome = None
+        if judged is not None and self.done:
+            outcome = Outcome(bool(judged.passed) and self.stop_reason not in UNFINISHED, dict(judged.components))
         return EpisodeRecord(
             environment=self.task.environment,
             task_id=self.task.id,
@@ -204,6 +209,15 @@ class Conversation:
             fault=self._fault,
             facts={} if judged is None else dict(judged.facts),
         )
+
+    @staticmethod
+    def _passed(played: _Turn | None, judged: Verdicts | None, result: TurnResult | None) -> bool | None:
+        """Whether a turn passed: not if it was cut, whatever the environment says; None where it does not judge it."""
+        if result is None:
+            return False if judged is None else None
+        if result.passed is None:
+            return None
+        return bool(result.passed) and (played is None or played.ended is not TurnEnd.cut)
 
     # One message.
 
@@ -274,6 +288,8 @@ class Conversation:
     def _execute(self, environment: Environment, call: Call) -> CallRecord:
         arguments = deepcopy(call.arguments)  # an environment may keep lists it is given, and change them later
         result = environment.call(call)
+        if not isinstance(result, ToolResult) or not isinstance(result.text, str):
+            raise TypeError(f"call() gave {type(result).__name__}; expected a ToolResult with a text")
         shown = cut(result.text, self.policy.max_result_chars)
         if result.hint:
             shown = f"{shown} Hint: {result.hint}"
@@ -330,7 +346,10 @@ class Conversation:
         """The environment's verdicts as they stand, or those it had when it was freed; None where it has none."""
         if self._environment is not None:
             try:
-                self._verdicts = self._environment.verdicts()
+                found = self._environment.verdicts()
+                if not isinstance(found, Verdicts):
+                    raise TypeError(f"verdicts() gave {type(found).__name__}; expected Verdicts")
+                self._verdicts = found
             except Exception as fault:
                 logger.exception("environment fault while judging %s", self.task.id)
                 self.stop_reason = self.stop_reason and StopReason.environment_error

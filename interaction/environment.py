@@ -188,8 +188,14 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     Raises:
         ValueError: there is no such environment, or two of its tasks have one id.
     """
-    tasks = list(_module(environment).load_tasks())
-    by_id = {task.id: task for task in tasks}
+    module = _module(environment)
+    try:
+        tasks = list(module.load_tasks())
+        by_id = {task.id: task for task in tasks}
+    except Exception as error:
+        if environment in ENVIRONMENTS:
+            raise
+        raise ValueError(f"environment {environment}: load_tasks() raises {type(error).__name__}: {error}") from error
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
     return MappingProxyType(by_id)
@@ -311,7 +317,10 @@ def _module(environment: str) -> Any:
         raise ValueError(f"environment {environment}: {path} is no Python file")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"environment {environment}: {path} raises {type(error).__name__}: {error}") from error
     if not callable(getattr(module, "load_tasks", None)):
         raise ValueError(f"environment {environment}: {path} has no function load_tasks()")
     return module

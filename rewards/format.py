@@ -34,7 +34,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rewards.metrics import asks_for_calls, calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import (
+    asks_for_calls,
+    calls_of,
+    counts,
+    did_work,
+    episode_metrics,
+    episode_of,
+    pair_of,
+    passed,
+    succeeded,
+)
 
 
 def compute_score(
@@ -55,7 +65,7 @@ def format_score(record: Mapping[str, Any]) -> float:
     worked, scores = did_work(record), []
     for turn in record["turns"]:
         form = _form(turn, before)
-        scores.append(1 + form / 2 if worked and turn["passed"] else form / 4)
+        scores.append(1 + form / 2 if worked and passed(turn, record) else form / 4)
     return sum(scores) / len(scores) if scores else 0.0
 
 

@@ -62,12 +62,12 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     steps = [step for turn in turns for step in turn["steps"]]
     calls = [call for turn in turns for call in calls_of(turn)]
     judged = [turn for turn in turns if turn["passed"] is not None]
-    passed = bool(record["outcome"] and record["outcome"]["passed"])
-    share = _share(sum(bool(turn["passed"]) for turn in judged), len(judged)) if judged else float(passed)
+    solved = bool(record["outcome"] and record["outcome"]["passed"])
+    share = _share(sum(bool(turn["passed"]) for turn in judged), len(judged)) if judged else float(solved)
     values = {
         "progress": share if did_work(record) else 0.0,
         "progress_raw": share,
-        "acc": float(passed),
+        "acc": float(solved),
         "acc_official": float(passed_official(record)),
         "format_rate": _share(sum(bool(step["well_formed"]) for step in steps), len(steps)),
         "call_success_rate": _share(sum(map(succeeded, calls)), len(calls)),
@@ -86,6 +86,13 @@ def did_work(record: Mapping[str, Any]) -> bool:
     """
     working = [turn for turn in record["turns"] if asks_for_calls(turn)]
     return not working or any(turn["passed"] is not False for turn in working)
+
+
+def passed(turn: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether a turn passed; where the environment judges the episode only, whether that did."""
+    if turn["passed"] is not None:
+        return bool(turn["passed"])
+    return bool(record["outcome"] and record["outcome"]["passed"])
 
 
 def asks_for_calls(turn: Mapping[str, Any]) -> bool:

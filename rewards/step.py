@@ -35,7 +35,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import votes as annotation
-from rewards.metrics import asks_for_calls, calls_of, counts, did_work, episode_metrics, episode_of, pair_of, succeeded
+from rewards.metrics import (
+    asks_for_calls,
+    calls_of,
+    counts,
+    did_work,
+    episode_metrics,
+    episode_of,
+    pair_of,
+    passed,
+    succeeded,
+)
 
 Record = Mapping[str, Any]
 
@@ -135,7 +145,9 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
             success, contribution = _success(turn, before), _contribution(turn)
         else:
             success, contribution = _waiting(turn, solved_some)
-        marks.append(TurnMarks(success, contribution, float(turn["passed"] and (solved_some or asks_for_calls(turn)))))
+        marks.append(
+            TurnMarks(success, contribution, float(passed(turn, record) and (solved_some or asks_for_calls(turn))))
+        )
     return marks
 
 
@@ -152,7 +164,7 @@ def marks_by_votes(record: Record, found: annotation.EpisodeVotes) -> list[TurnM
             needed = step["calls"] or not step["well_formed"]
             last = number + 1 == len(votes)
             found.require_complete(position + number, needed=bool(needed), last=last, vote=vote)
-        solved = votes[-1].solved if votes and votes[-1].solved is not None else float(turn["passed"])
+        solved = votes[-1].solved if votes and votes[-1].solved is not None else float(passed(turn, record))
         marks.append(TurnMarks([vote.success for vote in votes], [vote.contribution for vote in votes], solved))
         position += len(votes)
     found.require_no_more(position)
@@ -176,10 +188,10 @@ def _success(turn: Record, before: set[tuple[str, str]]) -> list[float]:
 
 def _contribution(turn: Record) -> list[float]:
     """Contribution of each step of a turn with gold calls; adds up to at most 1."""
-    best = turn["facts"]["closeness"] or 0.0
+    best = turn["facts"].get("closeness") or 0.0
     gains = []
     for step in turn["steps"]:
-        matched = sum(call["facts"]["gold"] is not None for call in step["calls"]) / turn["facts"]["gold_calls"]
+        matched = sum(call["facts"].get("gold") is not None for call in step["calls"]) / turn["facts"]["gold_calls"]
         closeness = step["facts"].get("closeness") or 0.0
         gains.append(max(matched, closeness - best, 0.0))
         best = max(best, closeness)

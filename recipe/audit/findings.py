@@ -43,7 +43,11 @@ class Audit:
         scores: dict[str, dict[str, float]] = {}
         for name, policy in POLICIES.items():
             began = perf_counter()
-            record = play(task, protocol, policy)
+            try:
+                record = play(task, protocol, policy)
+            except Exception as error:  # in open() or begin(): a conversation answers for the rest
+                self._find("the environment failed", f"{name}: {task.id}", f"{type(error).__name__}: {error}", listed)
+                return
             seconds = perf_counter() - began
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
@@ -67,6 +71,8 @@ class Audit:
 
     def finish(self, with_calls: Mapping[str, bool]) -> None:
         """Compare means. `with_calls`: category -> whether gold makes calls in it."""
+        if not self.earned:
+            self.findings["there is no gold"].append("no task has any, so nothing can be said of a reward")
         for (reward, category, name), values in self.earned.items():
             best = fmean(self.earned[reward, category, "gold"])
             if name in WITHOUT_GOLD and with_calls[category] and fmean(values) > best / 2 + CLOSE:

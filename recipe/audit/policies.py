@@ -30,6 +30,10 @@ HOSTILE = (
 """Texts that would do something where anything evaluated, rendered or parsed them without bounds."""
 
 
+WRONG_TYPES: tuple[Any, ...] = (None, True, -1, 10**400, 1e308, [], ["a"], {}, {"a": [1]}, [[[[]]]])
+"""Values that are of the wrong type, or no size that anybody expects, for most arguments."""
+
+
 @dataclass
 class Playing:
     """A conversation, and the words that its user has left to say."""
@@ -147,11 +151,16 @@ def junk(task: Task, protocol: Protocol, playing: Playing) -> None:
 
 
 def hostile(task: Task, protocol: Protocol, playing: Playing) -> None:
-    """Calls with hostile texts as arguments and names, then such texts as messages and as an answer."""
+    """Calls with hostile texts and wrong types as arguments and names, then such texts as messages and as an answer."""
     known = [str(function["name"]) for function in playing.functions[:3]]
-    for text in HOSTILE:
-        calls = [Call(name, dict.fromkeys(_parameters(playing.functions, name) or ["x"], text)) for name in known]
-        playing.say(protocol.render_calls("t", calls or [Call("nothing", {"x": text})]))
+    values = (*HOSTILE, *WRONG_TYPES)
+    for start in range(0, len(values), 3):  # few messages: a turn has 20
+        calls = [
+            Call(name, dict.fromkeys(_parameters(playing.functions, name) or ["x"], value))
+            for value in values[start : start + 3]
+            for name in known or ["nothing"]
+        ]
+        playing.say(protocol.render_calls("t", calls))
     playing.say(protocol.render_calls("t", [Call(text, {}) for text in HOSTILE]))
     for text in HOSTILE[-2:]:
         playing.say(text)
@@ -188,8 +197,8 @@ def _required(function: Mapping[str, Any]) -> list[str]:
 
 
 def _parameters(functions: list[Mapping[str, Any]], name: str) -> list[str]:
-    found = next(function for function in functions if function["name"] == name)
-    return list(found["parameters"].get("properties", {}))
+    found = next((function for function in functions if function["name"] == name), None)
+    return [] if found is None else list(found["parameters"].get("properties", {}))
 
 
 def _plain(schema: Mapping[str, Any]) -> Any:

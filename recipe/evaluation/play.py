@@ -28,6 +28,9 @@ LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
 
 
+NO_USER = "the environment {} asks for the words of a user model, which an evaluation does not have"
+
+
 class PromptTooLong(Exception):
     """The server's context does not hold the first request: nothing that the model has said is too much."""
 
@@ -58,7 +61,9 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task) -> di
     """
     tokens = {"prompt_tokens": 0, "completion_tokens": 0}
     with settings.conversation(task) as conversation:
-        messages = conversation.start()
+        messages = conversation.begin().messages
+        if conversation.asks:
+            raise EndpointRefusal(NO_USER.format(task.environment))
         if conversation.done:
             raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
         opening = len(messages)
@@ -75,6 +80,8 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task) -> di
             tokens["completion_tokens"] += said.completion_tokens
             took = round(perf_counter() - began, 4)
             reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
+            if reply.ask is not None:
+                raise EndpointRefusal(NO_USER.format(task.environment))
             messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
         return {**tokens, "episode": conversation.record().to_dict()}
 

@@ -5,9 +5,10 @@ two.
 """
 
 import importlib.metadata
+import os
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
@@ -105,7 +106,10 @@ def check_environments(config: DictConfig) -> None:
     from interaction.environment import options_of, register
     from recipe.user_code.environment_file import EnvironmentFault, check_file
 
-    files = {str(name): str(path) for name, path in config.interaction.environments.items()}
+    files = {
+        str(name): os.path.abspath(os.path.expanduser(str(path)))  # workers have other working directories
+        for name, path in config.interaction.environments.items()
+    }
     for name, path in files.items():
         try:
             check_file(name, path)
@@ -115,12 +119,14 @@ def check_environments(config: DictConfig) -> None:
         register(files)
     except ValueError as error:
         raise PreflightError(f"interaction.environments: {error}.") from error
+    config.interaction.environments = files
     for split in ("train", "val"):
         for name, options in config.interaction[split].environments.items():
             where = f"interaction.{split}.environments.{name}"
+            given: Any = OmegaConf.to_container(options, resolve=True)
             try:
                 if (kind := options_of(str(name))) is not None:
-                    read(kind, dict(options), where)
+                    read(kind, given, where)
                 elif options:
                     raise ValueError(f"environment {name} has no settings, and {', '.join(options)} was given")
             except ValueError as error:

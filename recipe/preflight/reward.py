@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from interaction.environment import DEFAULT
 from recipe.errors import PreflightError
+from recipe.settings.data_files import as_list
 from recipe.settings.kinds import LONGEST_WAIT
 from recipe.user_code import reward_file
 from recipe.user_code.reward_process import RewardProcess
@@ -21,6 +22,18 @@ def sample_record(environment: str = DEFAULT) -> dict[str, Any]:
     from interaction.gold import play_gold
 
     return play_gold(next(iter(load_tasks(environment).values())), get_protocol("think_xml"))[1].to_dict()
+
+
+def environments_of(config: DictConfig) -> list[str]:
+    """The environments of the training rows; the default one where there are no files yet."""
+    import pyarrow.parquet as parquet  # here, because settings are looked at without it
+
+    found: set[str] = set()
+    for name in as_list(config.data.train_files):
+        if (path := Path(name).expanduser()).is_file():
+            rows = parquet.read_table(path, columns=["extra_info"])["extra_info"].to_pylist()
+            found |= {(row or {}).get("environment") or DEFAULT for row in rows}
+    return sorted(found) or [DEFAULT]
 
 
 MOVED = dict.fromkeys(("has_gold", "gold_calls", "closeness", "passed_official", "gold"), "under `facts`")
@@ -52,7 +65,7 @@ def check_reward(config: DictConfig) -> None:
             f"reward.timeout={seconds}; expected the seconds that one call may take, above 0 and at most "
             f"{LONGEST_WAIT:.0f}."
         )
-    record, path = sample_record(), str(setting.path)
+    path, results = str(setting.path), []
     arguments: Any = OmegaConf.to_container(setting.get("reward_kwargs") or OmegaConf.create(), resolve=True)
     if not path.startswith(reward_file.PACKAGE):
         path = str(Path(path.removeprefix(reward_file.FILE)).expanduser())
@@ -63,12 +76,11 @@ def check_reward(config: DictConfig) -> None:
                 if line := untried_metric(config):
                     print(line, flush=True)
                 return
-            result = reward(
-                data_source="bfcl/base",
-                solution_str="",
-                ground_truth="[]",
-                extra_info={"episode": record, "split": "train"},
-            )
+            for record in map(sample_record, environments_of(config)):
+                source = f"{record['environment']}/{record['category'].removeprefix('multi_turn_')}"
+                extra = {"episode": record, "split": "train"}
+                result = reward(data_source=source, solution_str="", ground_truth="[]", extra_info=extra)
+                results.append((record, result))
     except reward_file.RewardFileError as error:
         raise PreflightError(str(error)) from error
     except RewardError as error:
@@ -77,5 +89,6 @@ def check_reward(config: DictConfig) -> None:
             "compute_score(data_source, solution_str, ground_truth, extra_info); see rewards/README.md. "
             "A longer call needs a higher reward.timeout."
         ) from error
-    check_reward_steps(result, record, reward.title)
-    check_filter_metric(config, result)
+    for record, result in results:
+        check_reward_steps(result, record, reward.title)
+        check_filter_metric(config, result)

@@ -198,7 +198,7 @@ def validations(run: Path) -> list[Validation]:
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
             found = [place.header for place in headers(path)]
-            found = [header for header in found if choosing.part_of_row(header) not in left_out]
+            found = [header for header in found if (header.get("part") or choosing.part_of_row(header)) not in left_out]
             categories = sorted({category_of(header) for header in found})
             for category in categories if len(categories) < 2 else [*categories, "all"]:
                 chosen = [header for header in found if category in ("all", category_of(header))]

@@ -125,8 +125,8 @@ function show(index) {
 }
 
 function turnView(turn, position) {
-  const state = turn.passed ? "passed" : turn.reached ? "failed" : "unreached";
-  const words = { passed: "passed", failed: "not passed", unreached: "not reached" };
+  const state = turn.passed ? "passed" : !turn.reached ? "unreached" : turn.passed === null ? "unjudged" : "failed";
+  const words = { passed: "passed", failed: "not passed", unreached: "not reached", unjudged: "not judged by turn" };
   const title = element("h3", "", `Turn ${position + 1}`, element("span", `badge ${{ passed: "good", failed: "bad" }[state] ?? "soft"}`, words[state]));
   if (turn.reached && turn.facts.passed_official !== undefined && turn.passed !== turn.facts.passed_official) {
     title.append(element("span", "badge soft", turn.facts.passed_official ? "passed officially" : "not passed officially"));

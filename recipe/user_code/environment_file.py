@@ -5,6 +5,7 @@
 plays gold, an answer at once and calls that nothing knows on a few tasks, and prints what is wrong, if anything is.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -124,6 +125,10 @@ def _try(task: Task) -> None:
             record = conversation.record()
         if record.stop_reason == "environment_error":
             raise EnvironmentFault(f"{where}{record.fault}")
+        try:
+            json.dumps(record.to_dict(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise EnvironmentFault(f"{where}its facts or texts are no JSON: {error}") from error
 
 
 def _check_request(where: str, request: Request) -> None:

@@ -10,6 +10,7 @@ import pytest
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
+from interaction.gold import play_gold
 from interaction.outcome import ToolResult, TurnResult, Verdicts
 from interaction.users import Scripted, UserFault, make_user
 from recipe.cpu.tiny_policy import make_tokenizer
@@ -161,3 +162,50 @@ def test_a_user_of_an_unknown_kind_is_named() -> None:
         make_user({"kind": "ghost"})
     with pytest.raises(UserFault):
         asyncio.run(Scripted(()).say([]))
+
+
+def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environment_says() -> None:
+    class Generous(Attempt):
+        def verdicts(self) -> Verdicts:
+            return Verdicts((TurnResult(WORDS[0], True),), passed=True)
+
+    class Open(Task):
+        def open(self) -> "Attempt":
+            return Generous()
+
+    with Conversation(Open(), PROTOCOL) as conversation:
+        conversation.begin()
+        conversation.hear(WORDS[0])
+        conversation.reply("cut off", truncated=True)
+        record = conversation.record()
+    assert record.outcome is not None and not record.outcome.passed
+    assert [turn.passed for turn in record.turns] == [False]
+
+
+@pytest.mark.parametrize(("wrong", "said"), [({}, "verdicts() gave dict"), (None, "verdicts() gave NoneType")])
+def test_verdicts_of_another_type_are_a_fault_of_the_environment(wrong: Any, said: str) -> None:
+    class Wrong(Attempt):
+        def verdicts(self) -> Any:
+            return wrong
+
+    class Open(Task):
+        def open(self) -> "Attempt":
+            return Wrong()
+
+    with Conversation(Open(), PROTOCOL) as conversation:
+        conversation.begin()
+        conversation.hear(WORDS[2])
+        record = conversation.record()
+    assert record.stop_reason == StopReason.environment_error and said in str(record.fault)
+    assert record.outcome is None
+
+
+def test_a_task_that_is_judged_as_a_whole_is_paid_as_a_whole() -> None:
+    from rewards import format as form
+    from rewards import progress
+
+    _, record = play_gold(Task(), PROTOCOL)  # type: ignore[arg-type]
+    assert record.turns[0].passed is None
+    question = {"episode": record.to_dict()}
+    assert progress.compute_score("", "", "", question)["score"] == 1.0
+    assert form.compute_score("", "", "", question)["acc"] == 1.0

@@ -20,6 +20,7 @@ from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
 from recipe.preflight.checks import check_environments
 from recipe.preflight.data import check_data
+from recipe.preflight.reward import check_reward
 from recipe.user_code.environment_file import check_file, trial
 from rewards import progress
 
@@ -163,3 +164,27 @@ def test_it_is_evaluated_through_an_endpoint(tmp_path, capsys):
         [sys.executable, "-m", "recipe.evaluate", "--records", str(tmp_path / "out")], capture_output=True, text=True
     )
     assert "0 episodes" in again.stdout or again.returncode == 1, "an environment that is not known is left out"
+
+
+def test_facts_that_are_no_json_are_refused(tmp_path):
+    path = tmp_path / "inventory.py"
+    path.write_text(example().replace("ErrorKind.BAD_ARGUMENTS)", "ErrorKind.BAD_ARGUMENTS, facts={'s': {1}})"))
+    environments.register({"inventory": str(path)})
+    with pytest.raises(ValueError, match="its facts or texts are no JSON: Object of type set"):
+        trial("inventory")
+
+
+def test_the_reward_is_tried_on_every_environment_of_the_rows(tmp_path):
+    path = write_example(tmp_path)
+    assert prepare_data(["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]) == 0
+    config = config_of(
+        f"+interaction.environments.inventory={path}",
+        f"data.train_files={tmp_path}/data/inventory_train.parquet",
+        "reward.custom_reward_function.path=pkg://rewards.step",
+    )
+    check_environments(config)
+    assert config.interaction.environments.inventory == str(path.absolute()), "workers have other working directories"
+    with pytest.raises(PreflightError, match="the record of move_0 does not say which calls are gold's"):
+        check_reward(config)
+    config.reward.custom_reward_function.path = "pkg://rewards.progress"
+    check_reward(config)
