@@ -25,11 +25,12 @@ def sample_record(environment: str = DEFAULT) -> dict[str, Any]:
 
 
 def environments_of(config: DictConfig) -> list[str]:
-    """The environments of the training rows; the default one where there are no files yet."""
+    """The environments of the training rows; the default one where there are none yet."""
     import pyarrow.parquet as parquet  # here, because settings are looked at without it
 
     found: set[str] = set()
-    for name in as_list(config.data.train_files):
+    files = OmegaConf.select(config, "data.train_files")
+    for name in as_list(files) if files else []:
         if (path := Path(name).expanduser()).is_file():
             rows = parquet.read_table(path, columns=["extra_info"])["extra_info"].to_pylist()
             found |= {(row or {}).get("environment") or DEFAULT for row in rows}
