@@ -22,6 +22,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,10 +107,16 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     skipped = 0
     for path in paths:
         more, unreadable = read_episodes(path)
-        records += [record for record in more if _is_known(record)]
+        records += more
         skipped += unreadable
+    unknown = Counter(record.environment for record in records if not _is_known(record))
+    records = [record for record in records if _is_known(record)]
     chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
+    for name, number in unknown.items():
+        print(
+            f"NOTE {number} episodes are left out: their task is not known in environment {name} (--environment FILE)"
+        )
     if not records:
         raise FileNotFoundError("there is nothing to judge")
     return _report(records, [], None, out, choosing.sentence(chosen))

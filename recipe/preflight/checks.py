@@ -61,8 +61,8 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
-    from recipe.preflight.renamed import check_renamed
     from recipe.settings.reading import check_values
+    from recipe.settings.renamed import check_renamed
 
     for check_part in (
         check_values,

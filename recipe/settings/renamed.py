@@ -1,12 +1,30 @@
-"""Settings that have another name now, so that one of an earlier release is told where it went."""
+"""Settings, and values of settings, that have another name now: those of an earlier release are told where they went.
+
+What a reward returned under an old name is refused in `recipe.user_code.reward_result`, where rewards are called.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+
+POLICY_LOSS = "actor_rollout_ref.actor.policy_loss"
+
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "algorithm.adv_estimator": {"gae_action": "gae_step"},
+    f"{POLICY_LOSS}.loss_mode": {"appo_turn": "appo_step"},
+    f"{POLICY_LOSS}._target_": {
+        "recipe.credit.policy_loss.TurnPolicyLossConfig": "recipe.credit.policy_loss.StepPolicyLossConfig"
+    },
+}
+"""Setting -> old value -> new value."""
+
 OF_BFCL = "{0} is now interaction.{1}.environments.bfcl.{2}: only BFCL's tasks have it."
 
-RENAMED: Mapping[str, str] = {
+KEYS: Mapping[str, str] = {
     r"interaction\.(train|val)\.(augment|withheld|empty_gold)": OF_BFCL,
     r"interaction\.(train|val)\.(at_step_limit)": (
         f"{OF_BFCL} `end` is called `judge` there, and `official` goes with "
@@ -18,7 +36,7 @@ RENAMED: Mapping[str, str] = {
 
 def renamed(key: str) -> str | None:
     """What became of a setting; None if it was not renamed."""
-    for pattern, text in RENAMED.items():
+    for pattern, text in KEYS.items():
         if found := re.fullmatch(pattern, key):
             return text.format(key, *found.groups())
     return None
@@ -32,3 +50,14 @@ def all_renamed(values: Any, key: str = "") -> Iterator[str]:
             if (line := renamed(below)) is not None:
                 yield line
             yield from all_renamed(value, below)
+
+
+def check_renamed(config: DictConfig) -> None:
+    """Raises PreflightError with a line for each value under its old name."""
+    found = []
+    for key, names in VALUES.items():
+        value = OmegaConf.select(config, key)
+        if isinstance(value, str) and value in names:
+            found.append(f"{key}={value} is called {names[value]} now. Set {key}={names[value]}.")
+    if found:
+        raise PreflightError("\n".join(found))

@@ -15,13 +15,7 @@ from recipe.audit.policies import POLICIES, play
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 
-@pytest.fixture(autouse=True)
-def forgotten():
-    """What a test has made known is unknown to the next."""
-    yield
-    environments._files.clear()
-    environments._module.cache_clear()
-    environments.load_tasks.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 
 
 def test_bfcl_passes_with_every_reward(capsys):

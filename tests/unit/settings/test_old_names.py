@@ -10,10 +10,10 @@ from recipe import evaluate, report, rescore
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
-from recipe.preflight.renamed import POLICY_LOSS, RENAMED
 from recipe.preflight.reward import check_reward, sample_record
 from recipe.report import episodes
 from recipe.settings.reading import check_values
+from recipe.settings.renamed import POLICY_LOSS, VALUES
 from recipe.user_code.reward_process import RewardProcess
 from recipe.user_code.reward_result import RewardError
 
@@ -30,7 +30,7 @@ OLD_CLASS = "recipe.credit.policy_loss.TurnPolicyLossConfig"
 )
 def test_an_old_value_of_a_setting_is_refused_with_the_new_one(override: str, new: str):
     key, _, old = override.partition("=")
-    assert RENAMED[key] == {old: new}, "the table and this one list the same names"
+    assert VALUES[key] == {old: new}, "the table and this one list the same names"
     with pytest.raises(PreflightError) as error:
         check_settings(compose("stage2", ["hardware=cpu", override]))
     assert str(error.value) == f"{override} is called {new} now. Set {key}={new}."
@@ -44,7 +44,7 @@ def test_old_names_in_a_configuration_of_the_users_own_are_refused_with_a_line_f
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(PreflightError) as error:
         check_settings(compose("mine", ["hardware=cpu", "critic.enable=true"], folder=tmp_path))
-    renamed = [(old, new) for names in RENAMED.values() for old, new in names.items()]
+    renamed = [(old, new) for names in VALUES.values() for old, new in names.items()]
     for line, (old, new) in zip(str(error.value).splitlines(), renamed, strict=True):
         assert f"={old} is called {new} now" in line
         text = text.replace(old, new)
