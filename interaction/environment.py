@@ -229,7 +229,11 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
         if options:
             raise ValueError(f"environment {environment} has no settings, and {', '.join(options)} was given")
         return {}
-    made = kind(**options)
+    try:
+        made = kind(**options)
+    except TypeError as error:
+        known_names = ", ".join(kind.__dataclass_fields__)
+        raise ValueError(f"environment {environment}: {error}; its settings are {known_names}") from error
     return {name: getattr(made, name) for name in made.__dataclass_fields__}
 
 

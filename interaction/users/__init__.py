@@ -5,8 +5,10 @@ All episodes of a process wait for their users side by side. What a user says is
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 
 class User(Protocol):
@@ -25,12 +27,12 @@ class UserFault(RuntimeError):
     """A user model failed; not the model's doing, and not the environment's."""
 
 
-@dataclass(frozen=True)
+@checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Scripted:
     """Says `lines` in order, by the number of words that it has said before, after `seconds`; for tests."""
 
-    lines: tuple[str, ...]
-    seconds: float = 0.0
+    lines: Annotated[tuple[str, ...], Field(strict=False)]
+    seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
     async def say(self, messages: Sequence[Mapping[str, str]]) -> str:
         await asyncio.sleep(self.seconds)
@@ -40,15 +42,24 @@ class Scripted:
         return self.lines[said]
 
 
+KINDS: dict[str, Any] = {"scripted": Scripted}
+"""`interaction.user.kind` -> who plays the user; its fields are the other keys."""
+
+
 def make_user(settings: Mapping[str, Any] | None) -> User | None:
     """The user that `interaction.user` describes; None where there is none.
 
     Raises:
-        ValueError: there is no such kind of user.
+        ValueError: there is no such kind of user, or it has no such setting, or not with this value.
     """
     if settings is None:
         return None
     given = dict(settings)
-    if (kind := given.pop("kind", None)) != "scripted":
-        raise ValueError(f"interaction.user.kind={kind!r}; known: scripted")
-    return Scripted(tuple(given["lines"]), float(given.get("seconds", 0.0)))
+    if (kind := given.pop("kind", None)) not in KINDS:
+        raise ValueError(f"interaction.user.kind={kind!r}; known: {', '.join(KINDS)}")
+    try:
+        user: User = KINDS[kind](**given)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise ValueError(f"interaction.user with kind={kind}: {'; '.join(wrong)}") from error
+    return user

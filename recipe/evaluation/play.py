@@ -17,8 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from interaction import StopReason
+from interaction import Conversation, StopReason
+from interaction.conversation import Reply
 from interaction.environment import Task
+from interaction.users import User, UserFault, make_user
 from recipe.evaluation.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from recipe.evaluation.store import Settings, Store
 
@@ -28,7 +30,7 @@ LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
 
 
-NO_USER = "the environment {} asks for the words of a user model, which an evaluation does not have"
+NO_USER = "the environment {} asks for the words of a user: say with --user who plays it, such as --user kind=..."
 
 
 class PromptTooLong(Exception):
@@ -51,19 +53,18 @@ def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
     return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
 
 
-async def play_episode(endpoint: Endpoint, settings: Settings, task: Task) -> dict[str, Any]:
+async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None) -> dict[str, Any]:
     """One episode from its first to its last message, with the tokens that the server counted.
 
     Raises:
         EndpointFault: the server did not answer.
-        EndpointRefusal: it never will.
+        UserFault: whoever plays the user said nothing.
+        EndpointRefusal: the server never will answer, or nobody plays the user.
         PromptTooLong: the context is too small for this task.
     """
     tokens = {"prompt_tokens": 0, "completion_tokens": 0}
     with settings.conversation(task) as conversation:
-        messages = conversation.begin().messages
-        if conversation.asks:
-            raise EndpointRefusal(NO_USER.format(task.environment))
+        messages = (await _hear(conversation, conversation.begin(), user)).messages
         if conversation.done:
             raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
         opening = len(messages)
@@ -80,10 +81,18 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task) -> di
             tokens["completion_tokens"] += said.completion_tokens
             took = round(perf_counter() - began, 4)
             reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
-            if reply.ask is not None:
-                raise EndpointRefusal(NO_USER.format(task.environment))
+            reply = await _hear(conversation, reply, user)
             messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
         return {**tokens, "episode": conversation.record().to_dict()}
+
+
+async def _hear(conversation: Conversation, reply: Reply, user: User | None) -> Reply:
+    """What the environment says once its user was heard, where it asks for one."""
+    while reply.ask is not None:
+        if user is None:
+            raise EndpointRefusal(NO_USER.format(conversation.task.environment))
+        reply = conversation.hear(await user.say(reply.ask.messages))
+    return reply
 
 
 async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurrency: int) -> list[Lost]:
@@ -94,6 +103,7 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
         OSError: an episode cannot be kept.
     """
     done = store.episodes().keys()
+    user = make_user(settings.user)
     tasks = settings.tasks()
     left = [(task, sample) for task, sample in tasks if (task.id, sample) not in done]
     lost: list[Lost] = []
@@ -107,7 +117,7 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
                 fault = f"not tried: {in_a_row} episodes in a row were lost"
                 if in_a_row < LOST_IN_A_ROW:
                     try:
-                        line, fault = await _play_or_lose(endpoint, settings, task)
+                        line, fault = await _play_or_lose(endpoint, settings, task, user)
                     except PromptTooLong as error:
                         line, fault = None, f"the server's context does not hold the prompt: {error}"
                     else:
@@ -128,7 +138,9 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
     return lost
 
 
-async def _play_or_lose(endpoint: Endpoint, settings: Settings, task: Task) -> tuple[dict[str, Any] | None, str]:
+async def _play_or_lose(
+    endpoint: Endpoint, settings: Settings, task: Task, user: User | None
+) -> tuple[dict[str, Any] | None, str]:
     """The finished episode, or None and why there is none.
 
     Raises:
@@ -137,9 +149,12 @@ async def _play_or_lose(endpoint: Endpoint, settings: Settings, task: Task) -> t
     fault = ""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            line = await play_episode(endpoint, settings, task)
+            line = await play_episode(endpoint, settings, task, user)
         except EndpointFault as error:
             fault = str(error)
+            continue
+        except UserFault as error:
+            fault = f"the user: {error}"
             continue
         return {"attempts": attempt, **line}, ""
     return None, fault

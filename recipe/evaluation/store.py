@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,12 @@ class Settings:
     presence_penalty: float | None = 0.0
     frequency_penalty: float | None = 0.0
     environment: str = DEFAULT
+    options: dict[str, Any] = field(default_factory=dict)
+    """The environment's own settings, those that differ from how it is evaluated by default."""
+    user: dict[str, Any] | None = None
+    """Who plays the user, as `interaction.user`; None where the environment asks nobody."""
+    source: dict[str, Any] = field(default_factory=dict)
+    """What the tasks were made from: a file of the user's, or a release, by hash."""
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request.
@@ -89,16 +95,20 @@ class Settings:
             for sample in range(self.samples)
         ]
 
+    def rules(self) -> dict[str, Any]:
+        """The environment's settings: BFCL is played by BFCL's rules."""
+        official = {"at_step_limit": self.at_step_limit, "withheld": self.withheld}
+        return (official if self.environment == DEFAULT else {}) | self.options
+
     def conversation(self, task: Task) -> Conversation:
-        """An episode: nothing added to results, nothing cut; one of BFCL by BFCL's rules, with its 21st message."""
-        official = self.environment == DEFAULT and self.at_step_limit == "official"
-        rules = {"at_step_limit": "official" if official else "judge", "withheld": self.withheld}
+        """An episode: nothing added to results, nothing cut; by BFCL's rules a turn has a 21st message."""
+        rules = self.rules()
         return Conversation(
             task,
             protocol=get_protocol(self.protocol, docs=self.docs),  # type: ignore[arg-type]
-            max_steps_per_turn=self.max_steps_per_turn + official,
+            max_steps_per_turn=self.max_steps_per_turn + (rules.get("at_step_limit") == "official"),
             max_format_errors_per_turn=self.max_format_errors_per_turn,
-            environments={DEFAULT: rules},
+            environments={self.environment: rules},
         )
 
 
@@ -177,7 +187,9 @@ class Store:
         try:
             if SETTINGS.read(path) is None:
                 raise Damaged(f"{path} is not there")
-            kept = {"environment": DEFAULT} | json.loads(path.read_text(encoding="utf-8"))
+            kept = {"environment": DEFAULT, "options": {}, "user": None, "source": settings.source} | json.loads(
+                path.read_text(encoding="utf-8")
+            )
         except Damaged as error:
             if not self.path.stat().st_size:  # no episode was played with them
                 SETTINGS.write(path, settings)

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator
 
+from interaction.users import make_user
+
 OPEN = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """For a section of verl's: strict about what is named here, silent about the rest."""
 
@@ -134,10 +136,18 @@ def precision(value: Any) -> Any:
 
 PRECISIONS = ("fp32", "float32", 32, "32", "bf16", "bfloat16", "fp16", "float16", 16, "16")
 
+
+def played_user(settings: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Settings of somebody who plays the user."""
+    make_user(settings)
+    return settings
+
+
 Text = Annotated[str, AfterValidator(short)]
 ReadPath = Annotated[str, AfterValidator(path)]
 WrittenPath = Annotated[str, AfterValidator(written_path)]
 FolderName = Annotated[str, AfterValidator(folder_name)]
+PlayedUser = Annotated[dict[str, Any] | None, AfterValidator(played_user)]
 Names = Annotated[Any, PlainValidator(one_or_more)]
 Variable = Annotated[str, AfterValidator(variable)]
 Precision = Annotated[Any, PlainValidator(precision)]

@@ -10,6 +10,7 @@ from recipe.settings.kinds import (
     Natural,
     NotNegative,
     PartAbove0,
+    PlayedUser,
     Positive,
     ReadPath,
     RunName,
@@ -73,16 +74,6 @@ class Overlong:
 
 
 @dataclass(frozen=True)
-class ScriptedUser:
-    """`interaction.user`: who plays the user where an environment asks for one."""
-
-    __pydantic_config__ = STRICT
-    kind: Literal["scripted"]
-    lines: tuple[str, ...]
-    seconds: NotNegative = 0.0
-
-
-@dataclass(frozen=True)
 class Interaction:
     """`interaction`."""
 
@@ -94,7 +85,7 @@ class Interaction:
     record_dir: WrittenPath | None
     record_tokens: bool
     environments: dict[FolderName, ReadPath]
-    user: ScriptedUser | None
+    user: PlayedUser
     overlong: Overlong
     train: TurnPolicy
     val: TurnPolicy

@@ -1,0 +1,153 @@
+"""The command line of `recipe.evaluate`, checked."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from interaction.environment import DEFAULT, load_tasks, named, read_options
+from interaction.protocol import DOC_STYLES, PROTOCOLS
+from interaction.users import make_user
+from recipe.evaluation.endpoint import SAMPLING
+from recipe.evaluation.server import PROFILES
+from recipe.evaluation.store import PARTS
+
+SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
+
+
+def parse(arguments: list[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
+    """What was given, checked, and what goes to vLLM. Ends the process with a line where it makes no sense."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    own, flags = arguments[:at], arguments[at + 1 :]
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.evaluate", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
+    source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
+    source.add_argument("--records", type=Path, nargs="+", metavar="RUN", help="run folders or JSONL files to judge")
+    parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
+    parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
+    parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")
+    parser.add_argument(
+        "--split",
+        choices=tuple(PARTS),
+        default="val",
+        help="which tasks; val is choose and report together (docs/evaluation.md)",
+    )
+    parser.add_argument("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python file")
+    parser.add_argument(
+        "--option", action=_Pairs, help="a setting of the environment's own, as in interaction.val.environments.NAME"
+    )
+    parser.add_argument(
+        "--user", action=_Pairs, help="who plays the user where the environment asks for one, as interaction.user"
+    )
+    parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
+    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
+    parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
+    parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
+    parser.add_argument("--temperature", type=_number(0), help="default: 0, greedy, as training's validation")
+    parser.add_argument("--top-p", type=_number(0, 1, above=True), help="default: 1, all tokens")
+    parser.add_argument("--top-k", type=_top_k, help="default: -1, all tokens")
+    parser.add_argument("--repetition-penalty", type=_number(0, above=True), help="default: 1, none")
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        choices=SAMPLING,
+        help="a sampling field that the endpoint does not take; may be repeated",
+    )
+    parser.add_argument("--max-tokens", type=_count, help="of one message (default: what the context leaves)")
+    parser.add_argument("--limit", type=_count, help="only the first tasks of each category")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
+    parser.add_argument("--concurrency", type=_count, default=32, help="episodes at a time")
+    parser.add_argument("--timeout", type=_number(0, above=True), default=600.0, help="seconds for one message")
+    parser.add_argument("--attempts", type=_count, default=5, help="requests for one message before it is a fault")
+    parser.add_argument(
+        "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
+    )
+    given = parser.parse_args(own)
+    try:
+        given.environment = named(given.environment)
+    except ValueError as error:
+        parser.error(f"argument --environment: {error}")
+    for name, check in (("option", partial(read_options, given.environment)), ("user", make_user)):
+        try:
+            check(getattr(given, name))
+        except ValueError as error:
+            parser.error(f"argument --{name}: {error}")
+    categories = categories_of(given.environment)
+    for name in given.category:
+        if name not in categories and f"multi_turn_{name}" not in categories:
+            short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
+            parser.error(f"argument --category: {name!r} is no category; known: {short}")
+    given.category = [name if name in categories else f"multi_turn_{name}" for name in given.category] or categories
+    if flags and not given.model:
+        parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
+    for name in given.leave_out:
+        if getattr(given, name, None) is not None:
+            parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
+    if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
+        parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
+    if given.api_key_env and given.api_key_env not in os.environ:
+        parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
+    return given, flags
+
+
+def categories_of(environment: str) -> list[str]:
+    """All categories of an environment, in its order."""
+    return [*dict.fromkeys(task.category for task in load_tasks(environment).values())]
+
+
+class _Pairs(argparse.Action):
+    """KEY=VALUE, may be repeated; a mapping with values as YAML has them."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
+        default: dict[str, Any] | None = {} if dest == "option" else None
+        super().__init__(option_strings, dest, metavar="KEY=VALUE", default=default, **kwargs)
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, space: argparse.Namespace, value: Any, flag: Any = None
+    ) -> None:
+        key, equals, text = str(value).partition("=")
+        if not equals or not key:
+            parser.error(f"argument {flag}: {value!r} is not KEY=VALUE")
+        try:
+            read = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            parser.error(f"argument {flag}: the value of {key} is no YAML: {' '.join(str(error).split())[:200]}")
+        setattr(space, self.dest, {**(getattr(space, self.dest) or {}), key: read})
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
+    return int(value)
+
+
+def _number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
+    """A number from `low` (with `above`: more than it) to `high`."""
+
+    def number(value: str) -> float:
+        found = float(value)
+        if not low <= found <= high or math.isinf(found) or (above and found == low):
+            limits = f"{'more than' if above else 'at least'} {low:g}" + (
+                "" if high == math.inf else f", at most {high:g}"
+            )
+            raise argparse.ArgumentTypeError(f"{value} is not {limits}")
+        return found
+
+    return number
+
+
+def _top_k(value: str) -> int:
+    if value != "-1" and (not value.isdecimal() or int(value) < 1):
+        raise argparse.ArgumentTypeError(f"{value!r} is neither -1, for all tokens, nor a whole number, 1 or more")
+    return int(value)

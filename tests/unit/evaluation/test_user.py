@@ -1,0 +1,156 @@
+"""Evaluation of an environment whose user has to be asked, and that has settings of its own."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from support.evaluation import PROTOCOL, serving
+
+from recipe import evaluate
+
+PHONE = """
+from dataclasses import dataclass
+
+from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
+from interaction.outcome import ToolResult, TurnResult, Verdicts
+from interaction.record import StopReason
+
+
+@dataclass(frozen=True)
+class Options:
+    greeting: str = "Be kind."
+
+
+@dataclass(frozen=True)
+class Task:
+    id: str
+    cluster: str = "0"
+    environment: str = "{name}"
+    category: str = "phone"
+    part: str = "report"
+
+    def open(self, **options):
+        return Attempt(Options(**options))
+
+    def gold(self):
+        return [UserWords("My line is dead."), GoldMessage(answer="done"), UserWords("Goodbye.")]
+
+
+class Attempt(EnvironmentBase):
+    def __init__(self, options):
+        self.options, self.heard = options, []
+
+    def begin(self):
+        return AskUser(({{"role": "system", "content": "You have a phone."}},))
+
+    def call(self, call):
+        return ToolResult("there is nothing to call")
+
+    def answer(self, text):
+        said = [{{"role": "assistant", "content": self.heard[-1]}}, {{"role": "user", "content": text}}]
+        return AskUser(({{"role": "system", "content": "You have a phone."}}, *said))
+
+    def hear(self, words):
+        if self.heard:
+            self.over = StopReason.user_stop
+            return None
+        self.heard.append(words)
+        return Request(words, policy=self.options.greeting)
+
+    def cut(self, reason):
+        return False
+
+    def verdicts(self):
+        return Verdicts(tuple(TurnResult(words, None) for words in self.heard), passed=self.over is not None)
+
+
+def load_tasks():
+    return [Task(f"phone_{{number}}") for number in range(8)]
+"""
+SPEAKS = ["--user", "kind=scripted", "--user", "lines=[My line is dead., Goodbye.]"]
+
+
+@pytest.fixture
+def phone(tmp_path: Path) -> Path:
+    path = tmp_path / f"phone_{tmp_path.name}.py"  # an environment is known by its name for as long as a process lives
+    path.write_text(PHONE.format(name=path.stem))
+    return path
+
+
+def evaluated(phone: Path, out: Path, *more: str) -> tuple[int, list[dict], list[dict]]:
+    """Exit status, stored lines, and requests to the server."""
+    with serving(lambda messages: PROTOCOL.render_answer("done", "done")) as server:
+        arguments = ["--endpoint", server.url, "--out", str(out), "--environment", str(phone), "--backoff", "0.01"]
+        status = evaluate.main([*arguments, "--split", "report", *more])
+    path = out / "episodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return status, lines, server.requests
+
+
+def test_the_user_speaks_first_and_last_and_is_kept(phone: Path, tmp_path: Path) -> None:
+    status, lines, requests = evaluated(phone, tmp_path / "out", *SPEAKS, "--option", "greeting=Be short.")
+    assert status == 0 and len(lines) == 8
+    for line in lines:
+        episode = line["episode"]
+        assert [turn["user"] for turn in episode["turns"]] == ["My line is dead."]
+        assert (episode["stop_reason"], episode["outcome"]["passed"]) == ("user_stop", True)
+        assert episode["options"] == {"greeting": "Be short."}
+    assert all(request["messages"][0]["content"].startswith("Be short.") for request in requests)
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    assert settings["user"] == {"kind": "scripted", "lines": ["My line is dead.", "Goodbye."]}
+    assert settings["options"] == {"greeting": "Be short."} and len(settings["source"]["environment_sha256"]) == 64
+
+
+def test_users_are_waited_for_side_by_side(phone: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    evaluated(phone, tmp_path / "out", *SPEAKS, "--user", "seconds=0.5")
+    assert time.monotonic() - began < 8 * 2 * 0.5
+
+
+def test_an_episode_whose_user_fails_is_lost_and_never_scored(
+    phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines, _ = evaluated(phone, tmp_path / "out", "--user", "kind=scripted", "--user", "lines=[Hello.]")
+    assert (status, lines) == (evaluate.LOST_STATUS, [])
+    assert "the user: a scripted user has 1 lines" in capsys.readouterr().out
+
+
+def test_who_plays_the_user_has_to_be_said(phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluated(phone, tmp_path / "out")[0] == 1
+    assert "say with --user" in capsys.readouterr().err
+
+
+WRONG = {
+    "no pair": (["--option", "greeting"], "'greeting' is not KEY=VALUE"),
+    "no YAML": (["--option", "greeting=[a"], "no YAML"),
+    "unknown option": (["--option", "volume=3"], "volume"),
+    "unknown user": (["--user", "kind=ghost"], "known: "),
+    "user without kind": (["--user", "lines=[a]"], "kind=None"),
+    "user without lines": (["--user", "kind=scripted"], "lines"),
+    "lines of another type": (["--user", "kind=scripted", "--user", "lines=[1]"], "lines.0"),
+    "a user's unknown setting": ([*SPEAKS, "--user", "volume=3"], "volume"),
+    "seconds without end": ([*SPEAKS, "--user", "seconds=.inf"], "seconds"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_is_refused_before_anything_is_played(
+    wrong: str, phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, words = WRONG[wrong]
+    with pytest.raises(SystemExit) as ends:
+        evaluated(phone, tmp_path / "out", *arguments)
+    assert ends.value.code == 2 and words in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("changed", ["options", "user", "source"])
+def test_episodes_of_other_settings_of_the_environment_are_not_mixed(
+    changed: str, phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert evaluated(phone, out, *SPEAKS, "--limit", "2")[0] == 0
+    kept = json.loads((out / "settings.json").read_text())
+    (out / "settings.json").write_text(json.dumps(kept | {changed: {"x": 1}}))
+    assert evaluated(phone, out, *SPEAKS, "--limit", "2")[0] == 1
+    assert f"{changed} was {{'x': 1}}" in capsys.readouterr().err
