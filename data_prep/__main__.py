@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recipe.typed import key_value
+
 if TYPE_CHECKING:
     from data_prep.build import Options
 
@@ -28,6 +30,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--environment", default="bfcl", metavar="NAME|FILE", help="whose tasks; a Python file of your own"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=key_value,
+        metavar="KEY=VALUE",
+        help="a setting of the environment's own that its prompts depend on; may be repeated",
     )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
     options = parser.parse_args(arguments)
@@ -54,7 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _options(given: argparse.Namespace) -> "Options":
     from data_prep.build import Options
 
-    return Options(given.protocol, given.docs, given.tiny, given.max_result_chars, given.environment)
+    return Options(
+        given.protocol, given.docs, given.tiny, given.max_result_chars, given.environment, dict(given.option)
+    )
 
 
 def _fail(message: str) -> int:

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from data_prep.rows import rl_table, sft_table, write_table
 from interaction import get_protocol
-from interaction.environment import DEFAULT, DataSet, data_sets, named, source_of
+from interaction.environment import DEFAULT, DataSet, data_sets, named, read_options, source_of
 from interaction.protocol import DocStyle, Protocol
 from recipe.files import write_atomic
 
@@ -24,6 +27,8 @@ class Options:
     max_result_chars: int | None = None
     environment: str = DEFAULT
     """A name, or a Python file."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The environment's own settings."""
 
     @property
     def docs_style(self) -> DocStyle:
@@ -37,6 +42,7 @@ class Options:
             parts.append(f"--max-result-chars {result_chars}")
         if self.environment != DEFAULT:
             parts.append(f"--environment {self.environment}")
+        parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in self.options.items()]
         return " ".join(parts + ["--tiny"] * self.tiny)
 
 
@@ -49,12 +55,13 @@ def build(out: Path, options: Options) -> dict:
         RuntimeError: what the tasks are made from is missing, or is not the pinned release.
     """
     protocol, environment = get_protocol(options.protocol, docs=options.docs_style), named(options.environment)
+    read_options(environment, options.options)
     sets = data_sets(environment, options.tiny)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     out.mkdir(parents=True, exist_ok=True)
     entries = {}
     for name, data_set in sets.items():
-        table = _table(data_set, protocol, chars)
+        table = _table(data_set, protocol, chars, options.options)
         write_table(table, out / name)
         entries[name] = {"rows": table.num_rows, "sha256": hashlib.sha256((out / name).read_bytes()).hexdigest()}
     manifest = {
@@ -62,6 +69,7 @@ def build(out: Path, options: Options) -> dict:
         **source_of(environment),
         "protocol": options.protocol,
         "docs": options.docs_style,
+        **({"options": dict(options.options)} if options.options else {}),
         "max_result_chars": chars,
         "pyarrow": pa.__version__,
         "files": entries,
@@ -70,7 +78,7 @@ def build(out: Path, options: Options) -> dict:
     return manifest
 
 
-def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None) -> pa.Table:
+def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None, options: Mapping[str, Any]) -> pa.Table:
     if data_set.kind == "sft":
-        return sft_table(data_set.tasks, protocol, max_result_chars)
-    return rl_table(data_set.tasks, data_set.kind, protocol)
+        return sft_table(data_set.tasks, protocol, max_result_chars, options)
+    return rl_table(data_set.tasks, data_set.kind, protocol, options)

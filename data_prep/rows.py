@@ -6,7 +6,7 @@ for verl's length filter and for people who look into the file.
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_prep.sft import gold_messages
-from interaction import Conversation
 from interaction.environment import Task, UserWords
+from interaction.gold import opening
 from interaction.protocol import Protocol
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -44,14 +44,16 @@ RL_SCHEMA = pa.schema(
 SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("task_id", pa.string())])
 
 
-def rl_row(task: Task, index: int, split: str, protocol: Protocol) -> dict[str, Any]:
+def rl_row(
+    task: Task, index: int, split: str, protocol: Protocol, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """One training or validation row.
 
     Args:
         index: of the task, where it has one, else of the row among those of its file.
+        options: the environment's own settings, as far as they decide what a conversation begins with.
     """
-    with Conversation(task, protocol=protocol) as conversation:
-        prompt = conversation.begin().messages
+    prompt = opening(task, protocol, environments={task.environment: dict(options or {})})
     return {
         "data_source": f"{task.environment}/{task.category.removeprefix('multi_turn_')}",
         "prompt": prompt,
@@ -82,15 +84,22 @@ def gold_calls(task: Task) -> list[list[dict[str, Any]]]:
     return turns
 
 
-def rl_table(tasks: Iterable[Task], split: str, protocol: Protocol) -> pa.Table:
-    """Rows for reinforcement learning."""
-    rows = [rl_row(task, getattr(task, "index", number), split, protocol) for number, task in enumerate(tasks)]
+def rl_table(
+    tasks: Iterable[Task], split: str, protocol: Protocol, options: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Rows for reinforcement learning; `options` as in `rl_row`."""
+    numbered = enumerate(tasks)
+    rows = [rl_row(task, getattr(task, "index", number), split, protocol, options) for number, task in numbered]
     return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
 
 
-def sft_table(tasks: Iterable[Task], protocol: Protocol, max_result_chars: int | None) -> pa.Table:
-    """Gold conversations for supervised fine-tuning."""
-    rows = [{"messages": gold_messages(task, protocol, max_result_chars), "task_id": task.id} for task in tasks]
+def sft_table(
+    tasks: Iterable[Task], protocol: Protocol, max_result_chars: int | None, options: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Gold conversations for supervised fine-tuning; `options` as in `rl_row`."""
+    rows = [
+        {"messages": gold_messages(task, protocol, max_result_chars, options), "task_id": task.id} for task in tasks
+    ]
     return pa.Table.from_pylist(rows, schema=SFT_SCHEMA)
 
 

@@ -4,22 +4,29 @@ The messages come from the same Conversation and protocol that training uses, so
 nothing new in its first rollout.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from interaction.environment import Task
 from interaction.gold import play_gold
 from interaction.protocol import Message, Protocol
 
 
-def gold_messages(task: Task, protocol: Protocol, max_result_chars: int | None = None) -> list[Message]:
+def gold_messages(
+    task: Task, protocol: Protocol, max_result_chars: int | None = None, options: Mapping[str, Any] | None = None
+) -> list[Message]:
     """The whole gold conversation, from the system prompt to the last answer.
 
     Args:
         protocol: decides how calls and answers are written.
         max_result_chars: results are cut to this length, as `Conversation` does in training; None for no cut.
+        options: the environment's own settings.
 
     Raises:
         RuntimeError: gold did not pass, so the messages must not be learned.
     """
-    messages, record = play_gold(task, protocol, max_result_chars=max_result_chars)
+    environments = {task.environment: dict(options or {})}
+    messages, record = play_gold(task, protocol, max_result_chars=max_result_chars, environments=environments)
     if record.outcome is None or not record.outcome.passed:
         failed = [number for number, turn in enumerate(record.turns) if not turn.passed]
         raise RuntimeError(

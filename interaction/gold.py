@@ -1,4 +1,4 @@
-"""Gold played as a conversation: what a model that does everything right would write."""
+"""Gold played as a conversation: what a model that does everything right would write, and how it begins."""
 
 from typing import Any
 
@@ -6,6 +6,30 @@ from interaction.conversation import Conversation
 from interaction.environment import Task, UserWords
 from interaction.protocol import Message, Protocol
 from interaction.record import EpisodeRecord
+
+GREETING = "Hello, I need your help."
+"""What a user who speaks first, and of whom gold has no words, is taken to say."""
+MOST_WORDS = 20
+"""So often the user is heard before the first request."""
+
+
+def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
+    """The messages that a conversation begins with.
+
+    Where the user has to be asked for the first words they are gold's, or a greeting, so that the messages are about as
+    long as those of an episode. None where the environment failed, or never stopped asking.
+
+    Args:
+        settings: those of the turn policy.
+    """
+    words = (item.text for item in task.gold() if isinstance(item, UserWords))
+    with Conversation(task, protocol=protocol, **settings) as conversation:
+        reply = conversation.begin()
+        for _ in range(MOST_WORDS):
+            if reply.ask is None:
+                break
+            reply = conversation.hear(next(words, GREETING))
+        return reply.messages
 
 
 def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Message], EpisodeRecord]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from interaction.environment import DEFAULT, load_tasks, named, read_options
 from interaction.protocol import DOC_STYLES, PROTOCOLS
@@ -18,6 +16,7 @@ from interaction.users import make_user
 from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import PROFILES
 from recipe.evaluation.store import PARTS
+from recipe.typed import key_value
 
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
 
@@ -43,12 +42,9 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
         help="which tasks; val is choose and report together (docs/evaluation.md)",
     )
     parser.add_argument("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python file")
-    parser.add_argument(
-        "--option", action=_Pairs, help="a setting of the environment's own, as in interaction.val.environments.NAME"
-    )
-    parser.add_argument(
-        "--user", action=_Pairs, help="who plays the user where the environment asks for one, as interaction.user"
-    )
+    pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
+    parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
+    parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
     parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
@@ -78,6 +74,7 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
         given.environment = named(given.environment)
     except ValueError as error:
         parser.error(f"argument --environment: {error}")
+    given.option, given.user = dict(given.option), dict(given.user) or None
     for name, check in (("option", partial(read_options, given.environment)), ("user", make_user)):
         try:
             check(getattr(given, name))
@@ -104,26 +101,6 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
 def categories_of(environment: str) -> list[str]:
     """All categories of an environment, in its order."""
     return [*dict.fromkeys(task.category for task in load_tasks(environment).values())]
-
-
-class _Pairs(argparse.Action):
-    """KEY=VALUE, may be repeated; a mapping with values as YAML has them."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
-        default: dict[str, Any] | None = {} if dest == "option" else None
-        super().__init__(option_strings, dest, metavar="KEY=VALUE", default=default, **kwargs)
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, space: argparse.Namespace, value: Any, flag: Any = None
-    ) -> None:
-        key, equals, text = str(value).partition("=")
-        if not equals or not key:
-            parser.error(f"argument {flag}: {value!r} is not KEY=VALUE")
-        try:
-            read = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            parser.error(f"argument {flag}: the value of {key} is no YAML: {' '.join(str(error).split())[:200]}")
-        setattr(space, self.dest, {**(getattr(space, self.dest) or {}), key: read})
 
 
 def _count(value: str) -> int:

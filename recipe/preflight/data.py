@@ -9,7 +9,7 @@ one without data_prep's marks says nothing here.
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
-from interaction import Conversation, get_protocol
-from interaction.environment import Task, task_id_of, task_of
+from interaction import get_protocol
+from interaction.environment import Task, UserWords, task_id_of, task_of
+from interaction.gold import opening
 from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, require_file
@@ -78,6 +79,8 @@ def check_data(config: DictConfig) -> None:
         Path(agent.agent_loop_config_path),
         read_loops(Path(agent.agent_loop_config_path)),
         str(agent.default_agent_loop),
+        {split: _environments(config, split) for split in SPLITS.values()},
+        user=config.interaction.get("user") is not None,
     )
     for key, split in SPLITS.items():
         remedy = f"Make it again with `{command}`, or set data.{key}."
@@ -102,6 +105,11 @@ def check_data(config: DictConfig) -> None:
                 "less."
             )
         config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
+
+
+def _environments(config: DictConfig, split: str) -> dict[str, Any]:
+    """`interaction.SPLIT.environments`."""
+    return dict(OmegaConf.to_container(config.interaction[split], resolve=True).get("environments") or {})  # type: ignore[union-attr]
 
 
 def check_conversations(name: str, command: str) -> None:
@@ -153,16 +161,23 @@ class _Rules:
     loops_file: Path
     loops: list[str]
     default_loop: str
-    prompts: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]]
+    """Split -> settings of environments, by name."""
+    user: bool
+    """Whether somebody plays the user where an environment asks for one."""
+    prompts: dict[tuple[str, str, str], list[Message]] = field(default_factory=dict)
     """Filled in as they are asked for."""
 
-    def prompt(self, task: Task) -> list[Message]:
-        """The messages that an episode of the task begins with; none where a user model speaks first."""
-        key = task.environment, task.id
+    def prompt(self, task: Task, split: str) -> list[Message]:
+        """The messages that an episode of the task begins with, by the settings of the row's split."""
+        key = split, task.environment, task.id
         if key not in self.prompts:
-            with Conversation(task, protocol=self.protocol) as conversation:
-                self.prompts[key] = conversation.begin().messages
+            self.prompts[key] = opening(task, self.protocol, environments=self.options[split])
         return self.prompts[key]
+
+    def asks(self, task: Task) -> bool:
+        """Whether nobody says what the environment will ask a user for."""
+        return not self.user and any(isinstance(item, UserWords) for item in task.gold())
 
 
 def _check_file(path: Path, rules: _Rules) -> Counter[str]:
@@ -292,6 +307,12 @@ def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
             f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
             f"({', '.join(rules.loops)})"
         )
-    if row["prompt"] != rules.prompt(task):
-        return f"was made for another prompt than {rules.prompts_of} gives; manifest.json beside it says for which"
+    if rules.asks(task):
+        return f"is a task of {task.environment} whose user has to be played: set interaction.user"
+    if row["prompt"] != rules.prompt(task, info["split"]):
+        given = rules.options[info["split"]].get(task.environment)
+        more = f", interaction.{info['split']}.environments.{task.environment}={dict(given)}" if given else ""
+        return (
+            f"was made for another prompt than {rules.prompts_of}{more} gives; manifest.json beside it says for which"
+        )
     return None

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
+from support.phone import SAYS, write_phone
 
 from data_prep.__main__ import main as prepare_data
 from recipe.errors import PreflightError
@@ -35,7 +36,7 @@ def configured(train: Any, val: Any, **agent: Any) -> DictConfig:
         {
             "trainer": {"device": "cpu"},
             "paths": {"data": "data/cpu"},
-            "interaction": {"protocol": "think_xml", "docs": "signature"},
+            "interaction": {"protocol": "think_xml", "docs": "signature", "user": None, "train": {}, "val": {}},
             "data": {"train_files": train, "val_files": val, "train_batch_size": 2},
             "actor_rollout_ref": {
                 "rollout": {"agent": {"agent_loop_config_path": str(LOOPS), "default_agent_loop": "bfcl", **agent}}
@@ -379,3 +380,20 @@ def test_missing_agent_loops_and_pipes_are_one_line(made: Path, tmp_path: Path) 
     for name, words in (("none", "does not exist"), ("pipe", "pipe or device"), (".", "it is a folder")):
         config = configured(str(made / "tiny_full.parquet"), val_of(made), agent_loop_config_path=str(tmp_path / name))
         assert words in refusal(config)
+
+
+def test_where_a_user_is_asked_somebody_has_to_play_it(tmp_path: Path) -> None:
+    phone = write_phone(tmp_path)
+    asked = ["--environment", str(phone), "--out", str(tmp_path), "--docs", "signature"]
+    assert prepare_data([*asked, "--option", "greeting=Be short."]) == 0
+    files = [str(tmp_path / f"{phone.stem}_{split}.parquet") for split in ("train", "val")]
+    config = configured(*files)
+    assert "set interaction.user" in refusal(config)
+    config.interaction.user = {"kind": "scripted", "lines": list(SAYS)}
+    assert "made for another prompt" in refusal(config)  # the environment's own setting decides it
+    for split in ("train", "val"):
+        config.interaction[split] = {"environments": {phone.stem: {"greeting": "Be short."}}}
+    check_data(config)
+    row = parquet.read_table(files[0]).to_pylist()[0]
+    assert row["prompt"][0]["content"].startswith("Be short.") and row["prompt"][1]["content"] == SAYS[0]
+    assert json.loads((tmp_path / "manifest.json").read_text())["options"] == {"greeting": "Be short."}
