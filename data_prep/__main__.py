@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recipe.typed import key_value
+from data_prep.pairs import key_value
 
 if TYPE_CHECKING:
     from data_prep.build import Options

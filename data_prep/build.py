@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_prep.rows import rl_table, sft_table, write_table
+from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.environment import DEFAULT, DataSet, data_sets, named, read_options, source_of
 from interaction.protocol import DocStyle, Protocol
-from recipe.files import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,8 @@ def build(out: Path, options: Options) -> dict:
         "pyarrow": pa.__version__,
         "files": entries,
     }
-    write_atomic(out / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+    with replacing(out / "manifest.json") as partial:
+        partial.write_text(json.dumps(manifest, indent=2) + "\n")
     return manifest
 
 

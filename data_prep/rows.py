@@ -6,7 +6,8 @@ for verl's length filter and for people who look into the file.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +105,21 @@ def sft_table(
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Writes the file under another name first, so that an interrupted run leaves no half file behind.
-
-    Every page has a checksum, so that a reader who asks for it notices one changed byte.
+    """Every page has a checksum, so that a reader who asks for it notices one changed byte.
 
     Raises:
         OSError: it cannot be written; what stood there before still does.
     """
+    with replacing(path) as partial:
+        pq.write_table(table, partial, write_page_checksum=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` when it is whole: an interruption leaves no half file behind."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        pq.write_table(table, partial, write_page_checksum=True)
+        yield partial
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

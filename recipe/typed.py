@@ -7,14 +7,12 @@ number must be finite.
 
 import json
 import re
-from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
-import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 T = TypeVar("T")
@@ -111,18 +109,3 @@ def one_line(error: object) -> str:
     words = " ".join(str(error).split())
     text = "".join(letter if letter.isprintable() else "?" for letter in words)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def key_value(text: str) -> tuple[str, Any]:
-    """KEY=VALUE of a command line, the value as YAML has it.
-
-    Raises:
-        ArgumentTypeError: it is not that.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ArgumentTypeError(f"the value of {key} is no YAML: {' '.join(str(error).split())[:200]}") from error

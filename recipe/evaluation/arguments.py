@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from data_prep.pairs import key_value
 from interaction.environment import DEFAULT, load_tasks, named, read_options
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
 from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import PROFILES
 from recipe.evaluation.store import PARTS
-from recipe.typed import key_value
 
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
 
@@ -25,6 +25,37 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
     """What was given, checked, and what goes to vLLM. Ends the process with a line where it makes no sense."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     own, flags = arguments[:at], arguments[at + 1 :]
+    parser = _parser(description)
+    given = parser.parse_args(own)
+    try:
+        given.environment = named(given.environment)
+    except ValueError as error:
+        parser.error(f"argument --environment: {error}")
+    given.option, given.user = dict(given.option), dict(given.user) or None
+    for name, check in (("option", partial(read_options, given.environment)), ("user", make_user)):
+        try:
+            check(getattr(given, name))
+        except ValueError as error:
+            parser.error(f"argument --{name}: {error}")
+    categories = categories_of(given.environment)
+    for name in given.category:
+        if name not in categories and f"multi_turn_{name}" not in categories:
+            short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
+            parser.error(f"argument --category: {name!r} is no category; known: {short}")
+    given.category = [name if name in categories else f"multi_turn_{name}" for name in given.category] or categories
+    if flags and not given.model:
+        parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
+    for name in given.leave_out:
+        if getattr(given, name, None) is not None:
+            parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
+    if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
+        parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
+    if given.api_key_env and given.api_key_env not in os.environ:
+        parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
+    return given, flags
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.evaluate", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,33 +100,7 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
     parser.add_argument(
         "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
     )
-    given = parser.parse_args(own)
-    try:
-        given.environment = named(given.environment)
-    except ValueError as error:
-        parser.error(f"argument --environment: {error}")
-    given.option, given.user = dict(given.option), dict(given.user) or None
-    for name, check in (("option", partial(read_options, given.environment)), ("user", make_user)):
-        try:
-            check(getattr(given, name))
-        except ValueError as error:
-            parser.error(f"argument --{name}: {error}")
-    categories = categories_of(given.environment)
-    for name in given.category:
-        if name not in categories and f"multi_turn_{name}" not in categories:
-            short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
-            parser.error(f"argument --category: {name!r} is no category; known: {short}")
-    given.category = [name if name in categories else f"multi_turn_{name}" for name in given.category] or categories
-    if flags and not given.model:
-        parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
-    for name in given.leave_out:
-        if getattr(given, name, None) is not None:
-            parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
-    if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
-        parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
-    if given.api_key_env and given.api_key_env not in os.environ:
-        parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
-    return given, flags
+    return parser
 
 
 def categories_of(environment: str) -> list[str]:

@@ -18,7 +18,7 @@ class Options:
 @dataclass(frozen=True)
 class Task:
     id: str
-    cluster: str = "0"
+    cluster: str
     environment: str = "{name}"
     category: str = "phone"
     part: str = "train"
@@ -59,7 +59,7 @@ class Attempt(EnvironmentBase):
 
 
 def load_tasks():
-    return [Task(f"phone_{{number}}", part="report" if number < 8 else "train") for number in range(12)]
+    return [Task(f"phone_{{number}}", f"{{number}}", part="report" if number < 8 else "train") for number in range(12)]
 """
 SAYS = ("My line is dead.", "Goodbye.")
 """What its user says."""

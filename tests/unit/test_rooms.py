@@ -44,6 +44,23 @@ def test_no_two_rooms_know_each_other() -> None:
     assert not left, f"round and round: {sorted(left)}"
 
 
+KNOWS = {
+    "interaction": set(),
+    "rewards": {"interaction"},
+    "bfcl_env": {"interaction"},
+    "data_prep": {"interaction"},
+    "recipe": {"interaction", "rewards", "data_prep"},
+}
+"""Which packages a package may import; environments are found by name in `interaction.environment`."""
+
+
+def test_packages_know_only_those_below_them() -> None:
+    for package, below in KNOWS.items():
+        names = [name for name in MODULES if name.split(".")[0] == package]
+        seen = {other.split(".")[0]: name for name in names for other in imported(name)}
+        assert seen.keys() <= below | {package}, {other: seen[other] for other in seen.keys() - below - {package}}
+
+
 def test_what_a_person_starts_is_imported_by_nobody() -> None:
     for name in MODULES:
         wrong = {other for other in imported(name) if other in STARTED or other.endswith("__main__")}
