@@ -68,7 +68,7 @@ def configuration(record_dir: str, protocol: Protocol = PROTOCOL, record_tokens:
     )
 
 
-async def play(task_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
+async def play(task_id: str, engine: Any, tokenizer: Any, config: Any, environment: str = "bfcl") -> None:
     """One episode through the agent loop, as verl's worker runs it."""
     loop = BFCLAgentLoop(
         trainer_config=DictConfigWrap(config),
@@ -79,9 +79,11 @@ async def play(task_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2",
     )
-    output = await loop.run({}, extra_info={"split": "train", "task_id": task_id}, global_steps=1)
+    output = await loop.run(
+        {}, extra_info={"split": "train", "environment": environment, "task_id": task_id}, global_steps=1
+    )
     assert not isinstance(output, list), "the episode was dropped"
-    assert output.extra_fields["episode"]["stop_reason"] == "completed"
+    assert output.extra_fields["episode"]["outcome"]["passed"]
     output.reward_score = 1.0
     output.as_dict()  # in the event loop: writes the record
 

@@ -118,7 +118,7 @@ class OfficialChecker:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bfcl_env.leaderboard.checker"],
+            [sys.executable, "-m", f"{__package__}.checker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
