@@ -69,9 +69,10 @@ def folder() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "tau2" / "data"
 
 
-@cache
 def read(name: str) -> bytes:
     """The content of one of the files above, unpacked. A checkout has them without `.gz`, and policies as `.md`.
+
+    Not kept: telecom's tasks alone are 14 MB of text. Who reads a file keeps what it made of it.
 
     Raises:
         SourceError: it is not there, or differs from the pinned release; the message says what to install.
