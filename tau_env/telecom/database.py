@@ -16,7 +16,7 @@ from tau_env.telecom.documents import functions
 from tau_env.telecom.setup import prepare
 from tau_env.telecom.state import State
 
-WRITES = agent_tools.WRITES | device_writes.TOOLS.keys()
+WRITES = frozenset({*agent_tools.WRITES, *device_writes.TOOLS})
 
 MAX_RESULT_CHARS = 20_000
 """Longer texts are cut. The longest of an ordinary episode has 1,800; upstream has no limit of its own."""
