@@ -1,0 +1,173 @@
+"""Plays telecom here and in inspect-evals' own code, call by call, and counts where the two differ.
+
+    python benchmarks/tau_differential.py --oracle PYTHON --calls 10000 --seed 0     # random calls
+    python benchmarks/tau_differential.py --oracle PYTHON --calls 0 --rewards 2285   # five ways to play, all tasks
+
+PYTHON is one that has inspect-evals with its dependencies. Compared are: the functions' documentation; after each call
+the text, whether it is an error, and both databases; after each play the reward of the official scorer. Where upstream
+refuses arguments in its libraries' words, only that both refuse them, and that nothing changed, is compared.
+Not drawn at random: numbers that are not finite, and texts that are no UTF-8 or longer than a result may be.
+"""
+
+import argparse
+import collections
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.tau_plays import STRATEGIES, Move, play, random_move
+from interaction.outcome import ErrorKind, ToolResult
+from tau_env import telecom
+from tau_env.domain import Task
+from tau_env.verdict import judge
+
+_SAYS_NO = ("Failed to set network mode", "Cannot change Wi-Fi", "Error. ", "App '")
+"""Texts that upstream returns like any other, and that count as errors here."""
+
+
+class Oracle:
+    """inspect-evals in a process of its own."""
+
+    def __init__(self, python: str) -> None:
+        command = [python, str(Path(__file__).with_name("tau_oracle.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.documents = json.loads(self._line())
+
+    def play(self, task: Task, moves: list[Move], states: bool) -> dict[str, Any]:
+        """Texts, states and score of the same calls."""
+        calls = [[side, call.name, call.arguments] for side, call in moves]
+        assert self._process.stdin is not None
+        print(json.dumps({"task": task.number, "calls": calls, "states": states}), file=self._process.stdin, flush=True)
+        answer: dict[str, Any] = json.loads(self._line())
+        return answer
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate()
+
+
+class Tally:
+    """Counts, and the first few differences in full."""
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._shown = 0
+
+    def compare(self, what: str, ours: object, theirs: object, where: object) -> None:
+        """Counts a comparison, and a difference if there is one."""
+        self.counts[what] += 1
+        if ours != theirs:
+            self.counts[f"{what} DIFFERENT"] += 1
+            self._shown += 1
+            if self._shown <= 10:
+                print(f"{what} differs at {where}\n  ours   {ours!r}\n  theirs {theirs!r}", flush=True)
+
+    def add(self, what: str) -> None:
+        """Counts something that is not compared."""
+        self.counts[what] += 1
+
+
+def compare_result(tally: Tally, ours: ToolResult, theirs: list[str], where: object) -> None:
+    """One call's text and kind of error."""
+    kind, text = theirs
+    expected = {
+        "unknown": ErrorKind.UNKNOWN_FUNCTION,
+        "arguments": ErrorKind.BAD_ARGUMENTS,
+        "exception": ErrorKind.BAD_ARGUMENTS,
+        "refused": ErrorKind.RESULT,
+        "result": ErrorKind.RESULT if text.startswith(_SAYS_NO) and "currently" not in text else None,
+    }[kind]
+    if kind == "result" and text.startswith("App '") and "not found" not in text:
+        expected = None
+    tally.compare("error kinds", ours.error, expected, where)
+    if kind in ("arguments", "exception"):
+        tally.add("calls refused in our own words")
+    else:
+        tally.compare("texts", ours.text, text, where)
+
+
+def reward(task: Task, database: telecom.TelecomDatabase, moves: list[Move]) -> float:
+    """The product of the official components."""
+    return math.prod(judge(telecom, task, database, moves, ()).values())
+
+
+def random_plays(oracle: Oracle, tally: Tally, calls: int, longest: int, rng: random.Random) -> None:
+    """Plays of 1 to `longest` random calls from all tasks in turn, until enough calls were made."""
+    tasks = list(telecom.load_tasks())
+    seen = set()
+    for task in _forever(tasks, rng):
+        if calls <= 0:
+            break
+        moves = [random_move(rng) for _ in range(min(calls, rng.randint(1, longest)))]
+        calls -= len(moves)
+        seen.add(task.number)
+        theirs = oracle.play(task, moves, states=True)
+        database = telecom.open(task)
+        tally.compare("states", database.digest(), theirs["states"][0], task.number)
+        for index, (side, call) in enumerate(moves):
+            where = (task.number, side, str(call)[:300])
+            compare_result(tally, database.call(call, side), theirs["results"][index], where)
+            tally.compare("states", database.digest(), theirs["states"][index + 1], where)
+        tally.compare("rewards of random plays", reward(task, database, moves), theirs["score"], task.number)
+    tally.counts["tasks begun at random"] = len(seen)
+
+
+def _forever(tasks: list[Task], rng: random.Random) -> Iterator[Task]:
+    while True:
+        rng.shuffle(tasks)
+        yield from tasks
+
+
+def rewards(oracle: Oracle, tally: Tally, tasks: list[Task]) -> None:
+    """Every strategy on every task."""
+    for task in tasks:
+        for name in STRATEGIES:
+            database = telecom.open(task)
+            played = play(task, database, name)
+            moves = [move for move, _ in played]
+            theirs = oracle.play(task, moves, states=False)
+            for (move, ours), text in zip(played, theirs["results"], strict=True):
+                compare_result(tally, ours, text, (task.number, name, str(move[1])))
+            earned = reward(task, database, moves)
+            tally.compare(f"rewards of {name}", earned, theirs["score"], task.number)
+            tally.counts[f"earned by {name}"] += int(earned)
+            tally.counts[f"clean by {name}"] += int(earned and not telecom.needless(task, database.written))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--domain", choices=["telecom"], default="telecom")
+    parser.add_argument("--oracle", required=True, metavar="PYTHON")
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--longest", type=int, default=8, help="calls of a play")
+    parser.add_argument("--rewards", type=int, default=0, metavar="TASKS", help="on how many tasks, drawn at random")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    began, rng, tally, oracle = time.monotonic(), random.Random(options.seed), Tally(), Oracle(options.oracle)
+    for side in ("agent", "user"):
+        tally.compare("documentation", list(telecom.functions(side)), oracle.documents[side], side)
+    random_plays(oracle, tally, options.calls, options.longest, rng)
+    tasks = list(telecom.load_tasks())
+    rewards(oracle, tally, rng.sample(tasks, min(options.rewards, len(tasks))))
+    oracle.close()
+    for what, count in sorted(tally.counts.items()):
+        print(f"{count:8,}  {what}")
+    differences = sum(count for what, count in tally.counts.items() if what.endswith("DIFFERENT"))
+    print(f"{differences} differences, {time.monotonic() - began:.0f} s")
+    return int(differences > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

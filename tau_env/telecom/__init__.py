@@ -1,0 +1,29 @@
+"""tau2-bench's domain telecom: a phone that does not work, a company's database, and 2,285 sets of faults.
+
+Texts and rewards are those of inspect-evals' copy of tau2-bench, except: wrong arguments are answered in our words
+(upstream's come from its libraries); numbers that are not finite are refused; a VPN that one task breaks is whole in
+the next one; a bill that refuelling has to make gets an id that follows from the customer, not a random one; results
+are cut at 20,000 characters.
+"""
+
+from tau_env.telecom.database import WRITES, TelecomDatabase
+from tau_env.telecom.database import open_database as open
+from tau_env.telecom.documents import DONE, functions, policy
+from tau_env.telecom.needs import needed, needless
+from tau_env.telecom.tasks import faults, load_tasks
+
+NAME = "telecom"
+
+__all__ = [
+    "DONE",
+    "NAME",
+    "WRITES",
+    "TelecomDatabase",
+    "faults",
+    "functions",
+    "load_tasks",
+    "needed",
+    "needless",
+    "open",
+    "policy",
+]

@@ -1,0 +1,133 @@
+"""One attempt at a telecom task: runs calls of both sides on a state, and says what became of it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from interaction.call import Call
+from interaction.outcome import ErrorKind, ToolResult
+from tau_env.domain import Assertion, Database, Side, Task
+from tau_env.telecom import agent_tools, assertions, device_reads, device_writes
+from tau_env.telecom.arguments import BadArguments, read_arguments
+from tau_env.telecom.company import Refusal
+from tau_env.telecom.documents import functions
+from tau_env.telecom.setup import prepare
+from tau_env.telecom.state import State
+
+WRITES = frozenset({*agent_tools.WRITES, *device_writes.TOOLS})
+
+MAX_RESULT_CHARS = 20_000
+"""Longer texts are cut. The longest of an ordinary episode has 1,800; upstream has no limit of its own."""
+
+_SHOWN = 100
+_DIFFERENCES = 10
+_TOOLS: Mapping[Side, Mapping[str, Callable[..., str]]] = {
+    "agent": agent_tools.TOOLS,
+    "user": {**device_reads.TOOLS, **device_writes.TOOLS},
+}
+
+
+class TelecomDatabase:
+    """The state of one attempt."""
+
+    def __init__(self, state: State) -> None:
+        self.written: list[tuple[Side, Call]] = []
+        self._state = state
+
+    def call(self, call: Call, side: Side) -> ToolResult:
+        """Runs one call of a function of this side. Never raises for what the call holds."""
+        tool = _TOOLS[side].get(call.name) if type(call.name) is str else None
+        if tool is None:
+            return _result(f"Tool {_name(call)} not found", ErrorKind.UNKNOWN_FUNCTION)
+        try:
+            arguments = read_arguments(call, _parameters(side)[call.name])
+            if call.name in WRITES:
+                return _result(self._write(side, call.name, tool, arguments))
+            return _result(tool(self._state, **arguments))
+        except BadArguments as error:
+            return _result(str(error), ErrorKind.BAD_ARGUMENTS)
+        except Refusal as error:
+            return _result(str(error), ErrorKind.RESULT)
+
+    def _write(self, side: Side, name: str, tool: Callable[..., str], arguments: dict[str, Any]) -> str:
+        """Notes the call, as it was understood, if it changed something."""
+        before = self._state.mark()
+        text = tool(self._state, **arguments)
+        self._state.synchronise()
+        if self._state.mark() != before:
+            if "permission" in arguments:
+                arguments["permission"] = arguments["permission"].lower()
+            self.written.append((side, Call(name, arguments)))
+        return text
+
+    def holds(self, assertion: Assertion) -> bool:
+        """Whether a task's assertion about the state holds."""
+        return assertions.holds(self._state, assertion)
+
+    def dump(self) -> dict[str, Any]:
+        """The whole state in JSON values."""
+        return self._state.dump()
+
+    def digest(self) -> str:
+        """Of the whole state. Upstream's hash is unusable here: it compares with a gold state that is half updated."""
+        return hashlib.sha256(json.dumps(self.dump(), sort_keys=True).encode()).hexdigest()
+
+    def differences(self, other: Database) -> tuple[Mapping[str, str], ...]:
+        """Where two states differ, at most ten places; `other` is what was expected.
+
+        Raises:
+            TypeError: the other is not a state of telecom.
+        """
+        if not isinstance(other, TelecomDatabase):
+            raise TypeError(f"a telecom state cannot be compared with {type(other).__name__}")
+        found, expected = dict(_leaves(self.dump())), dict(_leaves(other.dump()))
+        places = [place for place in expected | found if expected.get(place) != found.get(place)]
+        return tuple(
+            {"where": place, "expected": _show(expected.get(place)), "found": _show(found.get(place))}
+            for place in places[:_DIFFERENCES]
+        )
+
+
+def open_database(task: Task) -> TelecomDatabase:
+    """The state in which the task begins."""
+    state = State()
+    prepare(state, task.setup)
+    return TelecomDatabase(state)
+
+
+@cache
+def _parameters(side: Side) -> Mapping[str, Mapping[str, Any]]:
+    return {each["name"]: each["parameters"] for each in functions(side)}
+
+
+def _result(text: str, error: ErrorKind | None = None) -> ToolResult:
+    """Bounded, and such that it can be written as UTF-8."""
+    if len(text) > MAX_RESULT_CHARS:
+        text = f"{text[:MAX_RESULT_CHARS]} [cut: the result has {len(text)} characters]"
+        error = error or ErrorKind.LIMIT
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return ToolResult(text, error)
+
+
+def _name(call: Call) -> str:
+    return call.name[:_SHOWN] if type(call.name) is str else "(no text)"
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every single value with the way to it; records of a list go by their id where they have one."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            name = next(iter(item.values())) if isinstance(item, Mapping) and "status" in item else index
+            yield from _leaves(item, f"{place}[{name}]")
+    else:
+        yield place, value
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:_SHOWN]

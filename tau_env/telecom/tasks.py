@@ -1,0 +1,70 @@
+"""Reads telecom's 2,285 tasks once, into little: most of the file's 14 MB are repetitions of some dozens of values."""
+
+import json
+from functools import cache
+from typing import Any
+
+from interaction.call import Call
+from tau_env import source
+from tau_env.domain import Action, Assertion, Side, Story, Task
+
+_FAMILIES = {
+    "mobile_data_issue": "telecom_mobile",
+    "mms_issue": "telecom_mms",
+    "service_issue": "telecom_service",
+}
+_SIDES: dict[str, Side] = {"assistant": "agent", "user": "user"}
+
+
+@cache
+def load_tasks() -> tuple[Task, ...]:
+    """All tasks in the order of the file. Equal parts of them are one object; nobody may change their arguments."""
+    shared: dict[str, Any] = {}
+    return tuple(_task(raw, shared) for raw in json.loads(source.read("domains/telecom/tasks.json.gz")))
+
+
+def faults(task: Task) -> tuple[str, ...]:
+    """What is broken, as the task's id says."""
+    return tuple(task.number.partition("]")[2].partition("[")[0].split("|"))
+
+
+def _task(raw: dict[str, Any], shared: dict[str, Any]) -> Task:
+    criteria = raw["evaluation_criteria"]
+
+    def share(part: Any) -> Any:
+        return shared.setdefault(repr(part), part)
+
+    return Task(
+        domain="telecom",
+        number=raw["id"],
+        category=_FAMILIES[raw["id"][1:].partition("]")[0]],
+        story=share(_story(raw["user_scenario"])),
+        setup=tuple(
+            share(Action(_SIDES[each["env_type"]], Call(each["func_name"], each["arguments"])))
+            for each in raw["initial_state"]["initialization_actions"]
+        ),
+        gold=tuple(share(_gold(each)) for each in criteria["actions"]),
+        assertions=tuple(
+            share(Assertion(_SIDES[each["env_type"]], each["func_name"], each["arguments"], each["assert_value"]))
+            for each in criteria["env_assertions"]
+        ),
+        communicate=share(tuple(criteria["communicate_info"] or ())),
+        basis=share(tuple(criteria["reward_basis"])),
+        ticket=share(raw["ticket"]),
+    )
+
+
+def _gold(raw: dict[str, Any]) -> Action:
+    compare = None if raw["compare_args"] is None else tuple(raw["compare_args"])
+    return Action(_SIDES[raw["requestor"]], Call(raw["name"], raw["arguments"]), compare)
+
+
+def _story(scenario: dict[str, Any]) -> Story:
+    told = scenario["instructions"]
+    return Story(
+        reason=told["reason_for_call"],
+        known=told["known_info"] or "",
+        unknown=told["unknown_info"] or "",
+        instructions=told["task_instructions"],
+        persona=scenario["persona"] or "",
+    )

@@ -1,0 +1,85 @@
+"""The official reward of a played episode: the product of the parts that a task's basis names, each 0 or 1.
+
+As tau2-bench at the tasks' revision has it. Where the copy in inspect-evals differs, its choice is said:
+
+- DB: the final state equals that of gold, played on a fresh database, calls that fail included. inspect-evals compares
+  it for retail and airline whatever the basis says, which is DB there anyway.
+- COMMUNICATE: each text stands in one message of the agent, case folded and commas removed from the message (so a text
+  that has a comma itself is never found). inspect-evals joins the messages with newlines first, which is the same for
+  texts without a newline.
+- ENV_ASSERTION: all of the task's assertions hold. inspect-evals asks them whatever the basis says.
+- ACTION: each call of gold was made by whomever, failed or not; only the arguments that the task names are compared,
+  and all of them where it names none. There tau2-bench compares only those that were given, so that a call without any
+  would pass; inspect-evals compares all of them, lists without their order. Here they must be equal. The only action
+  that any task's basis asks for is a transfer, by name.
+- NL_ASSERTION takes a language model as a judge: refused.
+
+An episode that was ended from outside (too many steps or errors) is worth 0 whatever stands here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from interaction.call import Call
+from tau_env.domain import Action, Database, Domain, Side, Task
+
+_KNOWN = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"})
+
+_gold_digests: dict[tuple[str, str], tuple[Task, str]] = {}
+"""Of each task's state after gold, by domain and number; a digest only, since a state is kilobytes."""
+
+
+def judge(
+    domain: Domain, task: Task, database: Database, calls: Iterable[tuple[Side, Call]], said: Sequence[str]
+) -> dict[str, float]:
+    """The components that the task's basis names ("db", "communicate", "env_assertion", "action"), each 0.0 or 1.0.
+
+    Args:
+        database: the state at the end of the episode.
+        calls: all that were made, in any order, failed ones as well.
+        said: the agent's messages to its user.
+
+    Raises:
+        ValueError: the basis names a part that cannot be judged here.
+    """
+    if unknown := sorted(set(task.basis) - _KNOWN):
+        raise ValueError(f"task {task.number} of {task.domain}: {', '.join(unknown)} cannot be judged here")
+    components = {}
+    if "DB" in task.basis:
+        components["db"] = float(database.digest() == gold_digest(domain, task))
+    if "COMMUNICATE" in task.basis:
+        components["communicate"] = float(all(is_said(text, said) for text in task.communicate))
+    if "ENV_ASSERTION" in task.basis:
+        components["env_assertion"] = float(all(database.holds(each) for each in task.assertions))
+    if "ACTION" in task.basis:
+        made = [call for _, call in calls]
+        components["action"] = float(all(any(is_made(each, call) for call in made) for each in task.gold))
+    return components
+
+
+def gold_digest(domain: Domain, task: Task) -> str:
+    """The digest of the state after gold; played once for each task."""
+    key = (task.domain, task.number)
+    if (known := _gold_digests.get(key)) is not None and known[0] is task:
+        return known[1]
+    database = domain.open(task)
+    for action in task.gold:
+        database.call(action.call, action.side)
+    digest = database.digest()
+    _gold_digests[key] = task, digest
+    return digest
+
+
+def is_said(text: str, said: Sequence[str]) -> bool:
+    """Whether one of the messages has the text, case folded and without the messages' commas."""
+    wanted = text.lower()
+    return any(wanted in message.lower().replace(",", "") for message in said)
+
+
+def is_made(action: Action, call: Call) -> bool:
+    """Whether a call is the one that gold has, by the arguments that count. Sides have no name in common."""
+    if call.name != action.call.name:
+        return False
+    if action.compare is None:
+        return call.arguments == action.call.arguments
+    wanted = action.call.arguments
+    return all(call.arguments.get(name) == wanted.get(name) for name in action.compare)
