@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 UNFINISHED = (StopReason.max_tokens, StopReason.environment_error, StopReason.infrastructure)
 """Ends with which no episode passes, however things stood."""
 
+NOT_RUN = "not run: one call a message"
+"""The result of a call after the first, where only the first is run."""
+
 MAX_WORDS = 20_000
 """Characters of what a user model says at once; the rest is cut off."""
 
@@ -257,21 +260,32 @@ class Conversation:
             self._keep(text, parsed)
             following = environment.answer(parsed.answer)
             turn.ended = TurnEnd.answer
+            if following is not None and self._steps == self.policy.max_steps:
+                environment.cut(StopReason.max_steps)
+                return self._end(StopReason.max_steps)
             return self._go_on(following)
-        if parsed.error is not None:
-            self._keep(text, parsed)
-            turn.format_errors += 1
-            if turn.format_errors > self.policy.max_format_errors_per_turn:
-                return self._cut(environment, StopReason.format_errors)
-            messages = self.protocol.feedback(parsed)
+        surplus = max(0, len(parsed.calls) - 1) if self.policy.calls_per_message == "first" else 0
+        if surplus:
+            parsed = replace(parsed, calls=parsed.calls[:1], error=FormatError.too_many_calls)
+        if parsed.calls:
+            messages = self.protocol.results([*self._run(environment, text, parsed), *[NOT_RUN] * surplus])
         else:
-            messages = self.protocol.results(self._run(environment, text, parsed))
+            self._keep(text, parsed)
+            messages = self.protocol.feedback(parsed)
         if (reason := environment.over) is not None:
             turn.ended = TurnEnd.over
             return self._end(reason)
-        if len(turn.steps) < self.policy.max_steps_per_turn:
+        turn.format_errors += parsed.error is not None
+        if turn.format_errors > self.policy.max_format_errors_per_turn:
+            return self._cut(environment, StopReason.format_errors)
+        if len(turn.steps) < self.policy.max_steps_per_turn and self._steps != self.policy.max_steps:
             return Reply(messages, done=False)
         return self._cut(environment, StopReason.max_steps)
+
+    @property
+    def _steps(self) -> int:
+        """The model's messages so far."""
+        return sum(len(turn.steps) for turn in self._turns)
 
     def _run(self, environment: Environment, text: str, parsed: Parsed) -> list[str]:
         """Execute all calls in order. A step whose execution breaks off is recorded with the calls that ran."""

@@ -19,7 +19,7 @@ from interaction.call import Call
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 
-ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env"}
+ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "tau": "tau_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
 where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny)` which tasks go into
 which file, and with `made_from()` what they were made from.

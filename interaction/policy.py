@@ -3,7 +3,7 @@
 Its values are read strictly wherever it is made: a wrong one is a ValueError that names it.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -17,6 +17,10 @@ class TurnPolicy:
 
     max_steps_per_turn: Annotated[int, Field(ge=1, le=MOST)] = 20
     """The model's messages in one user turn, malformed ones included; BFCL allows 20."""
+    max_steps: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    """The model's messages in the whole episode (None: no limit but those of its turns); tau allows 30."""
+    calls_per_message: Literal["all", "first"] = "all"
+    """Of several calls in one message, run all, or run the first and count the message as malformed."""
     max_format_errors_per_turn: Annotated[int, Field(ge=0, le=MOST)] = 3
     """Malformed messages that are forgiven in one turn; one more ends the episode."""
     max_result_chars: Annotated[int, Field(ge=1, le=MOST)] | None = None

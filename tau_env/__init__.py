@@ -1,1 +1,15 @@
 """tau2-bench's domains as environments: a policy, tools on a database, and a user who talks back."""
+
+from typing import Any
+
+from tau_env.environment import Options
+from tau_env.tasks import load_tasks
+
+__all__ = ["Options", "load_tasks", "made_from"]
+
+
+def made_from() -> dict[str, Any]:
+    """What the tasks were made from, for the manifest of a data set."""
+    from tau_env import source, tasks
+
+    return {"seed": tasks.SEED, "tau2_data": source.made_from()}

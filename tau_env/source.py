@@ -89,3 +89,12 @@ def read(name: str) -> bytes:
             f"{importlib.metadata.version('inspect-evals')}). Run: {INSTALL}"
         )
     return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+def made_from() -> dict[str, str]:
+    """Release or folder, and a hash over all files."""
+    contents = hashlib.sha256()
+    for name in SHA256:
+        contents.update(hashlib.sha256(read(name)).digest())
+    given = os.environ.get(FOLDER)
+    return {"from": given or f"inspect-evals {VERSION}", "sha256": contents.hexdigest()}

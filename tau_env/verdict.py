@@ -61,12 +61,17 @@ def gold_digest(domain: Domain, task: Task) -> str:
     key = (task.domain, task.number)
     if (known := _gold_digests.get(key)) is not None and known[0] is task:
         return known[1]
+    digest = gold_state(domain, task).digest()
+    _gold_digests[key] = task, digest
+    return digest
+
+
+def gold_state(domain: Domain, task: Task) -> Database:
+    """A fresh state after gold's calls."""
     database = domain.open(task)
     for action in task.gold:
         database.call(action.call, action.side)
-    digest = database.digest()
-    _gold_digests[key] = task, digest
-    return digest
+    return database
 
 
 def is_said(text: str, said: Sequence[str]) -> bool:

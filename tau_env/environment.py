@@ -1,0 +1,199 @@
+"""An attempt at a task of tau: policy and tools for the agent, and a user who talks back or is not there.
+
+In mode `solo` the agent has a ticket in place of a user, and the tools of the user's device beside its own; the episode
+ends when it calls `done`, or hands the user over. What it says to nobody ends it too, and then it does not pass. In
+mode `user` the words come from whoever plays the user, who reads his story and guidelines, the agent's messages, and
+what his own device answered: never the agent's tools, the database or gold.
+
+An episode passes if it was ended properly, the official reward is 1 (`passed_official`) and nothing was written that
+the task did not need (`clean`). Facts of the episode: these two, `writes` and `needless`, the writes beyond need. Of a
+call: `side`, and `needless` where it was one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from interaction.call import Call, CallError
+from interaction.environment import AskUser, EnvironmentBase, Request
+from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
+from interaction.record import StopReason
+from interaction.users import UserFault
+from tau_env import player
+from tau_env.clean import needless
+from tau_env.domain import Domain, Side, Task
+from tau_env.exchange import DONE, HAND_OVER, Mode, device_call, ended_by
+from tau_env.telecom import DONE as DONE_DOCUMENTATION
+from tau_env.verdict import gold_state, judge
+
+MOST_DEVICE_CALLS = 10
+"""Calls that a user makes on its device in a row; then it is a user that does not work."""
+
+ONE_THING = "In each message you either make one tool call or write one reply to the user. You cannot do both at once."
+"""The rule of tau-bench's agents."""
+
+PROPER_ENDS = (StopReason.done, StopReason.transfer, StopReason.user_stop)
+
+
+@checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+class Options:
+    """How tau's tasks are played: `environments.tau` of the turn policy."""
+
+    policy: Literal["full", "workflow", "none"] = "full"
+    """Which of the domain's rules stand in the system prompt; `workflow` is telecom's short form of its manual."""
+    one_thing_a_message: bool = False
+    """With tau-bench's rule of one call or one reply a message. To enforce it: `calls_per_message: first`."""
+    show_functions: bool = True
+    """With the documentation of the functions; false for a tiny model that has learned their names."""
+
+
+class TauEnvironment(EnvironmentBase):
+    """One attempt."""
+
+    def __init__(self, domain: Domain, task: Task, mode: Mode, options: Options) -> None:
+        self.over: StopReason | None = None
+        self._domain, self._task, self._mode, self._options = domain, task, mode, options
+        self._database = domain.open(task)
+        self._sides = {str(item["name"]): side for side in self._reach() for item in domain.functions(side)}
+        self._calls: list[tuple[Side, Call]] = []
+        self._needless = 0
+        self._said: list[str] = []
+        self._requests: list[str] = []
+        self._talk: list[Mapping[str, str]] = []
+        self._device_calls = 0
+        self._judged: Verdicts | None = None
+
+    def _reach(self) -> tuple[Side, ...]:
+        """Whose tools the agent has."""
+        return ("agent", "user") if self._mode == "solo" else ("agent",)
+
+    def begin(self) -> Request | AskUser:
+        """The ticket; or a question to the user, who speaks first."""
+        if self._mode == "solo":
+            return self._request(self._task.ticket)
+        self._talk = [player.instructions(self._domain, self._task), {"role": "user", "content": player.GREETING}]
+        return AskUser(tuple(self._talk))
+
+    def call(self, call: Call) -> ToolResult:
+        """Runs a call of the agent's. After one that ends the episode nothing runs."""
+        if self.over is not None:
+            return ToolResult("the conversation is over", ErrorKind.LIMIT)
+        if call.name == DONE and self._mode == "solo":
+            self.over = StopReason.done
+            return ToolResult("the task is closed")
+        side = self._sides.get(call.name, "agent")
+        result = self._run(call, side)
+        if call.name == HAND_OVER and result.error is None:
+            self.over = StopReason.transfer
+        return result
+
+    def answer(self, text: str) -> AskUser | None:
+        """What the agent says to its user; without one, the end."""
+        if self._mode == "solo":
+            return None
+        self._said.append(text)
+        self._device_calls = 0
+        self._talk.append({"role": "user", "content": text})
+        return AskUser(tuple(self._talk))
+
+    def hear(self, words: str) -> Request | AskUser | None:
+        """The user's words: an end, a call on its device, or the next request.
+
+        Raises:
+            UserFault: they cannot be used.
+        """
+        if not words.strip():
+            raise UserFault("the user said nothing")
+        self._talk.append({"role": "assistant", "content": words})
+        if ended_by(words) is not None:
+            self.over = StopReason.user_stop
+            return None
+        try:
+            call = device_call(words) if self._domain.functions("user") else None
+        except CallError as error:
+            return self._answer_device(f"Error: {error}")
+        if call is not None:
+            result = self._run(call, "user")
+            return self._answer_device(result.text)
+        return self._request(words)
+
+    def cut(self, reason: StopReason) -> bool:
+        """A limit ended the episode: it does not pass."""
+        return False
+
+    def verdicts(self) -> Verdicts:
+        """Of the episode; while it runs, not passed."""
+        if self._judged is None and self.over in PROPER_ENDS:
+            self._judged = self._judge()
+        return self._judged or Verdicts(self._turns(), passed=False, facts=self._facts(official=False))
+
+    def _run(self, call: Call, side: Side) -> ToolResult:
+        before = len(self._database.written)
+        result = self._database.call(call, side)
+        self._calls.append((side, call))
+        facts: dict[str, Any] = {"side": side}
+        if len(self._database.written) > before:
+            beyond = len(needless(self._domain, self._task, self._database.written))
+            if beyond > self._needless:
+                self._needless, facts["needless"] = beyond, True
+        return ToolResult(result.text, result.error, facts=facts)
+
+    def _request(self, words: str) -> Request:
+        self._requests.append(words)
+        if len(self._requests) > 1:
+            return Request(words)
+        functions = [item for side in self._reach() for item in self._domain.functions(side)]
+        functions += [DONE_DOCUMENTATION] * (self._mode == "solo")
+        policy = self._domain.policy(self._options.policy, self._mode == "solo")
+        rules = "\n\n".join(filter(None, [policy, ONE_THING * self._options.one_thing_a_message]))
+        return Request(words, functions if self._options.show_functions else (), policy=rules)
+
+    def _answer_device(self, text: str) -> AskUser:
+        self._device_calls += 1
+        if self._device_calls > MOST_DEVICE_CALLS:
+            raise UserFault(f"the user made more than {MOST_DEVICE_CALLS} calls on its device in a row")
+        self._talk.append({"role": "user", "content": player.device_says(text)})
+        return AskUser(tuple(self._talk))
+
+    def _judge(self) -> Verdicts:
+        parts = judge(self._domain, self._task, self._database, self._calls, self._said)
+        official = all(parts.values())
+        clean = self._needless == 0
+        differences = () if official else self._differences(parts)
+        components = {**parts, "clean": float(clean)}
+        return Verdicts(self._turns(differences), official and clean, components, self._facts(official))
+
+    def _differences(self, parts: Mapping[str, float]) -> tuple[Mapping[str, str], ...]:
+        """What kept the episode from passing officially, for people."""
+        found: list[Mapping[str, str]] = [
+            {"where": f"{item.side}: {item.name}", "expected": f"{dict(item.arguments)} {item.expected}", "found": "no"}
+            for item in self._task.assertions
+            if not parts.get("env_assertion", 1.0) and not self._database.holds(item)
+        ]
+        if not parts.get("db", 1.0):
+            found += self._database.differences(gold_state(self._domain, self._task))
+        if not parts.get("action", 1.0):
+            calls = ", ".join(str(item.call) for item in self._task.gold)
+            found.append({"where": "calls", "expected": calls, "found": "not all of them"})
+        if not parts.get("communicate", 1.0):
+            found.append({"where": "said to the user", "expected": ", ".join(self._task.communicate), "found": "not"})
+        return tuple(found)
+
+    def _turns(self, differences: tuple[Mapping[str, str], ...] = ()) -> tuple[TurnResult, ...]:
+        """Not judged one by one; what differs stands at the last."""
+        last = len(self._requests) - 1
+        return tuple(
+            TurnResult(words, None, differences if number == last else ())
+            for number, words in enumerate(self._requests)
+        )
+
+    def _facts(self, official: bool) -> dict[str, Any]:
+        beyond = needless(self._domain, self._task, self._database.written) if self._needless else ()
+        return {
+            "passed_official": official,
+            "clean": self._needless == 0,
+            "writes": len(self._database.written),
+            "needless": [f"{side}: {call}" for side, call in beyond],
+        }

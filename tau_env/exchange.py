@@ -1,0 +1,74 @@
+"""What agent and user say to each other beside calls: marks that end a conversation, and a user's calls as text.
+
+A user who is played by a language model writes a call on its own device as `<tool_call>{"name": ..., "arguments":
+{...}}</tool_call>`. That is data, like all it says: read as JSON within bounds, never evaluated.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from interaction.call import MAX_CHARS, Call, CallError, make_call
+from interaction.environment import GoldMessage, UserWords
+from tau_env.domain import Task
+
+Mode = Literal["solo", "user"]
+
+STOP, TRANSFER, OUT_OF_SCOPE = "###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"
+"""How a user ends the conversation."""
+DONE = "done"
+"""The function that ends an episode without a user."""
+HAND_OVER = "transfer_to_human_agents"
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+
+def ended_by(words: str) -> str | None:
+    """The mark in a user's words that ends the conversation, if there is one."""
+    return next((mark for mark in (STOP, TRANSFER, OUT_OF_SCOPE) if mark in words), None)
+
+
+def device_call(words: str) -> Call | None:
+    """The call in a user's words; None where there is none.
+
+    Raises:
+        CallError: what stands there is no call.
+    """
+    before, opened, rest = words.partition(OPEN)
+    if not opened:
+        return None
+    body, closed, after = rest.partition(CLOSE)
+    if not closed or OPEN in after:
+        raise CallError("one call between the tags was expected")
+    try:
+        found: Any = json.loads(body[:MAX_CHARS])
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"the call is no JSON: {str(error)[:100]}") from error
+    if not isinstance(found, dict) or not found.keys() <= {"name", "arguments"}:
+        raise CallError("a call is an object with name and arguments")
+    return make_call(found.get("name"), found.get("arguments"))  # type: ignore[arg-type]
+
+
+def written(call: Call) -> str:
+    """A call as a user writes it."""
+    return f"{OPEN}{json.dumps({'name': call.name, 'arguments': call.arguments})}{CLOSE}"
+
+
+def gold_of(task: Task, mode: Mode) -> Iterator[GoldMessage | UserWords]:
+    """The task's own calls, each in a message; with a user, what both sides say for them to be made."""
+    if mode == "user":
+        yield UserWords(task.story.reason)
+    for action in task.gold:
+        if mode == "solo" or action.side == "agent":
+            yield GoldMessage(calls=(action.call,))
+            if action.call.name == HAND_OVER:
+                return
+        else:
+            yield GoldMessage(answer=f"Please do this on your phone: {action.call}")
+            yield UserWords(written(action.call))
+            yield UserWords("I have done that.")
+    if mode == "solo":
+        yield GoldMessage(calls=(Call(DONE, {}),))
+    else:
+        yield GoldMessage(answer=" ".join(["That is done.", *task.communicate]))
+        yield UserWords(STOP)
