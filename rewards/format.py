@@ -26,7 +26,10 @@ Rules of w + s, each against a way of earning it without calling functions prope
     what worked in an earlier turn counts again only
       where it is gold's call or an error                     paying every turn with `ls()`
 
-Gold play earns 2.0 on all 800 scenarios, so nothing can earn more.
+An environment that judges the episode only has no turns that pass: its steps are taken for those of one turn, and that
+passes if the episode does. A user may be asked something before the first call, so that a turn without any says nothing.
+
+Gold play earns 2.0 on all tasks, so nothing can earn more.
 """
 
 from __future__ import annotations
@@ -63,10 +66,19 @@ def format_score(record: Mapping[str, Any]) -> float:
     """The reward of one episode's record."""
     before: set[tuple[str, str]] = set()
     worked, scores = did_work(record), []
-    for turn in record["turns"]:
+    for turn in _units(record):
         form = _form(turn, before)
         scores.append(1 + form / 2 if worked and passed(turn, record) else form / 4)
     return sum(scores) / len(scores) if scores else 0.0
+
+
+def _units(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The turns; where none is judged by itself, all their steps as those of one."""
+    turns = record["turns"]
+    if not turns or any(turn["passed"] is not None for turn in turns):
+        return list(turns)
+    steps = [step for turn in turns for step in turn["steps"]]
+    return [{"passed": None, "reached": True, "facts": {}, "steps": steps}]
 
 
 def _form(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from tau_env.data_files import data_sets
 from tau_env.environment import Options
 from tau_env.tasks import load_tasks
 
-__all__ = ["Options", "load_tasks", "made_from"]
+__all__ = ["Options", "data_sets", "load_tasks", "made_from"]
 
 
 def made_from() -> dict[str, Any]:
