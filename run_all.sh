@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything: set-up, data, (CPU profile: tiny policy and its warm start,) three stages, table and report page.
 # Arguments are Hydra overrides for every stage, or `stage2:key=value` for one, and the options of recipe.curriculum:
-# --curriculum with_stage4, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
+# --curriculum with_stage4 | tau, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
 # Run it again after an interruption and it goes on where it stopped.
 #   MODEL=/path   start model of stage 1 (CPU profile: the tiny policy)
 #   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu1|gpu8|gpu8_24gb
@@ -11,9 +11,20 @@ bash setup.sh
 HARDWARE=$(<.venv/profile)
 export HARDWARE
 data=data/$HARDWARE
+options=(--tiny)
+arguments=("$@")
+for position in "${!arguments[@]}"; do
+    if [[ ${arguments[position]} == --curriculum && ${arguments[position + 1]:-} == tau ]]; then
+        data=$data/tau
+        options=(--environment tau --tiny --docs signature --option policy=none --option show_functions=false)
+        if [[ $HARDWARE == cpu ]]; then arguments[position + 1]=tau_cpu; fi
+    fi
+done
 if [[ $HARDWARE == cpu ]]; then # a second, and the same bytes every time
-    .venv/bin/python -m data_prep --out "$data" --tiny
+    .venv/bin/python -m data_prep --out "$data" "${options[@]}"
+elif [[ $data == */tau && ! -f $data/manifest.json ]]; then
+    .venv/bin/python -m data_prep --out "$data" --environment tau --option policy=workflow --option one_thing_a_message=true
 elif [[ ! -f $data/manifest.json ]]; then
     .venv/bin/python -m data_prep --out "$data"
 fi
-exec .venv/bin/python -m recipe.curriculum "$@"
+exec .venv/bin/python -m recipe.curriculum "${arguments[@]}"

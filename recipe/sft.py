@@ -214,7 +214,8 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitSt
         config.model.path = str(stage / "untrained")
         for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
             shutil.rmtree(stage / old, ignore_errors=True)
-        parameters = make_tiny_policy(Path(config.model.path))
+        lines = Path(config.data.train_files) if config.stage.get("tiny_knows") == "lines" else None
+        parameters = make_tiny_policy(Path(config.model.path), conversations=lines)
         print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     if main_process:
         with writing(config):

@@ -26,8 +26,8 @@ Rules of w + s, each against a way of earning it without calling functions prope
     what worked in an earlier turn counts again only
       where it is gold's call or an error                     paying every turn with `ls()`
 
-An environment that judges the episode only has no turns that pass: its steps are taken for those of one turn, and that
-passes if the episode does. A user may be asked something before the first call, so that a turn without any says nothing.
+An environment that judges the episode only has no turns that pass: its steps are taken for those of one turn, which
+passes if the episode does. A user may be asked something before the first call; a turn without any says nothing.
 
 Gold play earns 2.0 on all tasks, so nothing can earn more.
 """

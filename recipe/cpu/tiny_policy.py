@@ -12,6 +12,7 @@ system prompt, which renders the same token ids message by message as for a whol
 """
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,45 +26,81 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TURN_TAGS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+LINE = r"\\n|[\n,|]"
+"""What ends a piece of text that can be one token: a line, written out or in JSON, or an item of a list."""
 VOCABULARY = 2048
 CONTEXT = 2048
 
 
-def make_tokenizer(texts: list[str]) -> Any:
-    """A `PreTrainedTokenizerFast` of at most `VOCABULARY` tokens, trained on `texts`."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+def make_tokenizer(texts: list[str], lines: bool = False) -> Any:
+    """A `PreTrainedTokenizerFast` of at most `VOCABULARY` tokens, trained on `texts`.
+
+    Args:
+        lines: whole lines become tokens where they are frequent, as those of a phone that says one of twenty things:
+            a conversation is a fifth as long, and what is said at once is learned at once.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not lines)
+    at_lines = pre_tokenizers.Split(Regex(LINE), "merged_with_previous")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([at_lines, bytewise]) if lines else bytewise
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    special = list(TURN_TAGS)
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY - len(TAGS),
         special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(without_tags(texts) if lines else texts, trainer)
     tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
 
-def make_tiny_policy(folder: Path, docs: DocStyle = "signature", seed: int = 0) -> int:
-    """Write tokenizer and random weights as a Hugging Face folder; returns the number of parameters."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+def without_tags(texts: list[str]) -> list[str]:
+    """The texts between the protocol's tags, which would otherwise become parts of lines."""
+    return [part for text in texts for part in re.split("|".join(map(re.escape, TAGS)), text) if part]
 
+
+def bfcl_texts(docs: DocStyle = "signature") -> list[str]:
+    """The messages of gold conversations of BFCL's training scenarios."""
     protocol = get_protocol("think_xml", docs=docs)
-    texts = [
+    return [
         message["content"]
         for task in load_tasks().values()
         if task.category == "multi_turn_base" and task.part == "train"
         for message in gold_messages(task, protocol)
     ]
-    tokenizer = make_tokenizer(texts)
+
+
+def texts_of(conversations: Path) -> list[str]:
+    """The messages of a parquet file of conversations, such as a warm start learns from."""
+    import pyarrow.parquet as parquet
+
+    rows = parquet.read_table(conversations, columns=["messages"]).to_pylist()
+    return [message["content"] for row in rows for message in row["messages"]]
+
+
+def make_tiny_policy(
+    folder: Path, docs: DocStyle = "signature", seed: int = 0, conversations: Path | None = None
+) -> int:
+    """Write tokenizer and random weights as a Hugging Face folder; returns the number of parameters.
+
+    Args:
+        conversations: a parquet file of them, whose lines the tokenizer is to know; without it, it is BFCL's.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    if conversations is None:
+        tokenizer = make_tokenizer(bfcl_texts(docs))
+    else:
+        tokenizer = make_tokenizer(texts_of(conversations), lines=True)
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(

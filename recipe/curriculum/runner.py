@@ -62,7 +62,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
         return
     folder = Path(tiny).parent
     watch = console.Watch(folder, _log(run, folder.name))
-    if code := launch("recipe.sft", [], watch, note):
+    if code := launch("recipe.sft", ["--config-name", config.stage.get("warm_start", "sft")], watch, note):
         _fail(folder.name, watch.log, f"ended with status {code}", stages)
 
 

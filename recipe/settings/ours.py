@@ -60,6 +60,8 @@ class Stage:
     max_lost_share: Share
     max_gen_batches: Whole
     alarms: Alarms
+    warm_start: FolderName = "sft"
+    """The configuration that makes the tiny policy, where a curriculum starts with it."""
     tiny: Tiny = field(default_factory=Tiny)
 
 
@@ -139,6 +141,8 @@ class SftStage:
 
     __pydantic_config__ = STRICT
     name: FolderName
+    tiny_knows: Literal["bfcl", "lines"] = "bfcl"
+    """What the tiny policy's tokenizer is made of: BFCL's texts, or the lines of `data.train_files`."""
 
 
 @dataclass(frozen=True)
