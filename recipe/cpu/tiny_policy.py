@@ -95,27 +95,31 @@ def make_tiny_policy(
         conversations: a parquet file of them, whose lines the tokenizer is to know; without it, it is BFCL's.
     """
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
     if conversations is None:
         tokenizer = make_tokenizer(bfcl_texts(docs))
     else:
         tokenizer = make_tokenizer(texts_of(conversations), lines=True)
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=VOCABULARY,
-            hidden_size=128,
-            intermediate_size=384,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=CONTEXT,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    # transformers gives every Qwen2 model Qwen2's splitting of texts, whatever its tokenizer's file says
+    model: Any = (
+        Qwen2ForCausalLM(Qwen2Config(**shape))
+        if conversations is None
+        else Qwen3ForCausalLM(Qwen3Config(head_dim=32, **shape))
     )
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     folder.mkdir(parents=True, exist_ok=True)
