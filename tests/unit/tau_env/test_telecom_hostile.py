@@ -45,7 +45,7 @@ arguments = st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), values,
 calls = st.builds(Call, names, arguments, st.tuples() | st.tuples(values))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(calls, st.sampled_from(["agent", "user"])), max_size=5), st.sampled_from(TASKS[::97]))
 def test_no_call_raises_and_none_that_failed_changes_anything(moves, task):
     database = telecom.open(task)
