@@ -6,7 +6,7 @@
 
 PYTHON is one that has inspect-evals with its dependencies. Compared are: the functions' documentation; after each call
 the text, whether it is an error, and both databases; after each play the reward of the official scorer. Where upstream
-refuses arguments in its libraries' words, only that both refuse them, and that nothing changed, is compared.
+fails with an exception of its libraries, only that both refuse the call, and that nothing changed, is compared.
 Not drawn at random: numbers that are not finite, and texts that are no UTF-8 or longer than a result may be.
 """
 
@@ -54,7 +54,7 @@ class Oracle:
         )
         answer: dict[str, Any] = json.loads(self._line())
         if self._record:
-            results = [[kind, text if kind in ("result", "refused") else ""] for kind, text in answer["results"]]
+            results = [[kind, text if kind != "exception" else ""] for kind, text in answer["results"]]
             kept = {"task": task.number, "calls": calls, "results": results, "score": answer["score"]}
             print(json.dumps({**kept, "state": answer["states"][-1]}), file=self._record)
         return answer
@@ -104,10 +104,10 @@ def compare_result(tally: Tally, ours: ToolResult, theirs: list[str], where: obj
     if kind == "result" and text.startswith("App '") and "not found" not in text:
         expected = None
     tally.compare("error kinds", ours.error, expected, where)
-    if kind in ("arguments", "exception"):
+    if kind == "exception":
         tally.add("calls refused in our own words")
     else:
-        tally.compare("texts", ours.text, text, where)
+        tally.compare("texts", ours.text, text if kind == "result" else f"Error: {text}", where)
 
 
 def reward(task: Task, database: telecom.TelecomDatabase, moves: list[Move]) -> float:

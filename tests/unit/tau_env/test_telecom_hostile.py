@@ -54,7 +54,7 @@ def test_no_call_raises_and_none_that_failed_changes_anything(moves, task):
         result = database.call(call, side)
         result.text.encode()
         assert len(result.text) < MAX_RESULT_CHARS + 100
-        if result.error in (ErrorKind.UNKNOWN_FUNCTION, ErrorKind.BAD_ARGUMENTS, ErrorKind.RESULT):
+        if result.error is not None and "[cut: " not in result.text:
             assert database.digest() == before
         assert (database.digest() != before) == (len(database.written) > known)
 
@@ -68,14 +68,14 @@ def test_a_name_that_is_no_text_is_not_known(name):
 @pytest.mark.parametrize("key", [None, 5, 10**4000, ("a",), True])
 def test_an_argument_whose_name_is_no_text_is_refused(key):
     result = telecom.open(TASKS[0]).call(Call("check_sim_status", {key: 1}), "user")
-    assert result.error == ErrorKind.BAD_ARGUMENTS
+    assert result.error == ErrorKind.LIMIT
     assert len(result.text) < 200
 
 
 def test_a_text_that_is_echoed_is_cut():
-    result = telecom.open(TASKS[0]).call(Call("check_app_status", {"app_name": "x" * 100_000}), "user")
+    result = telecom.open(TASKS[0]).call(Call("check_app_status", {"app_name": "x" * 45_000}), "user")
     assert result.error == ErrorKind.RESULT
-    assert result.text.endswith("[cut: the result has 100031 characters]")
+    assert result.text.endswith("[cut: the result has 45031 characters]")
 
 
 def test_a_bill_that_grows_with_every_call_does_not_grow_its_text_without_bound():
