@@ -15,6 +15,9 @@ _FAMILIES = {
     "mms_issue": "telecom_mms",
     "service_issue": "telecom_service",
 }
+_BASIS = ("DB", "COMMUNICATE")
+"""What upstream judges where a task does not say."""
+
 _BETWEEN = re.compile(r"[\s,\]]*")
 _SIDES: dict[str, Side] = {"assistant": "agent", "user": "user"}
 
@@ -52,21 +55,21 @@ def _task(raw: dict[str, Any], shared: dict[str, Any]) -> Task:
         story=share(_story(raw["user_scenario"])),
         setup=tuple(
             share(Action(_SIDES[each["env_type"]], Call(each["func_name"], each["arguments"])))
-            for each in raw["initial_state"]["initialization_actions"]
+            for each in raw["initial_state"]["initialization_actions"] or ()
         ),
-        gold=tuple(share(_gold(each)) for each in criteria["actions"]),
+        gold=tuple(share(_gold(each)) for each in criteria["actions"] or ()),
         assertions=tuple(
             share(Assertion(_SIDES[each["env_type"]], each["func_name"], each["arguments"], each["assert_value"]))
-            for each in criteria["env_assertions"]
+            for each in criteria["env_assertions"] or ()
         ),
-        communicate=share(tuple(criteria["communicate_info"] or ())),
-        basis=share(tuple(criteria["reward_basis"])),
+        communicate=tuple(criteria["communicate_info"] or ()),
+        basis=share(tuple(criteria.get("reward_basis") or _BASIS)),
         ticket=share(raw["ticket"]),
     )
 
 
 def _gold(raw: dict[str, Any]) -> Action:
-    compare = None if raw["compare_args"] is None else tuple(raw["compare_args"])
+    compare = None if raw.get("compare_args") is None else tuple(raw["compare_args"])
     return Action(_SIDES[raw["requestor"]], Call(raw["name"], raw["arguments"]), compare)
 
 
