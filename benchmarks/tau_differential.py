@@ -2,10 +2,11 @@
 
     python benchmarks/tau_differential.py --oracle PYTHON --calls 10000 --seed 0     # random calls
     python benchmarks/tau_differential.py --oracle PYTHON --calls 0 --rewards 2285   # five ways to play, all tasks
+    python benchmarks/tau_differential.py --oracle PYTHON --calls 250 --record FILE  # upstream's answers, for the tests
 
 PYTHON is one that has inspect-evals with its dependencies. Compared are: the functions' documentation; after each call
 the text, whether it is an error, and both databases; after each play the reward of the official scorer. Where upstream
-refuses arguments in its libraries' words, only that both refuse them, and that nothing changed, is compared.
+fails with an exception of its libraries, only that both refuse the call, and that nothing changed, is compared.
 Not drawn at random: numbers that are not finite, and texts that are no UTF-8 or longer than a result may be.
 """
 
@@ -36,7 +37,8 @@ _SAYS_NO = ("Failed to set network mode", "Cannot change Wi-Fi", "Error. ", "App
 class Oracle:
     """inspect-evals in a process of its own."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, record: Path | None) -> None:
+        self._record = record.open("w", encoding="utf-8") if record else None
         command = [python, str(Path(__file__).with_name("tau_oracle.py"))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.documents = json.loads(self._line())
@@ -45,8 +47,16 @@ class Oracle:
         """Texts, states and score of the same calls."""
         calls = [[side, call.name, call.arguments] for side, call in moves]
         assert self._process.stdin is not None
-        print(json.dumps({"task": task.number, "calls": calls, "states": states}), file=self._process.stdin, flush=True)
+        print(
+            json.dumps({"task": task.number, "calls": calls, "states": states or bool(self._record)}),
+            file=self._process.stdin,
+            flush=True,
+        )
         answer: dict[str, Any] = json.loads(self._line())
+        if self._record:
+            results = [[kind, text if kind != "exception" else ""] for kind, text in answer["results"]]
+            kept = {"task": task.number, "calls": calls, "results": results, "score": answer["score"]}
+            print(json.dumps({**kept, "state": answer["states"][-1]}), file=self._record)
         return answer
 
     def _line(self) -> str:
@@ -56,6 +66,8 @@ class Oracle:
     def close(self) -> None:
         """Ends the process."""
         self._process.communicate()
+        if self._record:
+            self._record.close()
 
 
 class Tally:
@@ -92,10 +104,10 @@ def compare_result(tally: Tally, ours: ToolResult, theirs: list[str], where: obj
     if kind == "result" and text.startswith("App '") and "not found" not in text:
         expected = None
     tally.compare("error kinds", ours.error, expected, where)
-    if kind in ("arguments", "exception"):
+    if kind == "exception":
         tally.add("calls refused in our own words")
     else:
-        tally.compare("texts", ours.text, text, where)
+        tally.compare("texts", ours.text, text if kind == "result" else f"Error: {text}", where)
 
 
 def reward(task: Task, database: telecom.TelecomDatabase, moves: list[Move]) -> float:
@@ -154,8 +166,10 @@ def main() -> int:
     parser.add_argument("--longest", type=int, default=8, help="calls of a play")
     parser.add_argument("--rewards", type=int, default=0, metavar="TASKS", help="on how many tasks, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", type=Path, help="where to write what upstream answers to the random calls")
     options = parser.parse_args()
-    began, rng, tally, oracle = time.monotonic(), random.Random(options.seed), Tally(), Oracle(options.oracle)
+    began, rng, tally = time.monotonic(), random.Random(options.seed), Tally()
+    oracle = Oracle(options.oracle, options.record)
     for side in ("agent", "user"):
         tally.compare("documentation", list(telecom.functions(side)), oracle.documents[side], side)
     random_plays(oracle, tally, options.calls, options.longest, rng)

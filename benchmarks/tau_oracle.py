@@ -6,7 +6,7 @@ and, if asked for, the digest of both databases after it, and at the end the sco
 
 Calls take inspect_ai's way: validation by JSON schema, conversion, the tool itself, and nothing of its transcript.
 Two things are made repeatable: the id of a bill that a refuelling makes, and the VPN details that an episode may break.
-Files are read once instead of for each episode, which is half the time.
+Files are read, and inspect_ai's type adapters made, once instead of each time, which is most of the time.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from inspect_ai.scorer import CORRECT, Target
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolCall, ToolError
 from inspect_ai.tool._tool_def import ToolDef
+from inspect_ai.util import _store_model as store_module
 from inspect_ai.util._store import Store, init_subtask_store
 from inspect_evals.tau2.common.agents import StoredAgentState
 from inspect_evals.tau2.common.metadata import Tau2MetaData
@@ -128,6 +129,7 @@ def play(task: Task, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     agent_module.uuid = RepeatableIds()
     database_module.load_file = functools.cache(database_module.load_file)
+    store_module.TypeAdapter = functools.cache(store_module.TypeAdapter)
     with gzip.open(TAU2_DATA_DIR / "domains" / "telecom" / "tasks.json.gz") as file:
         tasks = {raw["id"]: Task.model_validate(raw) for raw in json.load(file)}
     output, documents = sys.stdout, {}

@@ -1,8 +1,8 @@
 """Checks a call's arguments against the documentation of its function, before anything is run.
 
-A whole number that is written as `2.0` counts as an integer and becomes one, and an integer becomes a float where a
-number is asked for, as upstream's caller does it. Numbers that are not finite are refused, though upstream takes them:
-no JSON has them, and a database with a NaN equals nothing.
+Says what is wrong in the words that inspect's schema check gives a model. As there, 3.0 is a whole number and true is
+none; a whole number becomes a float where a number is asked for. Numbers that are not finite are refused, though the
+schema takes them: no JSON has them, and a database with a NaN equals nothing.
 """
 
 import math
@@ -11,75 +11,66 @@ from typing import Any
 
 from interaction.call import Call
 
-_SHOWN = 100
+Schema = Mapping[str, Any]
 
 
 class BadArguments(Exception):
-    """The arguments do not fit; the text says which and why, in our words."""
+    """The arguments do not fit; the text says which and why."""
 
 
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError("must be a text")
-    return value
-
-
-def _integer(value: Any) -> int:
-    if type(value) is int or (type(value) is float and value.is_integer()):
-        return int(value)
-    raise TypeError("must be a whole number")
-
-
-def _number(value: Any) -> float:
-    try:
-        if type(value) in (int, float) and math.isfinite(number := float(value)):
-            return number
-    except OverflowError:
-        pass
-    raise TypeError("must be a finite number")
-
-
-def _object(value: Any) -> Mapping[Any, Any]:
-    if type(value) is not dict:
-        raise TypeError("must be an object")
-    return value
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "string": _text,
-    "integer": _integer,
-    "number": _number,
-    "object": _object,
-}
-
-
-def read_arguments(call: Call, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def read_arguments(call: Call, parameters: Schema) -> dict[str, Any]:
     """The arguments in the types of the documentation.
 
     Raises:
         BadArguments: one is missing, unknown or of another type, or some are positional.
     """
-    if not call.arguments and not call.positional and not parameters["required"]:
-        return {}
+    if call.positional:
+        raise BadArguments("arguments must be given by name")
+    if problems := _problems(call.arguments, parameters):
+        text = f"Found {len(problems)} validation errors parsing tool input arguments:"
+        raise BadArguments("\n- ".join([text, *problems]))
+    return {name: _convert(name, value, parameters["properties"][name]) for name, value in call.arguments.items()}
+
+
+def _problems(arguments: Mapping[str, Any], parameters: Schema) -> list[str]:
     properties = parameters["properties"]
-    problems = ["arguments must be given by name"] if call.positional else []
-    problems += [f"{name} is missing" for name in parameters["required"] if name not in call.arguments]
-    values = {}
-    for name, value in call.arguments.items():
-        if name not in properties:
-            problems.append(f"{name[:_SHOWN] if type(name) is str else 'a name that is no text'} is not known")
-            continue
-        try:
-            values[name] = _READERS[_kind(properties[name])](value)
-        except TypeError as problem:
-            problems.append(f"{name} {problem}")
-    if problems:
-        more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise BadArguments(f"Wrong arguments for {call.name}: {'; '.join(problems[:8])}{more}")
-    return values
+    found = []
+    for name, schema in properties.items():
+        if name in arguments and not _CHECKS[_kind(schema)](arguments[name]):
+            alternatives = "anyOf" in schema
+            why = "valid under any of the given schemas" if alternatives else f"of type {schema['type']!r}"
+            found.append(f"{arguments[name]!r} is not {why}")
+    found += [f"{name!r} is a required property" for name in parameters["required"] if name not in arguments]
+    if surplus := sorted(arguments.keys() - properties.keys()):
+        verb = "was" if len(surplus) == 1 else "were"
+        names = ", ".join(map(repr, surplus))
+        found.append(f"Additional properties are not allowed ({names} {verb} unexpected)")
+    return found
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _kind(schema: Schema) -> str:
     """Where there is a choice of types, the last is the widest."""
     kind: str = schema["anyOf"][-1]["type"] if "anyOf" in schema else schema["type"]
     return kind
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "string": lambda value: type(value) is str,
+    "integer": lambda value: type(value) is int or (type(value) is float and value.is_integer()),
+    "number": lambda value: type(value) in (int, float),
+    "object": lambda value: type(value) is dict,
+}
+
+
+def _convert(name: str, value: Any, schema: Schema) -> Any:
+    kind = schema.get("type")
+    if kind == "integer":
+        return int(value)
+    if kind != "number":
+        return value
+    try:
+        if math.isfinite(number := float(value)):
+            return number
+    except OverflowError:
+        pass
+    raise BadArguments(f"{name} must be a finite number")

@@ -73,7 +73,11 @@ _PLAN: Record = dict.fromkeys(("plan_id", "name", "data_limit_gb", "price_per_mo
 
 
 class Refusal(Exception):
-    """A function says no. Its text is upstream's own, and what the model reads."""
+    """A function says no where upstream raises an error, in its words."""
+
+
+class SaysNo(Refusal):
+    """A function says no in an answer that upstream returns like any other: no `Error: ` stands before it."""
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from interaction.call import Call
+from interaction.call import Call, CallError, copy_call
 from interaction.outcome import ErrorKind, ToolResult
 from tau_env.domain import Assertion, Database, Side, Task
 from tau_env.telecom import agent_tools, assertions, device_reads, device_writes
 from tau_env.telecom.arguments import BadArguments, read_arguments
-from tau_env.telecom.company import Refusal
+from tau_env.telecom.company import Refusal, SaysNo
 from tau_env.telecom.documents import functions
 from tau_env.telecom.setup import prepare
 from tau_env.telecom.state import State
@@ -22,6 +22,7 @@ MAX_RESULT_CHARS = 20_000
 """Longer texts are cut. The longest of an ordinary episode has 1,800; upstream has no limit of its own."""
 
 _SHOWN = 100
+"""Characters of a value that is shown to people."""
 _DIFFERENCES = 10
 _TOOLS: Mapping[Side, Mapping[str, Callable[..., str]]] = {
     "agent": agent_tools.TOOLS,
@@ -37,19 +38,27 @@ class TelecomDatabase:
         self._state = state
 
     def call(self, call: Call, side: Side) -> ToolResult:
-        """Runs one call of a function of this side. Never raises for what the call holds."""
+        """Runs one call of a function of this side. Never raises for what the call holds.
+
+        Where upstream raises an error, the text begins with `Error: `, as tau2-bench shows it to a model.
+        """
         tool = _TOOLS[side].get(call.name) if type(call.name) is str else None
         if tool is None:
-            return _result(f"Tool {_name(call)} not found", ErrorKind.UNKNOWN_FUNCTION)
+            return _result(f"Error: Tool {_name(call)} not found", ErrorKind.UNKNOWN_FUNCTION)
         try:
+            call = copy_call(call)
             arguments = read_arguments(call, _parameters(side)[call.name])
             if call.name in WRITES:
                 return _result(self._write(side, call.name, tool, arguments))
             return _result(tool(self._state, **arguments))
+        except CallError as error:
+            return _result(f"Error: {error}", ErrorKind.LIMIT)
         except BadArguments as error:
-            return _result(str(error), ErrorKind.BAD_ARGUMENTS)
-        except Refusal as error:
+            return _result(f"Error: {error}", ErrorKind.BAD_ARGUMENTS)
+        except SaysNo as error:
             return _result(str(error), ErrorKind.RESULT)
+        except Refusal as error:
+            return _result(f"Error: {error}", ErrorKind.RESULT)
 
     def _write(self, side: Side, name: str, tool: Callable[..., str], arguments: dict[str, Any]) -> str:
         """Notes the call, as it was understood, if it changed something."""
@@ -113,7 +122,7 @@ def _result(text: str, error: ErrorKind | None = None) -> ToolResult:
 
 
 def _name(call: Call) -> str:
-    return call.name[:_SHOWN] if type(call.name) is str else "(no text)"
+    return call.name[:MAX_RESULT_CHARS] if type(call.name) is str else "(no text)"
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

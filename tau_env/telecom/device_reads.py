@@ -1,12 +1,12 @@
 """What the user can look up on the phone: fifteen functions that change nothing, worded as upstream words them.
 
 Each takes the state and arguments that fit its documentation, and returns a text. An app that is not there is a
-`Refusal` with upstream's text, so that the call is seen to have failed.
+`SaysNo` with upstream's text, so that the call is seen to have failed.
 """
 
 from collections.abc import Callable, Mapping
 
-from tau_env.telecom.company import Refusal
+from tau_env.telecom.company import SaysNo
 from tau_env.telecom.phone import PERMISSIONS
 from tau_env.telecom.state import State
 
@@ -128,7 +128,7 @@ def check_installed_apps(state: State) -> str:
 
 def _permissions(state: State, app_name: str) -> list[str]:
     if (allowed := state.phone.app_statuses.get(app_name)) is None:
-        raise Refusal(f"App '{app_name}' not found on this phone.")
+        raise SaysNo(f"App '{app_name}' not found on this phone.")
     return [each for each in PERMISSIONS if each in allowed]
 
 

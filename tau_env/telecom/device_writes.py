@@ -1,7 +1,7 @@
 """What the user can do on the phone: fifteen functions, worded as upstream words them.
 
 Each takes the state and arguments that fit its documentation, and returns a text. Where upstream's text says no (an
-unknown mode, app or permission, Wi-Fi in airplane mode) it is raised as `Refusal`, so that the call is seen to have
+unknown mode, app or permission, Wi-Fi in airplane mode) it is raised as `SaysNo`, so that the call is seen to have
 failed; the phone is then as it was.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tau_env.telecom.apn import read_apn
-from tau_env.telecom.company import Refusal
+from tau_env.telecom.company import SaysNo
 from tau_env.telecom.phone import MODES, PERMISSIONS, Apn
 from tau_env.telecom.state import State
 
@@ -27,7 +27,7 @@ def set_network_mode_preference(state: State, mode: str) -> str:
     """Changes them, and looks for a network."""
     if mode not in MODES:
         words = f"Failed to set network mode: '{mode}' is not a valid option. Please use one of: {', '.join(MODES)}"
-        raise Refusal(_with_bar(state, words))
+        raise SaysNo(_with_bar(state, words))
     state.phone.network_mode_preference = mode
     state.search()
     return _with_bar(state, f"Preferred Network Mode set to: {mode}")
@@ -85,7 +85,7 @@ def toggle_wifi(state: State) -> str:
     """Switches the radio, unless in airplane mode."""
     phone = state.phone
     if phone.airplane_mode:
-        raise Refusal(_with_bar(state, "Cannot change Wi-Fi settings while Airplane Mode is ON."))
+        raise SaysNo(_with_bar(state, "Cannot change Wi-Fi settings while Airplane Mode is ON."))
     phone.wifi_enabled = not phone.wifi_enabled
     if not phone.wifi_enabled:
         phone.drop_wifi()
@@ -116,10 +116,10 @@ def grant_app_permission(state: State, app_name: str, permission: str) -> str:
     """Allows an app one thing more."""
     apps, permission = state.phone.app_statuses, permission.lower()
     if app_name not in apps:
-        raise Refusal(_with_bar(state, f"Error. App '{app_name}' not found. Cannot grant permission."))
+        raise SaysNo(_with_bar(state, f"Error. App '{app_name}' not found. Cannot grant permission."))
     if permission not in PERMISSIONS:
         words = f"Permission '{permission}' not tracked for app '{app_name}', available permissions: {[*PERMISSIONS]}"
-        raise Refusal(_with_bar(state, f"Error. {words}"))
+        raise SaysNo(_with_bar(state, f"Error. {words}"))
     state.phone.app_statuses = {**apps, app_name: apps[app_name] | {permission}}
     return _with_bar(state, f"Success. Permission '{permission}' granted to app '{app_name}'.")
 
