@@ -6,10 +6,10 @@ from typing import Any
 
 from interaction.call import Call
 from tau_env import task_files
-from tau_env.attempt import Attempt, Function, load_functions
-from tau_env.domain import PolicyKind, Side, Task
 from tau_env.airline import reads, writes
 from tau_env.airline.database import base
+from tau_env.attempt import Attempt, Function, load_functions
+from tau_env.domain import PolicyKind, Side, Task
 from tau_env.task_facts import needed_writes, nothing_passes, user_served
 
 NAME = "airline"

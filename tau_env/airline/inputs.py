@@ -15,7 +15,8 @@ MAX_LIST = 200
 _MAX_FLOAT = 2.0**63
 _MAX_DIGITS = 1_000
 _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.0+)?")
-_BLANKS = " \t\n\r\v\f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_NOT_BLANK = frozenset("\x1c\x1d\x1e\x1f")
+"""Blanks to Python, but not to pydantic."""
 
 
 def flights_in(rows: list[Any]) -> list[Record]:
@@ -61,6 +62,7 @@ def _whole(where: str, value: Any) -> int:
         return int(value)
     if type(value) is float and value.is_integer() and -_MAX_FLOAT < value < _MAX_FLOAT:
         return int(value)
-    if type(value) is str and len(value) <= _MAX_DIGITS and _WHOLE.fullmatch(text := value.strip(_BLANKS)):
-        return int(text.partition(".")[0])
+    if type(value) is str and len(value) <= _MAX_DIGITS and _NOT_BLANK.isdisjoint(value):
+        if _WHOLE.fullmatch(text := value.strip()):
+            return int(text.partition(".")[0])
     raise Unfit(f"{where}: amount must be a whole number")

@@ -84,8 +84,8 @@ def search_direct_flight(tables: Tables, origin: str, destination: str, date: st
 def search_onestop_flight(tables: Tables, origin: str, destination: str, date: str) -> str:
     """Pairs of flights that can be booked, the second leaving after the first arrives.
 
-    As upstream, the next day's date is written without a leading zero and stays in May, and so finds no flight in the
-    first nine days; and times are compared as text, where a `+1` counts for nothing.
+    As upstream, the next day's date is written without a leading zero, and so no flight is found that arrives on the
+    second to ninth of May; and times are compared as text, where a `+1` counts for nothing.
     """
     pairs = []
     table = timetable()

@@ -176,7 +176,10 @@ def _deduct(user: Record, payments: list[Record]) -> None:
         if name not in methods:
             raise Halfway(repr(name))
         if methods[name]["source"] == "gift_card":
-            methods[name]["amount"] -= payment["amount"]
+            try:
+                methods[name]["amount"] -= payment["amount"]
+            except OverflowError as error:
+                raise Halfway(str(error)) from error
         elif methods[name]["source"] == "certificate":
             del methods[name]
 
