@@ -1,7 +1,7 @@
-"""Compares retail and airline with inspect-evals' own implementation, and times ours.
+"""Compares retail and airline with inspect-evals' own implementation.
 
     python benchmarks/tau_differential_shops.py --oracle /path/to/venv/bin/python --calls 10000 --seed 0
-    python benchmarks/tau_differential_shops.py --speed         # ours alone: no oracle needed, a minute
+    python benchmarks/tau_differential_shops.py --oracle ... --pins tests/unit/tau_env/shops_gold.json
 
 The oracle is a Python that has inspect-evals 0.26.0 with its dependencies; it runs `tau_oracle_shops.py`. After every
 call its text, the kind of error and every record that differs from the file are compared; at the end of a play, whether
@@ -10,13 +10,10 @@ the oracle 30 to 60 ms, a scripted play up to a second: a quarter of an hour for
 """
 
 import argparse
-import gc
+import hashlib
 import json
-import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -192,89 +189,40 @@ def scripts(task: Task, writes: frozenset[str]) -> dict[str, list[tuple[str, dic
 ADDRESS = ("address1", "address2", "city", "state", "country", "zip")
 
 
-def speed(domain: str, seed: int, episodes: int) -> None:
-    """Microseconds of ours, and memory growth."""
+def pin(domain: str, oracle: Oracle) -> dict[str, list[str]]:
+    """Of gold played on the oracle: hashes of all texts and of the records that differ at the end, by task."""
+    found = {}
     module: Any = DOMAINS[domain]
-    tasks = module.load_tasks()
-    gold, random_calls, whole = [], [], []
-    for task in tasks * 5:
-        began = time.perf_counter()
-        attempt = module.open(task)
-        for action in task.gold:
-            attempt.call(action.call, "agent")
-        attempt.digest()
-        whole.append(time.perf_counter() - began)
-        attempt = module.open(task)
-        for action in task.gold:
-            began = time.perf_counter()
-            attempt.call(action.call, "agent")
-            gold.append(time.perf_counter() - began)
-    plays = plays_of(domain, seed)
-    for _ in range(800):
-        play = plays.play(LENGTH)
-        attempt = module.open(tasks[0])
-        for name, arguments in play:
-            call = Call(name, arguments)
-            began = time.perf_counter()
-            attempt.call(call, "agent")
-            random_calls.append(time.perf_counter() - began)
-    for what, times in (("gold calls", gold), ("random calls", random_calls), ("open + gold + digest", whole)):
-        ordered = sorted(times)
-        median, p99 = statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
-        print(f"{domain}: {what}: median {median * 1e6:.0f} us, p99 {p99 * 1e6:.0f} us, {len(ordered)} timed")
-    soak(domain, plays, episodes)
-
-
-def soak(domain: str, plays: Plays, episodes: int) -> None:
-    """Plays many episodes; prints by how much the process and its count of objects grew."""
-    module: Any = DOMAINS[domain]
-    tasks = module.load_tasks()
-    marks = []
-    for number in range(episodes + 200):
-        if number in (200, episodes + 199):
-            gc.collect()
-            marks.append((_resident(), len(gc.get_objects())))
-        attempt = module.open(tasks[number % len(tasks)])
-        for action in tasks[number % len(tasks)].gold:
-            attempt.call(action.call, "agent")
-        for name, arguments in plays.play(3):
-            attempt.call(Call(name, arguments), "agent")
-        attempt.digest()
-    (size, objects), (later, more) = marks
-    print(f"{domain}: {episodes} episodes: {(later - size) / 1024:+.2f} MB resident, {more - objects:+d} objects")
-    print(f"{domain}: peak of the process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
-
-
-def _resident() -> int:
-    """Kilobytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1])
-    return 0
+    for task in module.load_tasks():
+        rows = oracle.ask(domain=domain, calls=[(a.call.name, a.call.arguments) for a in task.gold])["rows"]
+        parts = [row["text"] for row in rows], rows[-1]["changed"] if rows else {}
+        found[task.number] = [hashlib.sha256(json.dumps(p, sort_keys=True).encode()).hexdigest()[:16] for p in parts]
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--domain", choices=sorted(DOMAINS), action="append")
-    parser.add_argument("--oracle", help="Python that has inspect-evals with its dependencies")
+    parser.add_argument("--oracle", required=True, help="Python that has inspect-evals with its dependencies")
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-scripts", action="store_true", help="random calls alone")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--pins", type=Path, help="write hashes of the oracle's gold there, for the tests, and stop")
     options = parser.parse_args()
-    oracle = Oracle(options.oracle) if options.oracle else None
+    oracle = Oracle(options.oracle)
+    if options.pins:
+        options.pins.write_text(
+            json.dumps({domain: pin(domain, oracle) for domain in sorted(DOMAINS)}, indent=0) + "\n"
+        )
+        return
     for domain in options.domain or sorted(DOMAINS):
-        if oracle is not None:
-            comparison = Comparison(domain, oracle)
-            docs = oracle.ask(domain=domain, docs=True)
-            comparison.count("documentation", domain, "", list(DOMAINS[domain].functions("agent")), docs)
-            comparison.random(options.calls, options.seed)
-            if not options.no_scripts:
-                comparison.scripted()
-            comparison.report()
-        if options.speed:
-            speed(domain, options.seed, options.episodes)
+        comparison = Comparison(domain, oracle)
+        docs = oracle.ask(domain=domain, docs=True)
+        comparison.count("documentation", domain, "", list(DOMAINS[domain].functions("agent")), docs)
+        comparison.random(options.calls, options.seed)
+        if not options.no_scripts:
+            comparison.scripted()
+        comparison.report()
 
 
 if __name__ == "__main__":
