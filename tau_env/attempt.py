@@ -14,7 +14,7 @@ from interaction.call import MAX_CHARS, Call, CallError, copy_call
 from interaction.outcome import ErrorKind, ToolResult
 from tau_env.arguments import convert, misfits
 from tau_env.arithmetic import ArithmeticBound, ArithmeticRefusal, calculate
-from tau_env.domain import Assertion, Side
+from tau_env.domain import Assertion, Database, Side
 from tau_env.records import Base, Tables
 
 MAX_RESULT_CHARS = 200_000
@@ -117,8 +117,9 @@ class Attempt:
         return self._run(call, function, side)
 
     def _run(self, call: Call, function: Function, side: Side) -> ToolResult:
+        arguments = convert(call.arguments, function.doc["parameters"])
         try:
-            result = ToolResult(function.run(self._tables, **convert(call.arguments, function.doc["parameters"])))
+            result = ToolResult(function.run(self._tables, **arguments))
         except Refused as error:
             result = _failure(str(error), ErrorKind.RESULT)
         except Unfit as error:
@@ -127,14 +128,14 @@ class Attempt:
             result = _failure(str(error), ErrorKind.LIMIT)
         except Halfway as error:
             if self._tables.keep():
-                self.written.append((side, call))
+                self.written.append((side, Call(call.name, arguments)))
             return _failure(str(error), ErrorKind.EXECUTION)
         except (ArithmeticError, LookupError, ValueError, TypeError) as error:
             result = _failure(str(error), ErrorKind.EXECUTION)
         if result.error is not None:
             self._tables.drop()
         elif self._tables.keep():
-            self.written.append((side, call))
+            self.written.append((side, Call(call.name, arguments)))
         return result
 
     def holds(self, assertion: Assertion) -> bool:
@@ -147,8 +148,14 @@ class Attempt:
         """Equal for two states exactly where tau2-bench's hashes of them are equal."""
         return self._tables.digest()
 
-    def differences(self, other: Any) -> tuple[Mapping[str, str], ...]:
-        """Where this state is not like the other, which is as expected: at most ten places."""
+    def differences(self, other: Database) -> tuple[Mapping[str, str], ...]:
+        """Where this state is not like the other, which is as expected: at most ten places.
+
+        Raises:
+            TypeError: the other is no state of tables.
+        """
+        if not isinstance(other, Attempt):
+            raise TypeError(f"a state of tables cannot be compared with {type(other).__name__}")
         return self._tables.differences(other._tables)
 
     def changed(self) -> dict[tuple[str, str], str]:

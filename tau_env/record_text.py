@@ -10,14 +10,12 @@ from typing import Any
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _encode_spaced = json.JSONEncoder(check_circular=False).encode
-_SUSPECT = ("e-0", "NaN", "Infinity")
-"""In the output of Python's encoder, where it may hold a number that pydantic writes differently; or in some text."""
 
 
 def to_text(record: Any) -> str:
     """A record, as `model_dump_json` writes it."""
     text = _encode(record)
-    if any(mark in text for mark in _SUSPECT):
+    if "e-0" in text or "NaN" in text or "Infinity" in text:  # A number that pydantic writes differently, or some text.
         return _write(record)
     return text
 
