@@ -164,7 +164,7 @@ PLAIN = st.recursive(
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_arguments_raise(domain: ModuleType, data: st.DataObject) -> None:
     doc = data.draw(st.sampled_from(domain.functions("agent")))
