@@ -3,9 +3,10 @@
     python -m recipe.audit --environment NAME|FILE [--reward FILE] [--tasks N|all]
 
 Gold, parts of it, one safe call a turn, only answers, nothing, junk and hostile texts. The exit status is 1 if gold is
-not the maximum, if what knows nothing of gold earns as much on a task, or more than half of gold's mean in a category
-whose gold makes calls, or if a text makes the environment fail or hang. What an environment lists with a reason
-(`AUDIT_KNOWN` of its package, "reward, policy: task" -> reason) is printed and not counted.
+not the maximum, if gold that is cut or what knows nothing of it earns as much on a task, if the latter earns more than
+half of gold's mean in a category whose gold makes calls, or if a text makes the environment fail or hang. What an
+environment lists with a reason (`AUDIT_KNOWN` of its package, "reward, policy: task" -> reason) is printed and not
+counted.
 """
 
 import argparse

@@ -10,7 +10,7 @@ import interaction.environment as environments
 from interaction import get_protocol
 from interaction.environment import load_tasks
 from recipe.audit.__main__ import main
-from recipe.audit.policies import POLICIES, play
+from recipe.audit.policies import CUT, NAMES, cuts, play, plays
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 def test_bfcl_passes_with_every_reward(capsys):
     assert main(["--tasks", "16"]) == 0
     said = capsys.readouterr().out
-    assert "144 episodes" in said and "passed" in said and "FOUND" not in said
+    assert "187 episodes" in said and "passed" in said and "FOUND" not in said
     for reward in ("format", "progress", "step", "all_or_nothing"):
         (row, *_) = [line.split() for line in said.splitlines() if line.startswith(f"{reward} ")]
         assert float(row[3]) == max(map(float, row[3:]))
@@ -55,6 +55,30 @@ def test_a_reward_that_pays_for_nothing_fails(case, tmp_path, capsys):
     assert found in said and "the audit has failed" in said
 
 
+def test_a_reward_that_pays_all_before_the_last_turn_fails(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
+        "    passed = [turn['passed'] for turn in extra_info['episode']['turns']]\n"
+        "    return float(all(passed[:-1]))\n"
+    )
+    assert main(["--tasks", "16", "--reward", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "FOUND: what stops before the end earns as much" in said and f"{path}, {CUT}: multi_turn_" in said
+
+
+def test_gold_is_cut_after_each_turn_but_the_last_and_a_single_turn_before_its_end(tmp_path):
+    task = load_tasks()["multi_turn_miss_func_0"]
+    turns = len(play(task, PROTOCOL, dict(plays(task))["gold"]).turns)
+    ended = [[turn.ended for turn in play(task, PROTOCOL, cut).turns] for cut in cuts(task)]
+    assert [turn.count("answer") for turn in ended] == [*range(1, turns)]
+    environments.register({"inventory": str(write_example(tmp_path))})
+    (single,) = [
+        play(load_tasks("inventory")["move_0"], PROTOCOL, cut) for cut in cuts(load_tasks("inventory")["move_0"])
+    ]
+    assert len(single.turns[0].steps) == 1 and single.stop_reason == "max_tokens"
+
+
 def changed(tmp_path: Path, old: str, new: str) -> str:
     assert old in example()
     path = tmp_path / "inventory.py"
@@ -78,10 +102,10 @@ def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(t
     idle = "self.passed = self.stock == expected"
     own = changed(tmp_path, idle, 'self.passed = self.task.id == "move_0" or self.stock == expected')
     assert main(["--environment", own, "--tasks", "all"]) == 1
-    found = set(re.findall(r"  (\w+, [a-z ]+: move_\d+): ", capsys.readouterr().out))
+    found = set(re.findall(r"  (\w+, [a-z, ]+: move_\d+): ", capsys.readouterr().out))
     assert found and all(line.endswith("move_0") for line in found)
     rewards = ("format", "progress", "all_or_nothing")
-    where = [f"{reward}, {name}: move_0" for reward in rewards for name in POLICIES]
+    where = [f"{reward}, {name}: move_0" for reward in rewards for name in NAMES]
     known = "".join(f'    "{one}": "nothing is to be done",\n' for one in where)
     Path(own).write_text(f"{Path(own).read_text()}\n\nAUDIT_KNOWN = {{\n{known}}}\n")
     environments._module.cache_clear()
@@ -90,11 +114,12 @@ def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(t
     assert "known:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_policy_ends_with_a_record_of_what_it_did(name):
-    record = play(load_tasks()["multi_turn_miss_func_0"], PROTOCOL, POLICIES[name])
-    assert record.stop_reason is not None and record.stop_reason != "environment_error"
-    assert (record.outcome is not None and record.outcome.passed) == (name == "gold")
+    task = load_tasks()["multi_turn_miss_func_0"]
+    for record in [play(task, PROTOCOL, policy) for called, policy in plays(task) if called == name]:
+        assert record.stop_reason is not None and record.stop_reason != "environment_error"
+        assert (record.outcome is not None and record.outcome.passed) == (name == "gold")
 
 
 @pytest.mark.parametrize("arguments", [["--tasks", "0"], ["--tasks", "some"]])
