@@ -21,11 +21,15 @@ SHOWN = 5
 Score = Callable[[dict[str, Any]], float]
 """A record, as a plain dict -> what it earns."""
 
+Tell = Callable[[str | None], None]
+"""Hears "policy: task" before it is played, and None before anything that has a time limit of its own."""
+
 
 @dataclass
 class Audit:
     """What was earned, and what must not be."""
 
+    tell: Tell
     earned: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     """(reward, category, policy) -> a number a task; of gold that is cut, the most that a cut earns."""
     findings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -38,10 +42,12 @@ class Audit:
 
     def add(self, task: Task, protocol: Protocol, rewards: Mapping[str, Score], listed: Mapping[str, str]) -> None:
         """Play one task with all policies."""
+        self.tell(f"{GOLD}: {task.id}")
         has_gold = any(isinstance(item, GoldMessage) for item in task.gold())
         self.without_gold += not has_gold
         scores: dict[str, dict[str, float]] = {}
-        for name, policy in plays(task):
+        for name, policy in list(plays(task)):
+            self.tell(f"{name}: {task.id}")
             began = perf_counter()
             try:
                 record = play(task, protocol, policy)
@@ -54,6 +60,7 @@ class Audit:
                 self._find("the environment failed", f"{name}: {task.id}", record.fault or "", listed)
             if seconds > SECONDS:
                 self._find("an episode hung", f"{name}: {task.id}", f"{seconds:.1f} s", listed)
+            self.tell(None)
             data = record.to_dict()
             earned, before = {reward: score(data) for reward, score in rewards.items()}, scores.get(name, {})
             scores[name] = {reward: max(value, before.get(reward, value)) for reward, value in earned.items()}
