@@ -16,16 +16,21 @@ async function decode(base64) {
   return JSON.parse(await new Response(stream).text());
 }
 
+// Two environments may have one id: where a page has several, an id stands behind the name of its own.
+const environmentOf = (record) => record.episode.environment ?? record.environment ?? "bfcl";
+const taskOf = (record) => (several ? `${environmentOf(record)}/${record.task_id}` : record.task_id);
+
 const KEYS = {
   stage: (record) => record.stage,
   split: (record) => record.split,
   step: (record) => record.step,
   category: (record) => record.episode.category,
-  task: (record) => record.task_id,
+  task: taskOf,
   stop: (record) => record.episode.stop_reason ?? "running",
 };
 
 let episodes = [];
+let several = false; // environments
 let shown = []; // what the filters leave, as indices into episodes
 let current = -1;
 const searchable = new Map(); // index -> all texts in lower case, made when first searched
@@ -89,7 +94,7 @@ function entry(index) {
   const parts = components(record.episode);
   const button = element(
     "button", "",
-    element("span", "", record.task_id),
+    element("span", "", taskOf(record)),
     element("span", "score", number(record.score)),
     element("small", "", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}`),
     element("small", "score", `${asAWhole(record.episode) ? verdict(record.episode) : passed}, ${KEYS.stop(record)}`),
@@ -122,7 +127,7 @@ function show(index) {
   );
   const details = element("details", "", element("summary", "", "metrics"), element("table", "", ...metrics));
   byId("episode").replaceChildren(element("div", "",
-    element("h3", "", record.task_id, element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record)), outcomeBadge(record.episode)),
+    element("h3", "", taskOf(record), element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record)), outcomeBadge(record.episode)),
     components(record.episode) ? element("p", "", `judgement: ${components(record.episode)}`) : null,
     element("p", "soft", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}` +
       (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "")),
@@ -202,6 +207,7 @@ document.addEventListener("keydown", (event) => {
 decode(byId("data").textContent).then(
   (found) => {
     episodes = found;
+    several = new Set(found.map(environmentOf)).size > 1;
     fillFilters();
     filter();
     document.body.dataset.ready = "true";

@@ -293,7 +293,7 @@ def judged_as_a_whole(outcome, difference=()):
     line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, solved=True)
     turns = [{**turn, "passed": None, "difference": list(difference)} for turn in line["episode"]["turns"][:1]]
     episode = {**line["episode"], "environment": "shop", "outcome": outcome, "turns": turns}
-    return {**line, "environment": "shop", "episode": episode}
+    return {"environment": "shop", **line, "episode": episode}
 
 
 @pytest.mark.parametrize(
@@ -320,6 +320,16 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_what_it_is_m
         assert small[2] == made_of and f"judgement: {made_of}" in told
     else:
         assert len(small) == 2 and "judgement: " not in told
+
+
+def test_a_page_with_two_environments_says_of_each_task_which_is_its_own(page, tmp_path):
+    log_steps(tmp_path, "stage2_base", 1)
+    bfcl = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, answers=["x"])
+    store(tmp_path, "stage2_base", "train", 1, [bfcl, judged_as_a_whole({"passed": True, "components": {}})])
+    page.open(report.write(tmp_path))
+    assert sorted(page.listed()) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
+    page.choose("task", "shop/multi_turn_base_0")
+    assert page.listed() == ["shop/multi_turn_base_0"] and page.shown().startswith("shop/multi_turn_base_0")
 
 
 def test_differences_have_the_columns_that_their_items_have_those_of_bfcl_first(page, tmp_path):
