@@ -207,7 +207,7 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
     Raises:
         ValueError: there is no such environment, or it has no such task.
     """
-    name, task_id = extra_info.get("environment") or DEFAULT, task_id_of(extra_info)
+    name, task_id = task_key_of(extra_info)
     tasks = load_tasks(name)
     if task_id not in tasks:
         raise ValueError(f"environment {name} has no task {task_id!r}")
@@ -217,6 +217,16 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
 def task_id_of(extra_info: Mapping[str, Any]) -> Any:
     """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
     return extra_info.get("task_id") or extra_info.get("scenario_id")
+
+
+def task_key_of(extra_info: Mapping[str, Any]) -> tuple[str, Any]:
+    """Environment and id, which together tell a task from all others: two environments may have one id."""
+    return extra_info.get("environment") or DEFAULT, task_id_of(extra_info)
+
+
+def task_name(environment: str, task_id: str) -> str:
+    """The two as one text, for lists in settings and files: `inventory/move_3`; of `DEFAULT` the id alone, as ever."""
+    return task_id if environment == DEFAULT else f"{environment}/{task_id}"
 
 
 def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from recipe.preflight.lora import check_model_lora
 from recipe.preflight.model import check_weights
 from recipe.preflight.start import start_model
 from recipe.settings import reading
-from recipe.settings.data_files import data_command
+from recipe.settings.data_files import data_command, environment_of
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
 from recipe.stage.export import ExportError, export
@@ -170,7 +170,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     config.data.train_files = os.path.expanduser(config.data.train_files)
     try:
         starts.check_mode(config)
-        check_conversations(config.data.train_files, data_command(config))
+        check_conversations(
+            config.data.train_files, data_command(config, environment_of(config, config.data.train_files))
+        )
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     made = MadeWith(fingerprint(config))

@@ -10,7 +10,7 @@ from typing import Any
 from interaction.environment import GoldMessage, Task
 from interaction.protocol import Protocol
 from interaction.record import StopReason
-from recipe.audit.policies import POLICIES, WITHOUT_GOLD, play
+from recipe.audit.policies import CUT, GOLD, NAMES, WITHOUT_GOLD, play, plays
 
 CLOSE = 1e-9
 SECONDS = 5.0
@@ -21,13 +21,17 @@ SHOWN = 5
 Score = Callable[[dict[str, Any]], float]
 """A record, as a plain dict -> what it earns."""
 
+Tell = Callable[[str | None], None]
+"""Hears "policy: task" before it is played, and None before anything that has a time limit of its own."""
+
 
 @dataclass
 class Audit:
     """What was earned, and what must not be."""
 
+    tell: Tell
     earned: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    """(reward, category, policy) -> a number a task."""
+    """(reward, category, policy) -> a number a task; of gold that is cut, the most that a cut earns."""
     findings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Kind -> what was found, a line each."""
     known: dict[str, str] = field(default_factory=dict)
@@ -38,10 +42,12 @@ class Audit:
 
     def add(self, task: Task, protocol: Protocol, rewards: Mapping[str, Score], listed: Mapping[str, str]) -> None:
         """Play one task with all policies."""
+        self.tell(f"{GOLD}: {task.id}")
         has_gold = any(isinstance(item, GoldMessage) for item in task.gold())
         self.without_gold += not has_gold
         scores: dict[str, dict[str, float]] = {}
-        for name, policy in POLICIES.items():
+        for name, policy in list(plays(task)):
+            self.tell(f"{name}: {task.id}")
             began = perf_counter()
             try:
                 record = play(task, protocol, policy)
@@ -54,18 +60,22 @@ class Audit:
                 self._find("the environment failed", f"{name}: {task.id}", record.fault or "", listed)
             if seconds > SECONDS:
                 self._find("an episode hung", f"{name}: {task.id}", f"{seconds:.1f} s", listed)
+            self.tell(None)
             data = record.to_dict()
-            scores[name] = {reward: score(data) for reward, score in rewards.items()}
+            earned, before = {reward: score(data) for reward, score in rewards.items()}, scores.get(name, {})
+            scores[name] = {reward: max(value, before.get(reward, value)) for reward, value in earned.items()}
         if not has_gold:
             return
         for reward in rewards:
-            best = scores["gold"][reward]
+            best = scores[GOLD][reward]
             for name, earned in scores.items():
                 value = earned[reward]
                 self.earned[reward, task.category, name].append(value)
                 where = f"{reward}, {name}: {task.id}"
                 if value > best + CLOSE:
                     self._find("gold does not earn the most", where, f"{value:g}, gold {best:g}", listed)
+                elif name == CUT and value >= best - CLOSE:
+                    self._find("what stops before the end earns as much", where, f"{value:g}, as gold", listed)
                 elif name in WITHOUT_GOLD and value >= best - CLOSE:
                     self._find("what knows no gold earns as much", where, f"{value:g}, as gold", listed)
 
@@ -74,7 +84,7 @@ class Audit:
         if not self.earned:
             self.findings["there is no gold"].append("no task has any, so nothing can be said of a reward")
         for (reward, category, name), values in self.earned.items():
-            best = fmean(self.earned[reward, category, "gold"])
+            best = fmean(self.earned[reward, category, GOLD])
             if name in WITHOUT_GOLD and with_calls[category] and fmean(values) > best / 2 + CLOSE:
                 self.findings["what knows no gold earns more than half"].append(
                     f"{reward}, {name}: {category}: {fmean(values):.3f}, gold {best:.3f}"
@@ -91,10 +101,10 @@ def table(audit: Audit) -> str:
     """Means by reward, category and policy."""
     rewards = list(dict.fromkeys(reward for reward, _, _ in audit.earned))
     categories = list(dict.fromkeys(category for _, category, _ in audit.earned))
-    lines = [["reward", "category", "tasks", *POLICIES]]
+    lines = [["reward", "category", "tasks", *NAMES]]
     for reward in rewards:
         for category in categories:
-            columns = [audit.earned[reward, category, name] for name in POLICIES]
+            columns = [audit.earned[reward, category, name] for name in NAMES]
             lines.append(
                 [reward, category, str(len(columns[0])), *(f"{fmean(values):.3f}" for values in columns if values)]
             )

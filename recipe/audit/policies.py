@@ -5,6 +5,7 @@ Each takes the environment's words where it asks a user model for them from gold
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -132,13 +133,20 @@ def repeat(task: Task, protocol: Protocol, playing: Playing) -> None:
         playing.say(protocol.render_answer("t", "done"))
 
 
-def cut_half(task: Task, protocol: Protocol, playing: Playing) -> None:
-    """Gold for the first half of the turns, rounded up, then out of tokens; of a single turn all but its end."""
+def cuts(task: Task) -> list[Policy]:
+    """Gold that runs out of tokens: after the first turn, after the second and so on; of a single turn before its end.
+
+    A cut at one place only would miss a reward that pays up to the last turn but one.
+    """
     turns = _messages(task)
-    kept = turns[: (len(turns) + 1) // 2] if len(turns) > 1 else [turns[0][:-1]] if turns else []
-    for turn in kept:
-        for message in turn:
-            _say(protocol, playing, message)
+    if len(turns) == 1:
+        return [partial(_then_stop, turns[0][:-1])]
+    return [partial(_then_stop, sum(turns[:number], [])) for number in range(1, len(turns))]
+
+
+def _then_stop(messages: list[GoldMessage], task: Task, protocol: Protocol, playing: Playing) -> None:
+    for message in messages:
+        _say(protocol, playing, message)
     playing.conversation.stop(StopReason.max_tokens)
 
 
@@ -168,10 +176,11 @@ def hostile(task: Task, protocol: Protocol, playing: Playing) -> None:
     answers(task, protocol, playing)
 
 
+GOLD, CUT = "gold", "gold, cut"
+
 POLICIES: dict[str, Policy] = {
-    "gold": gold,
+    GOLD: gold,
     "skip first turn": skip,
-    "half of gold": cut_half,
     "repeat": repeat,
     "safe call": safe,
     "answers": answers,
@@ -179,8 +188,19 @@ POLICIES: dict[str, Policy] = {
     "junk": junk,
     "hostile": hostile,
 }
+"""Those that play each task once."""
+
+NAMES = (GOLD, CUT, *(name for name in POLICIES if name != GOLD))
+"""All, in the order of the table."""
+
 WITHOUT_GOLD = ("safe call", "answers", "nothing", "junk", "hostile")
 """Policies that know nothing of the task's gold."""
+
+
+def plays(task: Task) -> Iterator[tuple[str, Policy]]:
+    """All ways to play a task, by name; the cuts of gold, one for each place, have one name."""
+    for name in NAMES:
+        yield from ((name, policy) for policy in (cuts(task) if name == CUT else [POLICIES[name]]))
 
 
 def harmless(functions: list[Mapping[str, Any]]) -> Call:

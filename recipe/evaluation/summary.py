@@ -58,10 +58,14 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
     training run, which have neither pass@k nor BFCL's score.
     """
     environments = dict.fromkeys(item.record.environment for item in episodes)
-    known = dict.fromkeys(task.category for name in environments for task in load_tasks(name).values())
-    present = [name for name in known if any(name == item.record.category for item in episodes)]
-    groups = {name: [item for item in episodes if item.record.category == name] for name in present}
-    categories = {name: _group(items, samples) for name, items in groups.items()}
+    known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
+    groups = {kind: [item for item in episodes if _kind(item) == kind] for kind in known}
+    present = [kind for kind in known if groups[kind]]
+    names = Counter(category for _, category in present)
+    categories = {
+        category if names[category] < 2 else f"{name}/{category}": _group(groups[name, category], samples)
+        for name, category in present
+    }
     found: dict[str, Any] = {
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
@@ -76,6 +80,15 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
     return found
 
 
+def _kind(item: Judged) -> tuple[str, str]:
+    return item.record.environment, item.record.category
+
+
+def _key(item: Judged) -> tuple[str, str]:
+    """Two environments may have tasks with one id."""
+    return item.record.environment, item.record.task_id
+
+
 def _parts(episodes: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     """The episodes of the tasks for choosing and of those for reporting, where there are both."""
     groups = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
@@ -84,7 +97,7 @@ def _parts(episodes: Sequence[Judged], samples: int | None) -> dict[str, Any]:
 
 def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     metrics = [episode_metrics(item.record.to_dict()) for item in items]
-    clusters = [item.task.cluster for item in items]
+    clusters = [(item.record.environment, item.task.cluster) for item in items]
 
     def column(name: str) -> list[float]:
         return [episode[name] for episode in metrics]
@@ -92,7 +105,7 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     by_source = [float(bool(item.official.valid)) for item in items if item.official is not None]
     found: dict[str, Any] = {
         "episodes": len(items),
-        "tasks": len({item.record.task_id for item in items}),
+        "tasks": len({_key(item) for item in items}),
         "progress": _estimate(column("progress"), mean_interval(column("progress"), clusters)),
         **{name: _estimate(column(name), proportion_interval(column(name), clusters)) for name in ACCURACIES},
         **({"acc_bfcl": _estimate(by_source, proportion_interval(by_source, clusters))} if by_source else {}),
@@ -110,9 +123,9 @@ def _estimate(values: Sequence[float], interval: Interval) -> dict[str, float]:
 
 def _pass_at(items: Sequence[Judged], values: Sequence[float], samples: int) -> dict[str, float]:
     """Mean of pass@k over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
-    tasks: dict[str, list[float]] = defaultdict(list)
+    tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
-        tasks[item.record.task_id].append(value)
+        tasks[_key(item)].append(value)
     ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
     found = {}
     for k in ks:

@@ -4,9 +4,9 @@ Such rows of training always end as `max_tokens`: their first turns still teach,
 `stage.over_budget=leave_out`. Rows of the validation are never left out, because an accuracy over fewer tasks is
 another number; instead the line says what can be reached at most.
 
-verl gets the ids in `data.leave_out` and `recipe.training.fitting_rows` as its data set, so the files stay the ones
-that were named. `recipe.stage.starts` notes them beside the checkpoints: a stage that goes on does so with the same
-rows.
+verl gets the tasks in `data.leave_out` and `recipe.training.fitting_rows` as its data set, so the files stay the ones
+that were named. An entry is `environment/id`; an id alone is BFCL's. `recipe.stage.starts` notes them beside the
+checkpoints: a stage that goes on does so with the same rows.
 """
 
 from collections import Counter
@@ -17,12 +17,15 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import Conversation
-from interaction.environment import Task, task_of
+from interaction.environment import Task, task_name, task_of
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_same_rows
+
+Row = tuple[str, str, str]
+"""Environment, task and split of a row: what decides whether gold fits."""
 
 
 def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list[str]:
@@ -31,64 +34,63 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
     Raises:
         PreflightError: too few rows are left, or the checkpoints to go on from were trained on other rows.
     """
-    lengths, tasks = Lengths(tokenizer), dict[tuple[str, str], Task]()
+    lengths, tasks = Lengths(tokenizer), dict[Row, Task]()
     rollout = config.actor_rollout_ref.rollout
     budget = Budget(rollout.max_model_len, config.data.max_response_length, config.interaction.max_tokens_per_reply)
-    known: dict[tuple[str, str], bool] = {}
+    known: dict[Row, bool] = {}
     lines, left_out, rows_left = [], set(), 0
     for key in ("train_files", "val_files"):
-        for name in as_list(config.data[key]):
-            infos = parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
+        for file in as_list(config.data[key]):
+            infos = parquet.read_table(Path(file).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
             rows = []
             for info in infos:
                 task = task_of(info)
-                rows.append((task.id, info["split"]))
+                rows.append((task.environment, task.id, info["split"]))
                 tasks[rows[-1]] = task
             _judge(tasks, known, config, protocol, lengths, budget)
             over = [row for row in rows if known[row]]
             if over:
-                lines.append(_line(config, key, name, [tasks[row].category for row in rows], over, tasks, budget))
+                lines.append(_line(config, key, file, [tasks[row].category for row in rows], over, tasks, budget))
             if key == "train_files":
-                left_out |= {task_id for task_id, _ in over}
+                left_out |= {task_name(environment, task_id) for environment, task_id, _ in over}
                 rows_left += len(rows) - len(over)
-    ids = sorted(left_out) if config.stage.over_budget == "leave_out" else []
-    if ids and rows_left < config.data.train_batch_size:
+    names = sorted(left_out) if config.stage.over_budget == "leave_out" else []
+    if names and rows_left < config.data.train_batch_size:
         raise PreflightError(
             f"stage.over_budget=leave_out leaves {rows_left} rows, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: no step would be made. Cut results with "
             "interaction.train.max_result_chars, lower TRAIN_BATCH_SIZE, or set it to keep."
         )
-    check_same_rows(config, ids)
-    if ids:
+    check_same_rows(config, names)
+    if names:
         if config.data.custom_cls.path is not None:
             raise PreflightError(
                 "stage.over_budget=leave_out works with verl's own data set, and data.custom_cls.path="
                 f"{config.data.custom_cls.path} names another. Leave the rows out there and set it to keep."
             )
         with open_dict(config):
-            config.data.leave_out = ids
+            config.data.leave_out = names
             config.data.custom_cls = {"path": "pkg://recipe.training.fitting_rows", "name": "FittingRows"}
     return lines
 
 
 def _judge(
-    tasks: dict[tuple[str, str], Task],
-    known: dict[tuple[str, str], bool],
+    tasks: dict[Row, Task],
+    known: dict[Row, bool],
     config: DictConfig,
     protocol: Protocol,
     lengths: Lengths,
     budget: Budget,
 ) -> None:
-    """Notes in `known` which rows, by task and split, are over budget."""
-    for split in {split for _, split in tasks}:
+    """Notes in `known` which rows are over budget."""
+    for split in {split for *_, split in tasks}:
         policy: Any = OmegaConf.to_container(config.interaction[split], resolve=True)
 
         def opened(task: Task, policy: dict[str, Any] = policy) -> Conversation:
             return Conversation(task, protocol=protocol, **policy)
 
-        asked = {task_id for task_id, of in tasks if of == split and (task_id, split) not in known}
-        over = set(over_budget([tasks[task_id, split] for task_id in sorted(asked)], opened, lengths, budget))
-        known.update({(task_id, split): task_id in over for task_id in asked})
+        for row in [row for row in tasks if row[-1] == split and row not in known]:
+            known[row] = bool(over_budget([tasks[row]], opened, lengths, budget))
 
 
 def _line(
@@ -96,8 +98,8 @@ def _line(
     key: str,
     name: str,
     rows: list[str],
-    over: list[tuple[str, str]],
-    tasks: dict[tuple[str, str], Task],
+    over: list[Row],
+    tasks: dict[Row, Task],
     budget: Budget,
 ) -> str:
     """Args: rows: the category of each."""

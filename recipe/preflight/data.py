@@ -20,13 +20,13 @@ import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf
 
 from interaction import get_protocol
-from interaction.environment import Task, UserWords, task_id_of, task_of
+from interaction.environment import DEFAULT, Task, UserWords, task_id_of, task_of
 from interaction.gold import opening
 from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, require_file
 from recipe.preflight.agent_loops import read_loops
-from recipe.settings.data_files import as_list, data_command
+from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.typed import shown
 
 SPLITS = {"train_files": "train", "val_files": "val"}
@@ -71,7 +71,7 @@ def check_data(config: DictConfig) -> None:
         PreflightError: one is not; the message names file, row and value.
     """
     chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
-    command, agent = f"{data_command(config)} {chosen}", config.actor_rollout_ref.rollout.agent
+    agent = config.actor_rollout_ref.rollout.agent
     agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
     rules = _Rules(
         get_protocol(config.interaction.protocol, docs=config.interaction.docs),
@@ -82,22 +82,29 @@ def check_data(config: DictConfig) -> None:
         {split: _environments(config, split) for split in SPLITS.values()},
         user=config.interaction.get("user") is not None,
     )
+
+    def command() -> str:
+        return f"{data_command(config, rules.environment)} {chosen}"
+
+    def remedy(key: str) -> str:
+        return f"Make it again with `{command()}`, or set data.{key}."
+
     for key, split in SPLITS.items():
-        remedy = f"Make it again with `{command}`, or set data.{key}."
         names = [os.path.expanduser(name) for name in as_list(config.data[key])]
         of_split = Counter[str]()
         for name in names:
+            rules.environment = environment_of(config, name)
             try:
                 of_split += _check_file(Path(name), rules)
             except FileNotFoundError as error:
-                raise PreflightError(f"data.{key}={name} does not exist. {remedy}") from error
+                raise PreflightError(f"data.{key}={name} does not exist. {remedy(key)}") from error
             except Damaged as error:
-                raise PreflightError(f"data.{key}: {error}. {remedy}") from error
+                raise PreflightError(f"data.{key}: {error}. {remedy(key)}") from error
         rows = of_split.total()
         if not rows:
-            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy}")
+            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy(key)}")
         if others := rows - of_split[split]:
-            _tell_other_split(f"{others} of the {rows} rows of data.{key}={','.join(names)}", key, command)
+            _tell_other_split(f"{others} of the {rows} rows of data.{key}={','.join(names)}", key, command())
         if key == "train_files" and rows < config.data.train_batch_size:
             raise PreflightError(
                 f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
@@ -165,6 +172,8 @@ class _Rules:
     """Split -> settings of environments, by name."""
     user: bool
     """Whether somebody plays the user where an environment asks for one."""
+    environment: str = DEFAULT
+    """Whose data the file has that is looked at: by its name, then by the last row that was read."""
     prompts: dict[tuple[str, str, str], list[Message]] = field(default_factory=dict)
     """Filled in as they are asked for."""
 
@@ -189,10 +198,17 @@ def _check_file(path: Path, rules: _Rules) -> Counter[str]:
     _check_whole(path)
     of_split = Counter[str]()
     for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
+        rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):
             raise Damaged(f"{path}, row {number}: {fault}")
         of_split[row["extra_info"]["split"]] += 1
     return of_split
+
+
+def _environment(row: dict[str, Any], by_name: str) -> str:
+    info = row["extra_info"]
+    named = by_name if info is None else info.get("environment") or DEFAULT
+    return named if isinstance(named, str) else by_name
 
 
 def _check_whole(path: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interaction.environment import task_id_of
+from interaction.environment import task_id_of, task_key_of
 from interaction.record import upgrade
 from recipe.files import LONGEST_LINE, lines
 
@@ -102,7 +102,7 @@ def _keep(found: dict[Hashable, _Played], header: dict[str, Any], episode: Any) 
     Dynamic sampling may play a task twice in a step, and both groups count. Lines that name no launch are of a time
     when it could not.
     """
-    key, launch = (header["task_id"], header["session_id"]), header.get("launch")
+    key, launch = (task_key_of(header), header["session_id"]), header.get("launch")
     before = found.get(key)
     others = before[1] if before and launch is not None and before[0] == launch else {}
     found[key] = launch, {**others, str(header.get("uid")): episode}

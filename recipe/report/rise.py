@@ -10,7 +10,7 @@ their episodes say. For that there are several runs, each with its own differenc
 spread of the differences.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean
@@ -19,7 +19,7 @@ import numpy as np
 
 from recipe.evaluation.intervals import Interval, t_interval, t_quantile
 
-Episodes = Mapping[str, Sequence[float]]
+Episodes = Mapping[Hashable, Sequence[float]]
 """Task -> a value of each of its episodes in one window of steps."""
 
 

@@ -4,6 +4,7 @@ Several runs are taken as seeds of one experiment: the mean of their differences
 """
 
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -11,6 +12,7 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
+from interaction.environment import task_key_of
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
@@ -53,9 +55,9 @@ def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
     return Rise(tuple(runs)) if runs else None
 
 
-def _episodes(stage: Path, steps: list[int], metric: str) -> dict[str, list[float]]:
+def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list[float]]:
     """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
-    values: dict[str, list[float]] = defaultdict(list)
+    values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
         path = stage / "rollouts" / "train" / f"{step:06d}.jsonl"
         before = sum(map(len, values.values()))
@@ -63,7 +65,7 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[str, list[floa
             reward = place.header.get("reward") or {}
             value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
             if isinstance(value, int | float) and isfinite(value):
-                values[place.header["task_id"]].append(float(value))
+                values[task_key_of(place.header)].append(float(value))
         if sum(map(len, values.values())) == before:
             return {}
     return values
@@ -199,15 +201,19 @@ def validations(run: Path) -> list[Validation]:
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
             found = [place.header for place in headers(path)]
             found = [header for header in found if (header.get("part") or choosing.part_of_row(header)) not in left_out]
-            categories = sorted({category_of(header) for header in found})
-            for category in categories if len(categories) < 2 else [*categories, "all"]:
-                chosen = [header for header in found if category in ("all", category_of(header))]
-                rows.append(_validation(stage.name, category, chosen))
+            kinds = sorted({kind_of(header) for header in found})
+            names = [category for category, _ in kinds]
+            for category, environment in kinds:
+                name = category if names.count(category) < 2 else f"{environment}/{category}"
+                chosen = [header for header in found if kind_of(header) == (category, environment)]
+                rows.append(_validation(stage.name, name, chosen))
+            if len(kinds) > 1:
+                rows.append(_validation(stage.name, "all", found))
     return rows
 
 
 def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:
-    clusters = [header["cluster"] for header in found]
+    clusters = [(header["environment"], header["cluster"]) for header in found]
 
     def values(name: str) -> list[float]:
         return [float(header.get("reward", {}).get(name, 0.0)) for header in found]
@@ -220,6 +226,6 @@ def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Valid
     return Validation(stage, step, category, len(found), share("acc"), share("acc_official"), progress)
 
 
-def category_of(header: dict[str, Any]) -> str:
-    """Such as `multi_turn_base`."""
-    return str(header["category"])
+def kind_of(header: dict[str, Any]) -> tuple[str, str]:
+    """Category and environment, such as `multi_turn_base` and `bfcl`."""
+    return str(header["category"]), str(header["environment"])

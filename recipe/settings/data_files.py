@@ -1,14 +1,47 @@
-"""The data files that a configuration names."""
+"""The data files that a configuration names, and the command that makes them."""
 
+import re
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.environment import DEFAULT, ENVIRONMENTS
 
-def data_command(config: DictConfig) -> str:
-    """The command that makes the data of the chosen hardware profile."""
+MADE = re.compile(r"(.+)_(?:train|val|sft)\.parquet")
+"""What data_prep calls the files of an environment."""
+
+BFCL = ("bfcl", "tiny", "sft")
+"""What its own names begin with (`bfcl_env/data_files.py`)."""
+
+
+def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
+    """The command that makes the data of an environment; for BFCL those of the chosen hardware profile.
+
+    Its file is `FILE` where the configuration does not say it.
+    """
+    if environment not in ENVIRONMENTS:
+        file = _own(config).get(environment)
+        whose = "FILE" if file is None else quote(str(file))
+        return f".venv/bin/python -m data_prep --environment {whose} --out {config.paths.data}"
     tiny = " --tiny" if config.trainer.device == "cpu" else ""
     return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
+
+
+def environment_of(config: DictConfig, file: str) -> str:
+    """Whose data a file has by its name. Only its rows can say it of a name that data_prep does not give.
+
+    The warm start does not say which environments there are, so any name but BFCL's is that of one.
+    """
+    found = MADE.fullmatch(Path(file).name)
+    if found is None or found[1] in BFCL:
+        return DEFAULT
+    return found[1] if found[1] in _own(config) or "interaction" not in config else DEFAULT
+
+
+def _own(config: DictConfig) -> Any:
+    return OmegaConf.select(config, "interaction.environments") or {}
 
 
 def as_list(files: Any) -> list[str]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.environment import task_of
+from interaction.environment import task_key_of, task_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
-from recipe.settings.data_files import as_list
+from recipe.settings.data_files import as_list, data_command, environment_of
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 HELD_OUT = ("choose", "report")
@@ -101,11 +101,12 @@ def check_rows(config: DictConfig) -> None:
     ]
     if not any(part_of_row(row) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
+        environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, as_list(files)[0])
         raise PreflightError(
             f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={files} is one "
-            "(for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with `python -m "
-            "data_prep`, which takes both parts, or add such rows; or decide without validation: stage.handover=last, "
-            "and a gate on a metric of training or stage.gate=null."
+            "(for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with "
+            f"`{data_command(config, environment)}`, which takes both parts, or add such rows; or decide without "
+            "validation: stage.handover=last, and a gate on a metric of training or stage.gate=null."
         )
 
 

@@ -35,6 +35,7 @@ class LeftOut:
 
     __pydantic_config__ = STRICT
     tasks: tuple[str, ...]
+    """Each as `environment/id`, or as an id alone, of BFCL; earlier releases wrote all of them so."""
 
 
 @dataclass(frozen=True)

@@ -202,12 +202,20 @@ def check_same_rows(config: DictConfig, left_out: list[str]) -> None:
             f"that this start leaves out, write into that file: {json.dumps(left_out)}"
         ) from error
     before = list(note.tasks) if note else []
-    if before != left_out:
+    if sorted(_named(before, left_out)) != left_out:
         raise PreflightError(
             f"the checkpoints in {path.parent} were trained with {len(before)} tasks left out, this start would leave "
             f"out {len(left_out)} (stage.over_budget={config.stage.over_budget}). Set stage.over_budget, lengths and "
             f"turn policy as they were. {REMEDY}"
         )
+
+
+def _named(before: list[str], left_out: list[str]) -> list[str]:
+    """The tasks of a note. Earlier releases wrote ids alone: BFCL's, or that of the one task here that has it."""
+    of_id: dict[str, list[str]] = {}
+    for name in left_out:
+        of_id.setdefault(name.partition("/")[2], []).append(name)
+    return [of_id[name][0] if name not in left_out and len(of_id.get(name, [])) == 1 else name for name in before]
 
 
 def note(config: DictConfig) -> None:

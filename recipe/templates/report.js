@@ -16,16 +16,21 @@ async function decode(base64) {
   return JSON.parse(await new Response(stream).text());
 }
 
+// Two environments may have one id: where a page has several, an id stands behind the name of its own.
+const environmentOf = (record) => record.episode.environment ?? record.environment ?? "bfcl";
+const taskOf = (record) => (several ? `${environmentOf(record)}/${record.task_id}` : record.task_id);
+
 const KEYS = {
   stage: (record) => record.stage,
   split: (record) => record.split,
   step: (record) => record.step,
   category: (record) => record.episode.category,
-  task: (record) => record.task_id,
+  task: taskOf,
   stop: (record) => record.episode.stop_reason ?? "running",
 };
 
 let episodes = [];
+let several = false; // environments
 let shown = []; // what the filters leave, as indices into episodes
 let current = -1;
 const searchable = new Map(); // index -> all texts in lower case, made when first searched
@@ -76,16 +81,24 @@ function filter() {
   else byId("episode").replaceChildren(element("p", "soft", episodes.length ? "No episode is like this." : "No episode is stored."));
 }
 
+// An environment may judge no turn but the episode: then its outcome says what the turns cannot.
+const asAWhole = (episode) => episode.turns.length > 0 && episode.turns.every((turn) => turn.passed === null);
+const verdict = (episode) => (!episode.outcome ? "not judged" : episode.outcome.passed ? "passed" : "not passed");
+const components = (episode) =>
+  Object.entries(episode.outcome?.components ?? {}).map(([name, value]) => `${name} ${number(value)}`).join(", ");
+
 function entry(index) {
   const record = episodes[index];
   const turns = record.episode.turns;
-  const passed = turns.filter((turn) => turn.passed).length;
+  const passed = `${turns.filter((turn) => turn.passed).length}/${turns.length} turns`;
+  const parts = components(record.episode);
   const button = element(
     "button", "",
-    element("span", "", record.task_id),
+    element("span", "", taskOf(record)),
     element("span", "score", number(record.score)),
     element("small", "", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}`),
-    element("small", "score", `${passed}/${turns.length} turns, ${KEYS.stop(record)}`),
+    element("small", "score", `${asAWhole(record.episode) ? verdict(record.episode) : passed}, ${KEYS.stop(record)}`),
+    parts ? element("small", "wide", parts) : null,
   );
   button.type = "button";
   button.dataset.index = index;
@@ -114,7 +127,8 @@ function show(index) {
   );
   const details = element("details", "", element("summary", "", "metrics"), element("table", "", ...metrics));
   byId("episode").replaceChildren(element("div", "",
-    element("h3", "", record.task_id, element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record))),
+    element("h3", "", taskOf(record), element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record)), outcomeBadge(record.episode)),
+    components(record.episode) ? element("p", "", `judgement: ${components(record.episode)}`) : null,
     element("p", "soft", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}` +
       (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "")),
     record.episode.fault ? element("div", "text error", record.episode.fault) : null,
@@ -123,6 +137,25 @@ function show(index) {
   ));
   mark();
 }
+
+function outcomeBadge(episode) {
+  if (!asAWhole(episode)) return null;
+  const look = !episode.outcome ? "soft" : episode.outcome.passed ? "good" : "bad";
+  return element("span", `badge ${look}`, `episode ${verdict(episode)}`);
+}
+
+const BFCL = { class: "class", attribute: "attribute", expected: "gold", actual: "here" };
+
+// A column for each key that an item has: BFCL's first, under their names, then those of other environments.
+function differenceTable(items) {
+  const keys = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const columns = [...Object.keys(BFCL).filter((key) => keys.includes(key)), ...keys.filter((key) => !Object.hasOwn(BFCL, key))];
+  const titles = columns.map((key) => element("th", "", Object.hasOwn(BFCL, key) ? BFCL[key] : key));
+  const rows = items.map((item) => element("tr", "", ...columns.map((key) => element("td", "text", text(item[key])))));
+  return element("table", "", element("tr", "", ...titles), ...rows);
+}
+
+const text = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value ?? ""));
 
 function turnView(turn, position) {
   const state = turn.passed ? "passed" : !turn.reached ? "unreached" : turn.passed === null ? "unjudged" : "failed";
@@ -133,9 +166,8 @@ function turnView(turn, position) {
   }
   if (turn.facts.has_gold === false) title.append(element("span", "badge soft", "nothing to call"));
   const difference = turn.difference?.length
-    ? element("details", "", element("summary", "bad", `${turn.difference.length} differences from gold`), element("div", "scroll",
-        element("table", "", element("tr", "", ...["class", "attribute", "gold", "here"].map((name) => element("th", "", name))),
-          ...turn.difference.map((item) => element("tr", "", ...["class", "attribute", "expected", "actual"].map((name) => element("td", "text", String(item[name] ?? "")))))))) 
+    ? element("details", "", element("summary", "bad", `${turn.difference.length} differences from gold`),
+        element("div", "scroll", differenceTable(turn.difference)))
     : null;
   if (difference) difference.open = true;
   return element("section", `turn ${state}`, title, element("div", "text user", turn.user || "(no words; functions are revealed)"), ...turn.steps.map(stepView), difference);
@@ -175,6 +207,7 @@ document.addEventListener("keydown", (event) => {
 decode(byId("data").textContent).then(
   (found) => {
     episodes = found;
+    several = new Set(found.map(environmentOf)).size > 1;
     fillFilters();
     filter();
     document.body.dataset.ready = "true";

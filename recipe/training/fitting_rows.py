@@ -4,7 +4,7 @@ from typing import Any
 
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from interaction.environment import task_id_of
+from interaction.environment import task_key_of, task_name
 
 
 class FittingRows(RLHFDataset):
@@ -16,8 +16,7 @@ class FittingRows(RLHFDataset):
         super()._read_files_and_tokenize()
         left_out = set(self.config.leave_out)
         infos = self.dataframe["extra_info"]
-        stay = [
-            place for place, info in enumerate(infos) if info["split"] != "train" or task_id_of(info) not in left_out
-        ]
+        names = [task_name(*task_key_of(info)) for info in infos]
+        stay = [place for place, info in enumerate(infos) if info["split"] != "train" or names[place] not in left_out]
         print(f"{len(infos) - len(stay)} rows left out of {self.original_data_files}, {len(stay)} stay", flush=True)
         self.dataframe = self.dataframe.select(stay)

@@ -13,7 +13,6 @@ import asyncio
 import inspect
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -25,8 +24,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
-from recipe.launch.processes import end_with_parent
-from recipe.user_code import reward_file
+from recipe.user_code import child, reward_file
 from recipe.user_code.boundary import line_of
 from recipe.user_code.reward_result import RewardError, checked
 
@@ -72,22 +70,13 @@ class RewardProcess:
         """Raises RewardFileError: it cannot be loaded."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [
-                sys.executable,
-                "-m",
+            self._process = child.start(
                 "recipe.user_code.reward_process",
-                str(theirs.fileno()),
+                theirs.fileno(),
                 self.source,
                 self.name,
-            ]
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us; what the reward has started is ended with it
-                preexec_fn=end_with_parent,
             )
         self._connection = Connection(ours.detach())
         self._reader = Thread(target=self._pass_on, daemon=True)
@@ -101,7 +90,7 @@ class RewardProcess:
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, _: TracebackType | None) -> None:
         self._connection.close()
-        self._kill()
+        child.end(self._process)
         self._reader.join(5)
         if self.printed > MOST_PRINTED:
             self.tell(
@@ -125,28 +114,16 @@ class RewardProcess:
             if not self._connection.poll(min(PATIENCE, seconds)):
                 self.tell(f"waiting for {self.title} {what}, up to {seconds:g} s")
                 if not self._connection.poll(max(0.0, end - time.monotonic())):
-                    self._kill()
+                    child.end(self._process)
                     raise RewardError(f"{self.title} took longer than {seconds:g} s {what}")
             answer = json.loads(self._connection.recv_bytes(LONGEST_ANSWER))
         except (EOFError, OSError) as error:
-            raise RewardError(f"{self.title} {self._ending()}") from error
+            how = child.ending(self._process)
+            unclear = f"closed its connection or answered with more than {LONGEST_ANSWER} bytes"
+            raise RewardError(f"{self.title} {how or unclear}") from error
         if "error" in answer:
             raise RewardError(answer["error"])
         return answer["value"]
-
-    def _ending(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            status = self._process.wait(2.0)
-            if status < 0:
-                return f"was ended by signal {-status} ({signal.Signals(-status).name})"
-            return f"ended its process with status {status}"
-        return f"closed its connection or answered with more than {LONGEST_ANSWER} bytes"
-
-    def _kill(self) -> None:
-        """End the process and what it has started. Its number is its own until it is waited for."""
-        if self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
     def _pass_on(self) -> None:
         """What the reward prints, as far as it is passed on."""

@@ -1,7 +1,10 @@
 """The environment that docs/your_environment.md shows, as a file."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+
+from interaction.environment import Task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "your_environment.md"
 
@@ -16,4 +19,16 @@ def example() -> str:
 def write_example(folder: Path) -> Path:
     path = folder / "inventory.py"
     path.write_text(example())
+    return path
+
+
+def write_namesake(folder: Path, tasks: Sequence[Task], category: str = "move") -> Path:
+    """The same with the ids and clusters of another environment's tasks."""
+    names = [(task.id, task.cluster) for task in tasks]
+    text = example().replace('Task(f"move_{number}", str(number), ', f"Task(*{names!r}[number], ")
+    text = text.replace("range(60)", f"range({len(names)})").replace(
+        'category: str = "move"', f'category: str = "{category}"'
+    )
+    path = folder / "inventory.py"
+    path.write_text(text)
     return path

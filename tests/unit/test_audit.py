@@ -1,8 +1,13 @@
 """The audit passes an honest environment with the rewards here, and finds what would teach a policy to do nothing."""
 
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from support.own_environment import example, write_example
 
@@ -10,7 +15,7 @@ import interaction.environment as environments
 from interaction import get_protocol
 from interaction.environment import load_tasks
 from recipe.audit.__main__ import main
-from recipe.audit.policies import POLICIES, play
+from recipe.audit.policies import CUT, NAMES, cuts, play, plays
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
@@ -18,18 +23,18 @@ PROTOCOL = get_protocol("think_xml", docs="signature")
 pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 
 
-def test_bfcl_passes_with_every_reward(capsys):
+def test_bfcl_passes_with_every_reward(capfd):
     assert main(["--tasks", "16"]) == 0
-    said = capsys.readouterr().out
-    assert "144 episodes" in said and "passed" in said and "FOUND" not in said
+    said = capfd.readouterr().out
+    assert "187 episodes" in said and "passed" in said and "FOUND" not in said
     for reward in ("format", "progress", "step", "all_or_nothing"):
         (row, *_) = [line.split() for line in said.splitlines() if line.startswith(f"{reward} ")]
         assert float(row[3]) == max(map(float, row[3:]))
 
 
-def test_the_documented_environment_passes_and_a_reward_it_has_no_facts_for_is_left_out(tmp_path, capsys):
+def test_the_documented_environment_passes_and_a_reward_it_has_no_facts_for_is_left_out(tmp_path, capfd):
     assert main(["--environment", str(write_example(tmp_path)), "--tasks", "all"]) == 0
-    said = capsys.readouterr().out
+    said = capfd.readouterr().out
     assert "NOTE the reward step is left out" in said and "540 episodes" in said
 
 
@@ -45,14 +50,38 @@ REWARDS = {
 
 
 @pytest.mark.parametrize("case", REWARDS)
-def test_a_reward_that_pays_for_nothing_fails(case, tmp_path, capsys):
+def test_a_reward_that_pays_for_nothing_fails(case, tmp_path, capfd):
     body, found = REWARDS[case]
     path = tmp_path / "mine.py"
     path.write_text(f"def compute_score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
     own = write_example(tmp_path)
     assert main(["--environment", str(own), "--tasks", "5", "--reward", str(path)]) == 1
-    said = capsys.readouterr().out
+    said = capfd.readouterr().out
     assert found in said and "the audit has failed" in said
+
+
+def test_a_reward_that_pays_all_before_the_last_turn_fails(tmp_path, capfd):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
+        "    passed = [turn['passed'] for turn in extra_info['episode']['turns']]\n"
+        "    return float(all(passed[:-1]))\n"
+    )
+    assert main(["--tasks", "16", "--reward", str(path)]) == 1
+    said = capfd.readouterr().out
+    assert "FOUND: what stops before the end earns as much" in said and f"{path}, {CUT}: multi_turn_" in said
+
+
+def test_gold_is_cut_after_each_turn_but_the_last_and_a_single_turn_before_its_end(tmp_path):
+    task = load_tasks()["multi_turn_miss_func_0"]
+    turns = len(play(task, PROTOCOL, dict(plays(task))["gold"]).turns)
+    ended = [[turn.ended for turn in play(task, PROTOCOL, cut).turns] for cut in cuts(task)]
+    assert [turn.count("answer") for turn in ended] == [*range(1, turns)]
+    environments.register({"inventory": str(write_example(tmp_path))})
+    (single,) = [
+        play(load_tasks("inventory")["move_0"], PROTOCOL, cut) for cut in cuts(load_tasks("inventory")["move_0"])
+    ]
+    assert len(single.turns[0].steps) == 1 and single.stop_reason == "max_tokens"
 
 
 def changed(tmp_path: Path, old: str, new: str) -> str:
@@ -62,7 +91,7 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
     return str(path)
 
 
-def test_an_environment_that_a_text_makes_fail_is_found(tmp_path, capsys):
+def test_an_environment_that_a_text_makes_fail_is_found(tmp_path, capfd):
     own = changed(
         tmp_path,
         "good, pieces = call.arguments.get",
@@ -70,40 +99,89 @@ def test_an_environment_that_a_text_makes_fail_is_found(tmp_path, capsys):
     )
     assert main(["--environment", own, "--tasks", "2"]) == 1
     assert re.search(
-        r"FOUND: the environment failed .*\n  hostile: move_\d+: UnicodeEncodeError", capsys.readouterr().out
+        r"FOUND: the environment failed .*\n  hostile: move_\d+: UnicodeEncodeError", capfd.readouterr().out
     )
 
 
-def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path, capsys):
+HANGS = {
+    "a loop": ("while len(str(call.arguments)) > 4000: pass", "an episode hung .*{}: has not ended within 2 s"),
+    "no other thread runs": (
+        "import re; re.match('(a+)+b', 'a' * 99) if len(str(call.arguments)) > 4000 else 0",
+        "an episode hung .*{}: has not ended within 2 s",
+    ),
+    "an exit": (
+        "import os; len(str(call.arguments)) > 4000 and os._exit(0)",
+        "the environment ended the audit .*{}: the code ended its process with status 0",
+    ),
+    "SystemExit": (
+        "import sys; len(str(call.arguments)) > 4000 and sys.exit()",
+        "the environment ended the audit .*{}: the code ended its process with status 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HANGS)
+def test_an_environment_that_hangs_or_exits_is_named_with_task_policy_and_limit(case, tmp_path, capfd):
+    code, found = HANGS[case]
+    old = "good, pieces = call.arguments.get"
+    own = changed(tmp_path, old, f"{code}\n        {old}")
+    began = time.monotonic()
+    assert main(["--environment", own, "--tasks", "2", "--seconds", "2"]) == 1
+    assert time.monotonic() - began < 30
+    said = capfd.readouterr().out
+    assert re.search(found.format(r"hostile: move_\d+"), said, re.DOTALL) and "the audit has failed" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_audit_ends_what_plays(number, tmp_path):
+    pid = tmp_path / "pid"
+    hangs = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(600)"
+    own = changed(tmp_path, "def load_tasks():", f"def load_tasks():\n    {hangs}")
+    audit = subprocess.Popen([sys.executable, "-m", "recipe.audit", "--environment", own])
+    until(lambda: pid.exists() and pid.read_text())
+    audit.send_signal(number)
+    assert audit.wait(20) == (130 if number == signal.SIGINT else -number)
+    until(lambda: not psutil.pid_exists(int(pid.read_text())))
+
+
+def until(done) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path, capfd):
     idle = "self.passed = self.stock == expected"
     own = changed(tmp_path, idle, 'self.passed = self.task.id == "move_0" or self.stock == expected')
     assert main(["--environment", own, "--tasks", "all"]) == 1
-    found = set(re.findall(r"  (\w+, [a-z ]+: move_\d+): ", capsys.readouterr().out))
+    found = set(re.findall(r"  (\w+, [a-z, ]+: move_\d+): ", capfd.readouterr().out))
     assert found and all(line.endswith("move_0") for line in found)
     rewards = ("format", "progress", "all_or_nothing")
-    where = [f"{reward}, {name}: move_0" for reward in rewards for name in POLICIES]
+    where = [f"{reward}, {name}: move_0" for reward in rewards for name in NAMES]
     known = "".join(f'    "{one}": "nothing is to be done",\n' for one in where)
     Path(own).write_text(f"{Path(own).read_text()}\n\nAUDIT_KNOWN = {{\n{known}}}\n")
     environments._module.cache_clear()
     environments.load_tasks.cache_clear()
     assert main(["--environment", own, "--tasks", "all"]) == 0
-    assert "known:" in capsys.readouterr().out
+    assert "known:" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_policy_ends_with_a_record_of_what_it_did(name):
-    record = play(load_tasks()["multi_turn_miss_func_0"], PROTOCOL, POLICIES[name])
-    assert record.stop_reason is not None and record.stop_reason != "environment_error"
-    assert (record.outcome is not None and record.outcome.passed) == (name == "gold")
+    task = load_tasks()["multi_turn_miss_func_0"]
+    for record in [play(task, PROTOCOL, policy) for called, policy in plays(task) if called == name]:
+        assert record.stop_reason is not None and record.stop_reason != "environment_error"
+        assert (record.outcome is not None and record.outcome.passed) == (name == "gold")
 
 
-@pytest.mark.parametrize("arguments", [["--tasks", "0"], ["--tasks", "some"]])
-def test_a_wrong_command_line_says_what_is_expected(arguments, capsys):
+@pytest.mark.parametrize("arguments", [["--tasks", "0"], ["--tasks", "some"], ["--seconds", "0"], ["--seconds", "nan"]])
+def test_a_wrong_command_line_says_what_is_expected(arguments, capfd):
     with pytest.raises(SystemExit):
         main(arguments)
-    assert "give a number, 1 or more, or all" in capsys.readouterr().err
+    assert "give a number" in capfd.readouterr().err
     assert main(["--environment", "elsewhere"]) == 2
-    assert "unknown environment 'elsewhere'" in capsys.readouterr().err
+    assert "unknown environment 'elsewhere'" in capfd.readouterr().err
 
 
 @pytest.mark.slow

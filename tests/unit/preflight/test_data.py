@@ -12,12 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
+from support.own_environment import write_example
 from support.phone import SAYS, write_phone
 
+import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
 from recipe.errors import PreflightError
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_conversations, check_data
+from recipe.settings.data_files import data_command, environment_of
 
 LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
 Row = dict[str, Any]
@@ -138,6 +141,52 @@ def test_a_wrong_row_or_column_is_named(made: Path, tmp_path: Path, case: str) -
     line = refusal(configured(name, val_of(made)))
     for word in [f"data.train_files: {name}", *words, "python -m data_prep", "set data.train_files"]:
         assert word in line
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, own_environments_are_forgotten: None) -> Path:
+    """The folder with the data of a user's environment, whose file lies beside it."""
+    path = write_example(tmp_path)
+    assert prepare_data(["--out", str(tmp_path / "data"), "--environment", str(path), "--docs", "signature"]) == 0
+    return tmp_path / "data"
+
+
+def test_of_a_users_environment_the_command_is_named_that_makes_its_data(inventory: Path, tmp_path: Path) -> None:
+    train, val = (str(inventory / f"inventory_{name}.parquet") for name in ("train", "val"))
+    command = f"python -m data_prep --environment {tmp_path}/inventory.py --out data/cpu --protocol"
+
+    def config_of(train: str, val: str) -> DictConfig:
+        config = configured(train, val)
+        config.interaction.environments = {"inventory": f"{tmp_path}/inventory.py"}
+        return config
+
+    check_data(config_of(train, val))
+    assert command in refusal(config_of(str(tmp_path / "inventory_train.parquet"), val)), "it is missing"
+    rows = parquet.read_table(train).to_pylist()
+    rows[3]["agent_name"] = "other"
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "mine.parquet")
+    assert command in refusal(config_of(str(tmp_path / "mine.parquet"), val)), "its rows say whose they are"
+    assert command in refusal(config_of(val, val)), "held-out rows"
+    environments._files.clear()
+    environments._module.cache_clear()
+    environments.load_tasks.cache_clear()
+    line = refusal(configured(train, val))
+    assert "unknown environment 'inventory'" in line and "data_prep --environment FILE --out data/cpu" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("inventory_sft.parquet", "data_prep --environment FILE --out data/cpu`"),
+        ("sft_train.parquet", "data_prep --out data/cpu --tiny`"),
+        ("tiny_sft.parquet", "data_prep --out data/cpu --tiny`"),
+    ],
+)
+def test_a_warm_start_without_its_data_names_the_command_of_their_environment(name: str, command: str) -> None:
+    config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/cpu"}})
+    with pytest.raises(PreflightError) as error:
+        check_conversations(name, data_command(config, environment_of(config, name)))
+    assert command in str(error.value)
 
 
 def test_a_wrong_row_is_found_wherever_it_is(made: Path, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Tasks that gold cannot finish are counted as the agent loop counts, said, and left out of training if asked for."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from support.own_environment import write_namesake
 
 from bfcl_env import load_scenarios
 from data_prep.rows import rl_table, write_table
 from interaction import Conversation, get_protocol
+from interaction.environment import load_tasks, register
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.errors import PreflightError
 from recipe.preflight.budget import check_budget
@@ -17,6 +20,7 @@ from recipe.stage import checkpoints, starts
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE
 
 think_xml = get_protocol("think_xml", docs="signature")
+pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 SHORT = load_scenarios("multi_turn_base", split="train")[:6]
 LONG = load_scenarios("multi_turn_long_context", split="train")[:6]
 LIMIT = 3_000
@@ -174,6 +178,44 @@ def test_a_stage_goes_on_with_the_same_rows_or_not_at_all(tmp_path, tokenizer, t
     (tmp_path / "checkpoints" / LEFT_OUT_FILE).unlink()
     with pytest.raises(PreflightError, match="trained with 0 tasks left out"):
         check_budget(config_of(tmp_path, *tasks, "leave_out"), tokenizer, think_xml)
+
+
+def test_of_two_environments_with_one_id_only_the_task_that_does_not_fit_is_left_out(tmp_path, tokenizer, too_long):
+    from verl.trainer.ppo.utils import create_rl_dataset
+
+    register({"inventory": str(write_namesake(tmp_path, LONG))})
+    tasks = [*LONG, *load_tasks("inventory").values()]
+    config = config_of(tmp_path, tasks, SHORT, "leave_out", filter_overlong_prompts=False)
+    (line,) = check_budget(config, tokenizer, think_xml)
+    assert f"gold of {len(too_long)} of 12 rows" in line
+    assert config.data.leave_out == sorted(too_long)
+    found = create_rl_dataset(config.data.train_files, config.data, tokenizer, None)
+    stay = [(info["environment"], info["task_id"]) for info in found.dataframe["extra_info"]]
+    assert stay == [
+        (task.environment, task.id) for task in tasks if task.environment != "bfcl" or task.id not in too_long
+    ]
+    config.data.leave_out = [f"inventory/{LONG[0].id}"]
+    found = create_rl_dataset(config.data.train_files, config.data, tokenizer, None)
+    assert len(found) == 11
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "goes_on"),
+    [
+        (["move_1", "multi_turn_base_0"], ["inventory/move_1", "multi_turn_base_0"], True),
+        (["inventory/move_1"], ["inventory/move_1"], True),
+        (["move_1"], ["inventory/move_1", "shop/move_1"], False),
+        (["multi_turn_base_0"], ["inventory/multi_turn_base_0", "multi_turn_base_0"], False),
+        (["move_2"], ["inventory/move_1"], False),
+    ],
+)
+def test_a_note_of_ids_alone_means_bfcl_or_the_one_task_that_has_the_id(tmp_path, before, now, goes_on):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "latest_checkpointed_iteration.txt").write_text("1")
+    (folder / LEFT_OUT_FILE).write_text(json.dumps({"version": 1, "tasks": before}))
+    with nullcontext() if goes_on else pytest.raises(PreflightError, match="were trained with"):
+        starts.check_same_rows(config_of(tmp_path, SHORT, SHORT, "leave_out"), now)
 
 
 def test_what_is_left_out_counts_in_what_decides_the_number_of_steps(tmp_path):

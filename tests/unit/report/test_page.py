@@ -288,6 +288,67 @@ def test_values_that_no_browser_reads_and_records_without_turns_do_not_empty_the
     assert page.value("episodes.map(it => it.session_id)") == [0, 2]
 
 
+def judged_as_a_whole(outcome, difference=()):
+    """A stored line of an environment that judges no turn."""
+    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, solved=True)
+    turns = [{**turn, "passed": None, "difference": list(difference)} for turn in line["episode"]["turns"][:1]]
+    episode = {**line["episode"], "environment": "shop", "outcome": outcome, "turns": turns}
+    return {"environment": "shop", **line, "episode": episode}
+
+
+@pytest.mark.parametrize(
+    "outcome, entry, badge",
+    [
+        ({"passed": False, "components": {"database": 1.0, "told": 0.0}}, "not passed, ", "episode not passed"),
+        ({"passed": True, "components": {"database": 1.0, "told": 1.0}}, "passed, ", "episode passed"),
+        ({"passed": True, "components": {}}, "passed, ", "episode passed"),
+        (None, "not judged, ", "episode not judged"),
+    ],
+)
+def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_what_it_is_made_of(
+    page, tmp_path, outcome, entry, badge
+):
+    log_steps(tmp_path, "stage2_base", 1)
+    store(tmp_path, "stage2_base", "train", 1, [judged_as_a_whole(outcome)])
+    page.open(report.write(tmp_path))
+    small = page.value("[...document.querySelectorAll('#list small')].map(it => it.textContent)")
+    assert small[1].startswith(entry) and "turns" not in small[1]
+    assert badge in page.value("[...document.querySelectorAll('#episode h3 .badge')].map(it => it.textContent)")
+    told = page.shown()
+    if outcome and outcome["components"]:
+        made_of = f"database 1, told {outcome['components']['told']:g}"
+        assert small[2] == made_of and f"judgement: {made_of}" in told
+    else:
+        assert len(small) == 2 and "judgement: " not in told
+
+
+def test_a_page_with_two_environments_says_of_each_task_which_is_its_own(page, tmp_path):
+    log_steps(tmp_path, "stage2_base", 1)
+    bfcl = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, answers=["x"])
+    store(tmp_path, "stage2_base", "train", 1, [bfcl, judged_as_a_whole({"passed": True, "components": {}})])
+    page.open(report.write(tmp_path))
+    assert sorted(page.listed()) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
+    page.choose("task", "shop/multi_turn_base_0")
+    assert page.listed() == ["shop/multi_turn_base_0"] and page.shown().startswith("shop/multi_turn_base_0")
+
+
+def test_differences_have_the_columns_that_their_items_have_those_of_bfcl_first(page, tmp_path):
+    log_steps(tmp_path, "stage2_base", 1)
+    items = [{"table": "orders", "row": EVIL, "expected": "2"}, {"table": "users", "note": "gone"}]
+    bfcl = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, answers=[think_xml.render_answer("t", "x")])
+    own = judged_as_a_whole({"passed": False, "components": {}}, items)
+    store(tmp_path, "stage2_base", "train", 1, [bfcl, {**own, "session_id": 1}])
+    page.open(report.write(tmp_path))
+
+    def cells(session, kind):
+        page.value(f"show(episodes.findIndex(it => it.session_id === {session}))")
+        return page.value(f"[...document.querySelectorAll('#episode .turn {kind}')].map(it => it.textContent)")
+
+    assert cells(0, "th")[:4] == ["class", "attribute", "gold", "here"]
+    assert cells(1, "th") == ["gold", "table", "row", "note"]
+    assert cells(1, "td") == ["2", "orders", EVIL, "", "", "users", "", "gone"]
+
+
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_list_shows_the_chosen_episode(page, run):
     try:
         page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)

@@ -8,6 +8,7 @@ import pytest
 from support.runs import a_run, write_metrics
 
 from recipe import report
+from recipe.report.episodes import headers, read_records
 from recipe.stage.metrics_log import read_steps
 
 
@@ -147,3 +148,33 @@ def test_a_line_of_metrics_without_data_is_left_out(tmp_path):
     with (tmp_path / "s" / "metrics" / "a.jsonl").open("a") as file:
         file.write('{"step": 2}\n3\n')
     assert read_steps(tmp_path / "s") == {1: {"x": 1.0}}
+
+
+def test_tasks_of_two_environments_with_one_id_and_cluster_are_two(tmp_path):
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    for path in sorted((run / "stage1_format" / "rollouts" / "train").iterdir()):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        other = [{"environment": "shop", "category": "buy", "cluster": "0", **line} for line in lines]
+        path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *other]))
+        assert len(headers(path)) == len(read_records(path)) == 16
+    rise = report.rise([run / "stage1_format"], "critic/score/mean")
+    assert rise is not None and rise.runs[0].tasks == 8
+
+
+def test_validation_keeps_the_clusters_and_categories_of_two_environments_apart(tmp_path):
+    def line(environment: str, task: int, acc: float) -> str:
+        names = {"environment": environment, "task_id": str(task), "category": "all_there_is", "cluster": str(task)}
+        return json.dumps({"step": 1, "session_id": 0, **names, "reward": {"acc": acc}, "episode": {}}) + "\n"
+
+    run = a_run(tmp_path / "one", [0.5])
+    path = run / "stage1_format" / "rollouts" / "val" / "000001.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(line("a", task, 1.0) + line("b", task, 0.0) for task in range(8)))
+    rows = {row.category: row for row in report.validations(run)}
+    assert {name: (row.tasks, row.acc.value) for name, row in rows.items()} == {
+        "a/all_there_is": (8, 1.0),
+        "b/all_there_is": (8, 0.0),
+        "all": (16, 0.5),
+    }
+    low, high = rows["all"].acc.interval
+    assert high - low > 0.3, "16 clusters; as 8 that each hold a pass and a failure they would not differ at all"

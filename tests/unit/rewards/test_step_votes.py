@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,19 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
     assert result["step_scores"][0] == pytest.approx(0.9667, abs=5e-5)
     assert (result["voted"], result["score"]) == (1.0, pytest.approx(sum(expected)))
     assert score(record, path, alpha=3)["step_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
+
+
+def test_votes_tell_the_episodes_of_two_environments_apart_and_those_of_before_still_count(record, tmp_path):
+    other = {**record, "environment": "shop"}
+    earlier = {name: value for name, value in record.items() if name != "environment"}
+    assert votes.episode_key(record) == votes.episode_key(earlier) != votes.episode_key(other)
+    bfcl = write(tmp_path / "bfcl.jsonl", record, s1={"is_solved": ["Solved"]})
+    shop = write(tmp_path / "shop.jsonl", other, s1={"is_solved": ["Unsolved"]})
+    both = tmp_path / "both.jsonl"
+    both.write_text(Path(bfcl).read_text() + Path(shop).read_text())
+    assert score(record, str(both))["step_scores"][1] == 1.0
+    assert score(other, str(both))["step_scores"][1] == 0.0
+    assert score(other, bfcl)["voted"] == 1.0, "a file of before"
 
 
 def test_a_turn_without_votes_on_solving_keeps_its_verdict(record, tmp_path):

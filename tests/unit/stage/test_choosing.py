@@ -33,6 +33,8 @@ def config(tmp_path):
     return OmegaConf.create(
         {
             "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_choose/score"},
+            "trainer": {"device": "cpu"},
+            "paths": {"data": "data/cpu"},
             "data": {"val_files": rows_file(tmp_path / "val.parquet", CHOOSE, REPORT)},
             "actor_rollout_ref": {"model": {"path": None}},
         }
@@ -83,6 +85,11 @@ def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(ta
     config.stage.handover = "best"
     with pytest.raises(PreflightError, match=rf"none of the {len(tasks)} rows of .*own.parquet.*`choose` in bfcl_env"):
         choosing.check_rows(config)
+    row = {"split": "val", "environment": "inventory", "task_id": "move_1"}
+    pq.write_table(pa.table({"extra_info": [row]}), tmp_path / "inventory.parquet")
+    own = OmegaConf.merge(config, {"data": {"val_files": [str(tmp_path / "inventory.parquet")]}})
+    with pytest.raises(PreflightError, match="`.venv/bin/python -m data_prep --environment FILE --out data/cpu`"):
+        choosing.check_rows(own)
     config.data.val_files.append(rows_file(tmp_path / "more.parquet", CHOOSE))
     choosing.check_rows(config)
 

@@ -1,0 +1,133 @@
+"""The process that plays: an environment may hang, exit or crash in it, and what it grows by is measured in it.
+
+    python -m recipe.audit.played DESCRIPTOR ARGUMENTS
+
+prints what `recipe.audit` promises and writes through the descriptor what it does next, and at last its exit status.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from multiprocessing.connection import Connection
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+
+from interaction import get_protocol
+from interaction.environment import GoldMessage, Task, known_failures, load_tasks, named
+from recipe.audit.findings import Audit, Score, Tell, table, told
+from recipe.audit.policies import GOLD, gold, play
+from recipe.user_code.reward_file import RewardFileError
+from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_result import RewardError
+
+OURS = ("format", "progress", "step", "all_or_nothing")
+LOAD_SECONDS = 60.0
+"""At least, for the tasks of an environment."""
+REWARD_SECONDS = 60.0
+"""For one call of a reward of the user's."""
+
+
+def audit_of(given: SimpleNamespace, tell: Callable[[str | None, float], None]) -> int:
+    """The audit that the command line asks for, printed; returns the exit status. `tell` hears what is done next."""
+
+    def playing(where: str | None) -> None:
+        tell(where, given.seconds)
+
+    try:
+        tell("load_tasks()", max(LOAD_SECONDS, given.seconds))
+        environment = named(given.environment)
+        protocol = get_protocol(given.protocol, docs="signature")
+        with ExitStack() as held:
+            tasks = _chosen(environment, given.tasks)
+            playing(None)
+            rewards = _rewards(given.reward, given.name, held)
+            if given.reward is None:
+                playing(f"{GOLD}: {tasks[0].id}")
+                rewards = _applying(rewards, play(tasks[0], protocol, gold).to_dict())
+            audit, grown = run(tasks, protocol, rewards, known_failures(environment), playing)
+    except (ValueError, RewardFileError, RewardError) as error:
+        print(f"{error}", file=sys.stderr)
+        return 2
+    print(table(audit))
+    print(f"\n{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
+    if said := told(audit):
+        print(f"\n{said}")
+    print("\nthe audit has failed" if audit.findings else "\npassed")
+    return 1 if audit.findings else 0
+
+
+def run(
+    tasks: Sequence[Task], protocol: Any, rewards: Mapping[str, Score], listed: Mapping[str, str], tell: Tell
+) -> tuple[Audit, float]:
+    """The audit of these tasks, and by how many MB the process has grown after the first of them."""
+    audit, process, before = Audit(tell), psutil.Process(), 0
+    for number, task in enumerate(tasks):
+        audit.add(task, protocol, rewards, listed)
+        if number == min(9, len(tasks) - 1):
+            before = process.memory_info().rss  # what is loaded once is loaded
+    grown = (process.memory_info().rss - before) / 1e6
+    calls = [(task.category, isinstance(item, GoldMessage) and item.calls) for task in tasks for item in task.gold()]
+    audit.finish({task.category: any(made for category, made in calls if category == task.category) for task in tasks})
+    return audit, grown
+
+
+def _chosen(environment: str, number: str) -> list[Task]:
+    tasks = list(load_tasks(environment).values())
+    return tasks if number == "all" or int(number) >= len(tasks) else Random(0).sample(tasks, int(number))
+
+
+def _rewards(path: str | None, name: str, held: ExitStack) -> dict[str, Score]:
+    if path is not None:
+        reward = held.enter_context(RewardProcess(path, name, REWARD_SECONDS, {}))
+        return {path: lambda record: _number(reward(**_question(record)))}
+
+    def scored(name: str) -> Score:
+        function = import_module(f"rewards.{name}").compute_score
+        return lambda record: _number(function(**_question(record)))
+
+    return {name: scored(name) for name in OURS}
+
+
+def _applying(rewards: Mapping[str, Score], record: dict[str, Any]) -> dict[str, Score]:
+    """Those of the rewards that the environment's records have the facts for; says which have not."""
+    found = {}
+    for name, score in rewards.items():
+        try:
+            score(record)
+        except ValueError as error:
+            print(f"NOTE the reward {name} is left out: {error}")
+        else:
+            found[name] = score
+    return found
+
+
+def _question(record: dict[str, Any]) -> dict[str, Any]:
+    """As verl calls a reward."""
+    extra = {"split": "train", "environment": record["environment"], "task_id": record["task_id"], "episode": record}
+    source = f"{record['environment']}/{record['category']}"
+    return {"data_source": source, "solution_str": "", "ground_truth": "[]", "extra_info": extra}
+
+
+def _number(result: Any) -> float:
+    return float(result["score"] if isinstance(result, dict) else result)
+
+
+def _serve(descriptor: int, arguments: str) -> None:
+    connection = Connection(descriptor, readable=False)
+
+    def tell(where: str | None, seconds: float) -> None:
+        said = {"at": where or "between plays", "seconds": None if where is None else seconds}
+        connection.send_bytes(json.dumps(said).encode())
+
+    status = audit_of(SimpleNamespace(**json.loads(arguments)), tell)
+    sys.stdout.flush()  # after its last word this process may be killed
+    connection.send_bytes(json.dumps({"status": status}).encode())
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), sys.argv[2])
