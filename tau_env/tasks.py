@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Literal
 
 from interaction.environment import GoldMessage, Part, UserWords
-from tau_env import telecom
+from tau_env import airline, retail, telecom
 from tau_env.domain import Domain, Task
 from tau_env.environment import Options, TauEnvironment
 from tau_env.exchange import Mode, gold_of
@@ -17,7 +17,7 @@ SEED = 20261122
 """Of the split into parts."""
 SHARES: Mapping[Part, float] = {"train": 0.5, "choose": 0.125, "report": 0.375}
 
-DOMAINS: Mapping[str, Domain] = {"telecom": telecom}
+DOMAINS: Mapping[str, Domain] = {"telecom": telecom, "retail": retail, "airline": airline}
 SOLO = ("telecom",)
 """Domains that can be played without a user: the agent has the tools of the user's device as well."""
 
