@@ -274,8 +274,19 @@ def source_of(environment: str) -> dict[str, Any]:
 
 
 def known_failures(environment: str) -> Mapping[str, str]:
-    """What an audit of the environment finds and need not say again: "reward, policy: task" -> reason."""
-    return getattr(_module(environment), "AUDIT_KNOWN", {})
+    """What an audit of the environment finds and need not say again: "reward, policy: task" -> reason.
+
+    `AUDIT_KNOWN` of its package, or what its `audit_known()` gives; `*` stands for any reward, or any task.
+    """
+    module = _module(environment)
+    if (made := getattr(module, "audit_known", None)) is not None:
+        return made()
+    return getattr(module, "AUDIT_KNOWN", {})
+
+
+def audit_policies(environment: str) -> Mapping[str, Callable[[Any], Sequence[Call]]]:
+    """Its own ways to play without gold (`AUDIT_POLICIES`): name -> task -> calls, one a message; none: not played."""
+    return getattr(_module(environment), "AUDIT_POLICIES", {})
 
 
 def options_of(environment: str) -> Any:

@@ -78,7 +78,8 @@ def _units(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not turns or any(turn["passed"] is not None for turn in turns):
         return list(turns)
     steps = [step for turn in turns for step in turn["steps"]]
-    return [{"passed": None, "reached": True, "facts": {}, "steps": steps}]
+    done = bool(record["outcome"] and record["outcome"]["passed"])  # without a call: then none was asked for
+    return [{"passed": None, "reached": True, "facts": {"has_gold": not done}, "steps": steps}]
 
 
 def _form(turn: Mapping[str, Any], before: set[tuple[str, str]]) -> float:

@@ -1,12 +1,14 @@
 """tau2-bench's domains as environments: a policy, tools on a database, and a user who talks back."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from tau_env.audit import AUDIT_POLICIES
 from tau_env.data_files import data_sets
 from tau_env.environment import Options
 from tau_env.tasks import load_tasks
 
-__all__ = ["Options", "data_sets", "load_tasks", "made_from"]
+__all__ = ["AUDIT_POLICIES", "Options", "audit_known", "data_sets", "load_tasks", "made_from"]
 
 
 def made_from() -> dict[str, Any]:
@@ -14,3 +16,10 @@ def made_from() -> dict[str, Any]:
     from tau_env import source, tasks
 
     return {"seed": tasks.SEED, "tau2_data": source.made_from()}
+
+
+def audit_known() -> Mapping[str, str]:
+    """What an audit finds here and need not say again, with reasons."""
+    from tau_env import audit
+
+    return audit.known()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from interaction.environment import DataSet, Part
-from tau_env.tasks import DOMAINS, TauTask, load_tasks, size
+from tau_env.tasks import DOMAINS, TauTask, is_idle, load_tasks, size
 
 EASY = 2
 """Faults that a task of the format stage has at most."""
@@ -44,12 +44,6 @@ def data_sets(tiny: bool = False) -> dict[str, DataSet]:
         "tau_val.parquet": DataSet("val", _spread(_of(solo, "choose", "report"))),
         "tau_user_val.parquet": DataSet("val", _spread(_of(user, "choose", "report"))),
     }
-
-
-def is_idle(task: TauTask) -> bool:
-    """Whether doing nothing passes."""
-    idle = getattr(DOMAINS[task.task.domain], "idle", None)
-    return idle is not None and bool(idle(task.task))
 
 
 def _mode(mode: str) -> list[TauTask]:

@@ -105,3 +105,9 @@ def size(domain: Domain, task: Task) -> int:
     """How many faults a task of telecom has; 0 elsewhere."""
     faults = getattr(domain, "faults", None)
     return 0 if faults is None else len(faults(task))
+
+
+def is_idle(task: TauTask) -> bool:
+    """Whether doing nothing passes."""
+    idle = getattr(DOMAINS[task.task.domain], "idle", None)
+    return idle is not None and bool(idle(task.task))

@@ -10,7 +10,7 @@ from typing import Any
 from interaction.environment import GoldMessage, Task
 from interaction.protocol import Protocol
 from interaction.record import StopReason
-from recipe.audit.policies import CUT, GOLD, NAMES, WITHOUT_GOLD, play, plays
+from recipe.audit.policies import CUT, GOLD, knows_gold, play, plays
 
 CLOSE = 1e-9
 SECONDS = 5.0
@@ -32,10 +32,12 @@ class Audit:
     tell: Tell
     earned: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     """(reward, category, policy) -> a number a task; of gold that is cut, the most that a cut earns."""
+    unlisted: dict[tuple[str, str, str], list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """The same of policies without gold, beside gold's, without the tasks that are listed for them."""
     findings: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Kind -> what was found, a line each."""
-    known: dict[str, str] = field(default_factory=dict)
-    """What was found and is listed, with the reason."""
+    known: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Reason -> what was found and is listed for it."""
     episodes: int = 0
     without_gold: int = 0
     """Tasks without gold: played, and compared with nothing."""
@@ -50,16 +52,16 @@ class Audit:
             self.tell(f"{name}: {task.id}")
             began = perf_counter()
             try:
-                record = play(task, protocol, policy)
+                record = play(task, protocol, policy, knows_gold(name))
             except Exception as error:  # in open() or begin(): a conversation answers for the rest
-                self._find("the environment failed", f"{name}: {task.id}", f"{type(error).__name__}: {error}", listed)
+                self._find("the environment failed", name, task.id, f"{type(error).__name__}: {error}", listed)
                 return
             seconds = perf_counter() - began
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
-                self._find("the environment failed", f"{name}: {task.id}", record.fault or "", listed)
+                self._find("the environment failed", name, task.id, record.fault or "", listed)
             if seconds > SECONDS:
-                self._find("an episode hung", f"{name}: {task.id}", f"{seconds:.1f} s", listed)
+                self._find("an episode hung", name, task.id, f"{seconds:.1f} s", listed)
             self.tell(None)
             data = record.to_dict()
             earned, before = {reward: score(data) for reward, score in rewards.items()}, scores.get(name, {})
@@ -71,43 +73,50 @@ class Audit:
             for name, earned in scores.items():
                 value = earned[reward]
                 self.earned[reward, task.category, name].append(value)
-                where = f"{reward}, {name}: {task.id}"
+                where = f"{reward}, {name}", task.id
+                kind, said = None, f"{value:g}, gold {best:g}"
                 if value > best + CLOSE:
-                    self._find("gold does not earn the most", where, f"{value:g}, gold {best:g}", listed)
+                    kind = "gold does not earn the most"
                 elif name == CUT and value >= best - CLOSE:
-                    self._find("what stops before the end earns as much", where, f"{value:g}, as gold", listed)
-                elif name in WITHOUT_GOLD and value >= best - CLOSE:
-                    self._find("what knows no gold earns as much", where, f"{value:g}, as gold", listed)
+                    kind = "what stops before the end earns as much"
+                elif not knows_gold(name) and value >= best - CLOSE:
+                    kind = "what knows no gold earns as much"
+                listed_here = kind is not None and self._find(kind, *where, said, listed)
+                if not knows_gold(name) and not listed_here:
+                    self.unlisted[reward, task.category, name].append((value, best))
 
-    def finish(self, with_calls: Mapping[str, bool]) -> None:
+    def finish(self, with_calls: Mapping[str, bool], listed: Mapping[str, str]) -> None:
         """Compare means. `with_calls`: category -> whether gold makes calls in it."""
         if not self.earned:
             self.findings["there is no gold"].append("no task has any, so nothing can be said of a reward")
-        for (reward, category, name), values in self.earned.items():
-            best = fmean(self.earned[reward, category, GOLD])
-            if name in WITHOUT_GOLD and with_calls[category] and fmean(values) > best / 2 + CLOSE:
-                self.findings["what knows no gold earns more than half"].append(
-                    f"{reward}, {name}: {category}: {fmean(values):.3f}, gold {best:.3f}"
-                )
+        for (reward, category, name), pairs in self.unlisted.items():
+            mean, best = fmean(value for value, _ in pairs), fmean(gold for _, gold in pairs)
+            if with_calls[category] and mean > best / 2 + CLOSE:
+                kind = "what knows no gold earns more than half"
+                self._find(kind, f"{reward}, {name}", category, f"{mean:.3f}, gold {best:.3f}", listed)
 
-    def _find(self, kind: str, where: str, said: str, listed: Mapping[str, str]) -> None:
-        if (reason := listed.get(where)) is not None:
-            self.known[where] = reason
-        else:
-            self.findings[kind].append(f"{where}: {said}")
+    def _find(self, kind: str, who: str, where: str, said: str, listed: Mapping[str, str]) -> bool:
+        """Note a finding; among the known ones if it is listed for `who` ("reward, policy") and `where`, a task."""
+        anyone = f"*, {who.partition(', ')[2]}: {where}"
+        for name in (f"{who}: {where}", anyone, f"{who}: *"):
+            if (reason := listed.get(name)) is not None:
+                self.known[reason].append(f"{who}: {where}")
+                return True
+        self.findings[kind].append(f"{who}: {where}: {said}")
+        return False
 
 
 def table(audit: Audit) -> str:
     """Means by reward, category and policy."""
     rewards = list(dict.fromkeys(reward for reward, _, _ in audit.earned))
     categories = list(dict.fromkeys(category for _, category, _ in audit.earned))
-    lines = [["reward", "category", "tasks", *NAMES]]
+    names = list(dict.fromkeys(name for _, _, name in audit.earned))
+    lines = [["reward", "category", "tasks", *names]]
     for reward in rewards:
         for category in categories:
-            columns = [audit.earned[reward, category, name] for name in NAMES]
-            lines.append(
-                [reward, category, str(len(columns[0])), *(f"{fmean(values):.3f}" for values in columns if values)]
-            )
+            columns = [audit.earned.get((reward, category, name), []) for name in names]
+            means = [f"{fmean(values):.3f}" if values else "-" for values in columns]
+            lines.append([reward, category, str(len(columns[0])), *means])
     return _aligned(lines)
 
 
@@ -118,7 +127,11 @@ def told(audit: Audit) -> str:
         more = f"\n  and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
         parts.append(f"FOUND: {kind} ({len(lines)})" + "".join(f"\n  {line}" for line in lines[:SHOWN]) + more)
     if audit.known:
-        parts.append("known:" + "".join(f"\n  {where}: {reason}" for where, reason in audit.known.items()))
+        lines = []
+        for reason, found in audit.known.items():
+            rest = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            lines.append(f"\n  {reason}: {found[0]}{rest}")
+        parts.append("known:" + "".join(lines))
     return "\n".join(parts)
 
 

@@ -25,7 +25,16 @@ from recipe.user_code.reward_file import RewardFileError
 from recipe.user_code.reward_process import RewardProcess
 from recipe.user_code.reward_result import RewardError
 
-OURS = ("format", "progress", "step", "all_or_nothing")
+OURS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "format": ("format", {}),
+    "progress": ("progress", {}),
+    "step": ("step", {}),
+    "all_or_nothing": ("all_or_nothing", {}),
+    "outcome official": ("outcome", {"rule": "official"}),
+    "outcome clean": ("outcome", {"rule": "clean"}),
+    "outcome priced": ("outcome", {"rule": "priced"}),
+}
+"""Name -> module of rewards, and its arguments."""
 LOAD_SECONDS = 60.0
 """At least, for the tasks of an environment."""
 REWARD_SECONDS = 60.0
@@ -72,7 +81,10 @@ def run(
             before = process.memory_info().rss  # what is loaded once is loaded
     grown = (process.memory_info().rss - before) / 1e6
     calls = [(task.category, isinstance(item, GoldMessage) and item.calls) for task in tasks for item in task.gold()]
-    audit.finish({task.category: any(made for category, made in calls if category == task.category) for task in tasks})
+    with_calls = {task.category: False for task in tasks}
+    for category, made in calls:
+        with_calls[category] |= bool(made)
+    audit.finish(with_calls, listed)
     return audit, grown
 
 
@@ -86,11 +98,11 @@ def _rewards(path: str | None, name: str, held: ExitStack) -> dict[str, Score]:
         reward = held.enter_context(RewardProcess(path, name, REWARD_SECONDS, {}))
         return {path: lambda record: _number(reward(**_question(record)))}
 
-    def scored(name: str) -> Score:
-        function = import_module(f"rewards.{name}").compute_score
-        return lambda record: _number(function(**_question(record)))
+    def scored(module: str, arguments: dict[str, Any]) -> Score:
+        function = import_module(f"rewards.{module}").compute_score
+        return lambda record: _number(function(**_question(record), **arguments))
 
-    return {name: scored(name) for name in OURS}
+    return {name: scored(*ours) for name, ours in OURS.items()}
 
 
 def _applying(rewards: Mapping[str, Score], record: dict[str, Any]) -> dict[str, Score]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
-from interaction.environment import GoldMessage, Request, Task, UserWords
+from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies
 from interaction.protocol import Protocol
 from interaction.record import EpisodeRecord
 
@@ -201,6 +201,14 @@ def plays(task: Task) -> Iterator[tuple[str, Policy]]:
     """All ways to play a task, by name; the cuts of gold, one for each place, have one name."""
     for name in NAMES:
         yield from ((name, policy) for policy in (cuts(task) if name == CUT else [POLICIES[name]]))
+    for name, calls_of in audit_policies(task.environment).items():
+        if calls := calls_of(task):
+            yield name, partial(_then_stop, [GoldMessage(calls=(call,)) for call in calls])
+
+
+def knows_gold(name: str) -> bool:
+    """Whether a policy is one that plays gold, or parts of it."""
+    return name in NAMES and name not in WITHOUT_GOLD
 
 
 def harmless(functions: list[Mapping[str, Any]]) -> Call:
@@ -235,8 +243,13 @@ def _plain(schema: Mapping[str, Any]) -> Any:
     return kinds.get(str(schema.get("type")), "a")
 
 
-def play(task: Task, protocol: Protocol, policy: Policy) -> EpisodeRecord:
-    """The record of one episode."""
+def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True) -> EpisodeRecord:
+    """The record of one episode.
+
+    Args:
+        knows: whether the policy plays gold. To others the user says gold's first words and its last: what stands
+            between them answers what gold has said, and may do half of the work.
+    """
     attempt = task.open()  # for the functions that can be called: a conversation writes them into its prompt
     try:
         first = attempt.begin()
@@ -245,9 +258,9 @@ def play(task: Task, protocol: Protocol, policy: Policy) -> EpisodeRecord:
         functions = [*request.functions] if isinstance(request, Request) else []
     finally:
         attempt.close()
-    with Conversation(task, protocol) as conversation:
-        said = iter([item.text for item in task.gold() if isinstance(item, UserWords)])
-        playing = Playing(conversation, said, functions)
+    said = [item.text for item in task.gold() if isinstance(item, UserWords)]
+    with Conversation(task, protocol, max_steps_per_turn=MOST_STEPS) as conversation:
+        playing = Playing(conversation, iter(said if knows else [*said[:1], *said[1:][-1:]]), functions)
         conversation.begin()
         playing.hear()
         policy(task, protocol, playing)
