@@ -77,7 +77,8 @@ def _value(rng: random.Random, key: str, kind: int) -> Any:
     if kind >= 3 and key == "gb_amount":
         return rng.choice([0, -1, -0.5, 1e-9, 1e6, 1e308])
     if key == "apn_settings":
-        return {name: rng.choice(values) for name, values in _APN.items() if rng.random() < 0.4}
+        settings = {name: rng.choice(values) for name, values in _APN.items() if rng.random() < 0.4}
+        return {**settings, rng.choice(list(_APN)): rng.choice(_NONSENSE)} if kind >= 3 else settings
     return rng.choice(_IDS[key])
 
 
