@@ -38,6 +38,7 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
         except ValueError as error:
             parser.error(f"argument --{name}: {error}")
     categories = categories_of(given.environment)
+    _narrow(given, categories, parser)
     for name in given.category:
         if name not in categories and f"multi_turn_{name}" not in categories:
             short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
@@ -76,6 +77,8 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
     parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
+    parser.add_argument("--domain", help="of tau: telecom, retail or airline (default: all)")
+    parser.add_argument("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
     parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
@@ -101,6 +104,25 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
     )
     return parser
+
+
+def _narrow(given: argparse.Namespace, categories: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Sets the categories of a domain and a mode, which categories are named by: telecom_solo_mms, telecom_mms."""
+    if given.domain is None and given.mode is None:
+        return
+    solo = {name for name in categories if "_solo" in name}
+    fits = [
+        name
+        for name in categories
+        if name.split("_")[0] == (given.domain or name.split("_")[0])
+        and (given.mode is None or (name in solo) == (given.mode == "solo"))
+    ]
+    if not fits or not solo or given.category:
+        parser.error(
+            f"--domain {given.domain} --mode {given.mode}: environment {given.environment} has no such categories, or "
+            f"--category is given too; it has {', '.join(categories)}"
+        )
+    given.category = fits
 
 
 def categories_of(environment: str) -> list[str]:

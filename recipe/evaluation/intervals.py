@@ -112,6 +112,16 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     return 1.0 - comb(samples - passed, k) / comb(samples, k)
 
 
+def pass_all_k(samples: int, passed: int, k: int) -> float:
+    """Chance that all of `k` samples of a task pass, from `passed` of `samples` that did: unbiased; pass^k.
+
+    C(c, k) / C(n, k), by S. Yao et al., tau-bench, 2024.
+    """
+    if not 0 < k <= samples:
+        raise ValueError(f"pass^{k} needs at least {k} samples of each task, there are {samples}")
+    return comb(passed, k) / comb(samples, k)
+
+
 def _sums(values: Sequence[float], clusters: Sequence[Hashable]) -> list[tuple[float, int]]:
     """Sum and number of the values of each cluster."""
     groups: dict[Hashable, list[float]] = {}

@@ -6,19 +6,21 @@ Progress, accuracies and rates are those of `rewards.metrics`, computed from the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Protocol
 
 from interaction.environment import Task, load_tasks
 from interaction.record import EpisodeRecord
-from recipe.evaluation.intervals import Interval, mean_interval, pass_at_k, proportion_interval
+from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
 from recipe.evaluation.play import Lost
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
 ACCURACIES = ("acc", "acc_official")
+PASS = {"pass_at_k": pass_at_k, "pass_all_k": pass_all_k}
+"""Where there are several samples of a task: that one of k passes, and that all do."""
 
 
 class OfficialVerdict(Protocol):
@@ -113,7 +115,8 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
         "stop": {reason: fmean(column(f"stop/{reason}")) for reason in STOP_REASONS},
     }
     if samples and samples > 1:
-        found["pass_at_k"] = {name: _pass_at(items, column(name), samples) for name in ACCURACIES}
+        for key, estimate in PASS.items():
+            found[key] = {name: _pass(items, column(name), samples, estimate) for name in ACCURACIES}
     return found
 
 
@@ -121,15 +124,17 @@ def _estimate(values: Sequence[float], interval: Interval) -> dict[str, float]:
     return {"mean": fmean(values), "low": interval[0], "high": interval[1]}
 
 
-def _pass_at(items: Sequence[Judged], values: Sequence[float], samples: int) -> dict[str, float]:
-    """Mean of pass@k over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
+def _pass(
+    items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Callable[[int, int, int], float]
+) -> dict[str, float]:
+    """Mean of an estimate over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
     tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
         tasks[_key(item)].append(value)
     ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
     found = {}
     for k in ks:
-        estimates = [pass_at_k(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k]
+        estimates = [estimate(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k]
         if estimates:
             found[str(k)] = fmean(estimates)
     return found
@@ -171,7 +176,7 @@ def text(found: Mapping[str, Any]) -> str:
         rows |= found["parts"]
         parts += [_accuracy_table(rows), _stop_table(rows)]
         if "pass_at_k" in found["overall"]:
-            parts.append(_pass_table(rows))
+            parts += [_pass_table(rows, "pass_at_k", "pass@"), _pass_table(rows, "pass_all_k", "pass^")]
         if found["multi_turn_official"] is not None:
             parts.append(
                 f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
@@ -212,11 +217,11 @@ def _stop_table(rows: Mapping[str, Any]) -> str:
     return _aligned([["how episodes ended", *used], *lines])
 
 
-def _pass_table(rows: Mapping[str, Any]) -> str:
-    ks = list(rows["all"]["pass_at_k"]["acc"])
-    head = ["category", *(f"{name} pass@{k}" for name in ACCURACIES for k in ks)]
+def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
+    ks = list(rows["all"][key]["acc"])
+    head = ["category", *(f"{name} {sign}{k}" for name in ACCURACIES for k in ks)]
     lines = [
-        [category, *(f"{group['pass_at_k'][name].get(k, float('nan')):.3f}" for name in ACCURACIES for k in ks)]
+        [category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name in ACCURACIES for k in ks)]
         for category, group in rows.items()
     ]
     return _aligned([head, *lines])

@@ -176,6 +176,7 @@ def test_several_samples_give_pass_at_k(tmp_path):
     with serving(play) as server:
         found = run(server.url, tmp_path, *more, limit=2)[1]
     assert found["overall"]["pass_at_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 - 1 / 6, "4": 1.0})
+    assert found["overall"]["pass_all_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 / 6, "4": 0.0})
     assert (found["overall"]["tasks"], found["overall"]["episodes"]) == (2, 8)
 
 

@@ -6,7 +6,14 @@ from statistics import NormalDist, fmean
 import numpy as np
 import pytest
 
-from recipe.evaluation.intervals import effective_trials, mean_interval, pass_at_k, proportion_interval, wilson
+from recipe.evaluation.intervals import (
+    effective_trials,
+    mean_interval,
+    pass_all_k,
+    pass_at_k,
+    proportion_interval,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,15 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k_samples():
     for k in range(1, 8):
         choices = list(itertools.combinations(outcomes, k))
         assert pass_at_k(7, 2, k) == pytest.approx(fmean(float(any(choice)) for choice in choices))
+
+
+def test_pass_all_k_is_the_mean_over_all_choices_of_k_samples():
+    samples = [True] * 5 + [False] * 2
+    for k in range(1, 8):
+        choices = list(combinations(samples, k))
+        assert pass_all_k(7, 5, k) == pytest.approx(fmean(float(all(choice)) for choice in choices))
+    with pytest.raises(ValueError, match="at least 8"):
+        pass_all_k(7, 5, 8)
 
 
 def test_pass_at_k_needs_k_samples():
