@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("recipe", "interaction", "bfcl_env", "rewards", "data_prep")
+PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep")
 STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore")
 
 
@@ -48,6 +48,7 @@ KNOWS = {
     "interaction": set(),
     "rewards": {"interaction"},
     "bfcl_env": {"interaction"},
+    "tau_env": {"interaction"},
     "data_prep": {"interaction"},
     "recipe": {"interaction", "rewards", "data_prep"},
 }

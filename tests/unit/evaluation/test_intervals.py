@@ -69,7 +69,7 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k_samples():
 def test_pass_all_k_is_the_mean_over_all_choices_of_k_samples():
     samples = [True] * 5 + [False] * 2
     for k in range(1, 8):
-        choices = list(combinations(samples, k))
+        choices = list(itertools.combinations(samples, k))
         assert pass_all_k(7, 5, k) == pytest.approx(fmean(float(all(choice)) for choice in choices))
     with pytest.raises(ValueError, match="at least 8"):
         pass_all_k(7, 5, 8)
