@@ -27,12 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from interaction.endpoint.client import Endpoint, EndpointRefusal
 from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of
 from interaction.record import EpisodeRecord
 from recipe.evaluation import plain
-from recipe.evaluation.arguments import SAMPLING_OPTIONS, categories_of, parse
+from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, categories_of, parse
 from recipe.evaluation.context import over_budget_line
-from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     SERVED_NAME,
@@ -155,7 +155,7 @@ def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
     async def through(url: str, name: str, key: str, made_plain: plain.Plain) -> list[Lost]:
         asked = (given.timeout, given.attempts, given.backoff)
-        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain) as endpoint:
+        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain, named=OPTIONS) as endpoint:
             return await play_all(endpoint, settings, store, given.concurrency)
 
     if given.endpoint:
@@ -171,7 +171,8 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
 
 
 async def _only_model(given: argparse.Namespace) -> str:
-    async with Endpoint(given.endpoint, None, _key(given), given.timeout, given.attempts, given.backoff) as endpoint:
+    asked = (given.timeout, given.attempts, given.backoff)
+    async with Endpoint(given.endpoint, None, _key(given), *asked, named=OPTIONS) as endpoint:
         return endpoint.model or ""
 
 

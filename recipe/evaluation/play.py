@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from interaction import Conversation, StopReason
 from interaction.conversation import Reply
+from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from interaction.environment import Task
 from interaction.users import User, UserFault, make_user
-from recipe.evaluation.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
