@@ -4,18 +4,23 @@ All episodes of a process wait for their users side by side. What a user says is
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from interaction.environment import AskUser
+from interaction.user_fault import UserFault
+
+__all__ = ["KINDS", "Scripted", "User", "UserFault", "make_user"]
+
 
 class User(Protocol):
     """Plays the user of any number of episodes at once."""
 
-    async def say(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """What the user says to these chat messages, those of `AskUser`.
+    async def say(self, ask: AskUser) -> str:
+        """What the user says to these chat messages.
 
         Raises:
             UserFault: nothing could be said. The episode is played again, and then dropped: it is never scored.
@@ -23,23 +28,18 @@ class User(Protocol):
         ...
 
 
-class UserFault(RuntimeError):
-    """A user model failed; not the model's doing, and not the environment's."""
-
-
 @checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Scripted:
-    """Says `lines` in order, by the number of words that it has said before, after `seconds`; for tests."""
+    """Says `lines` in order, the same in every episode, each after `seconds`; for tests."""
 
     lines: Annotated[tuple[str, ...], Field(strict=False)]
     seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
-    async def say(self, messages: Sequence[Mapping[str, str]]) -> str:
+    async def say(self, ask: AskUser) -> str:
         await asyncio.sleep(self.seconds)
-        said = sum(message["role"] == "assistant" for message in messages)
-        if said >= len(self.lines):
+        if ask.heard >= len(self.lines):
             raise UserFault(f"a scripted user has {len(self.lines)} lines and was asked for one more")
-        return self.lines[said]
+        return self.lines[ask.heard]
 
 
 KINDS: dict[str, Any] = {"scripted": Scripted}
