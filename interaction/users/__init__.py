@@ -1,5 +1,8 @@
 """Who plays the user where an environment has no words of its own for it: a conversation asks, and somebody answers.
 
+scripted     the lines of a setting, for tests                          (here)
+replay       what users have said in stored episodes, or in a file      replay.py
+
 All episodes of a process wait for their users side by side. What a user says is data, as what the model says is.
 """
 
@@ -12,8 +15,9 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from interaction.environment import AskUser
 from interaction.user_fault import UserFault
+from interaction.users.replay import Replay
 
-__all__ = ["KINDS", "Scripted", "User", "UserFault", "make_user"]
+__all__ = ["KINDS", "Replay", "Scripted", "User", "UserFault", "make_user"]
 
 
 class User(Protocol):
@@ -42,7 +46,7 @@ class Scripted:
         return self.lines[ask.heard]
 
 
-KINDS: dict[str, Any] = {"scripted": Scripted}
+KINDS: dict[str, Any] = {"scripted": Scripted, "replay": Replay}
 """`interaction.user.kind` -> who plays the user; its fields are the other keys."""
 
 
