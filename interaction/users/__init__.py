@@ -1,6 +1,7 @@
 """Who plays the user where an environment has no words of its own for it: a conversation asks, and somebody answers.
 
 scripted     the lines of a setting, for tests                          (here)
+endpoint     a model behind an OpenAI-compatible server                 endpoint.py
 replay       what users have said in stored episodes, or in a file      replay.py
 
 All episodes of a process wait for their users side by side. What a user says is data, as what the model says is.
@@ -15,9 +16,10 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from interaction.environment import AskUser
 from interaction.user_fault import UserFault
+from interaction.users.endpoint import EndpointUser
 from interaction.users.replay import Replay
 
-__all__ = ["KINDS", "Replay", "Scripted", "User", "UserFault", "make_user"]
+__all__ = ["KINDS", "EndpointUser", "Replay", "Scripted", "User", "UserFault", "make_user", "require_answer"]
 
 
 class User(Protocol):
@@ -46,7 +48,7 @@ class Scripted:
         return self.lines[ask.heard]
 
 
-KINDS: dict[str, Any] = {"scripted": Scripted, "replay": Replay}
+KINDS: dict[str, Any] = {"scripted": Scripted, "endpoint": EndpointUser, "replay": Replay}
 """`interaction.user.kind` -> who plays the user; its fields are the other keys."""
 
 
@@ -67,3 +69,14 @@ def make_user(settings: Mapping[str, Any] | None) -> User | None:
         wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ValueError(f"interaction.user with kind={kind}: {'; '.join(wrong)}") from error
     return user
+
+
+def require_answer(settings: Mapping[str, Any] | None) -> None:
+    """Ask a user who may not be there for one word, before anything starts. Not inside a running event loop.
+
+    Raises:
+        UserFault: there is none; the message names the setting.
+        ValueError: as `make_user`.
+    """
+    if isinstance(user := make_user(settings), EndpointUser):
+        asyncio.run(user.probe())

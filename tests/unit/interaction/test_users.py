@@ -206,7 +206,7 @@ def test_an_episode_whose_user_fails_is_dropped_and_never_scored(play: Any, capl
 
 def test_a_user_of_an_unknown_kind_is_named() -> None:
     assert make_user(None) is None and isinstance(make_user({"kind": "scripted", "lines": []}), Scripted)
-    with pytest.raises(ValueError, match="kind='ghost'; known: scripted, replay"):
+    with pytest.raises(ValueError, match="kind='ghost'; known: scripted, endpoint, replay"):
         make_user({"kind": "ghost"})
     with pytest.raises(UserFault):
         asyncio.run(Scripted(()).say(AskUser(())))
