@@ -118,9 +118,10 @@ class EndpointUser:
             await line.endpoint.close()
 
     async def _line(self) -> _Line:
-        await asyncio.to_thread(import_module, "openai")  # seconds, in which other episodes go on
         lines = _lines.setdefault(asyncio.get_running_loop(), {})
         if self not in lines:
+            await asyncio.to_thread(import_module, "openai")  # seconds, in which other episodes go on
+        if self not in lines:  # still
             lines[self] = _Line(self._endpoint())
         return lines[self]
 

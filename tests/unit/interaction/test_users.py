@@ -10,7 +10,7 @@ import pytest
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
-from interaction.gold import play_gold
+from interaction.gold import opening, play_gold
 from interaction.outcome import ToolResult, TurnResult, Verdicts
 from interaction.users import Scripted, UserFault, make_user
 from recipe.cpu.tiny_policy import make_tokenizer
@@ -151,6 +151,20 @@ def test_elsewhere_an_environment_that_raises_it_has_failed_itself() -> None:
         conversation.begin()
         conversation.hear(WORDS[0])
         assert conversation.reply(ANSWER).stop_reason == StopReason.environment_error
+
+
+def test_gold_whose_words_the_environment_cannot_use_is_the_environments_fault() -> None:
+    class Deaf(Attempt):
+        def hear(self, words: str) -> Request | None:
+            raise UserFault("no sentence")
+
+    class Open(Task):
+        def open(self) -> Attempt:
+            return Deaf()
+
+    messages, record = play_gold(Open(), PROTOCOL)  # type: ignore[arg-type]
+    assert (messages, record.stop_reason) == ([], StopReason.environment_error) and "no sentence" in str(record.fault)
+    assert opening(Open(), PROTOCOL) == []  # type: ignore[arg-type]
 
 
 def test_whoever_plays_the_user_learns_whose_it_is_and_how_often_it_has_spoken() -> None:
