@@ -5,8 +5,9 @@ keeps ids, mask and log-probabilities aligned. Token ids of the engine are appen
 encoded again; they carry mask 1, everything the environment says carries mask 0.
 
 A rollout never raises. Whatever the model or the environment does wrong ends the episode with a `StopReason` and a
-score. Only when the engine itself fails is the episode played again from its start, and when that fails too, no
-trajectory is returned at all: verl then trains on the siblings, and a dead engine is never mistaken for a reward of 0.
+score. Only when the engine itself, or whoever plays the user, fails is the episode played again from its start, and
+when that fails too, no trajectory is returned at all: verl then trains on the siblings, and a dead engine is never
+mistaken for a reward of 0.
 
 All episodes of a worker share one event loop, and none can ask the engine while another holds it. Loading tasks,
 decoding, parsing, calls and gold run in another thread. One thread serves all episodes: more would not be faster, and
@@ -29,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
+from interaction.budget import Budget
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
 from interaction.engine_fault import EngineFault, require_sound
@@ -40,7 +42,8 @@ from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
 from interaction.trajectory import Trajectory
-from interaction.users import User, UserFault, make_user
+from interaction.user_fault import UserFault
+from interaction.users import User, make_user
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +51,7 @@ MIN_REPLY_TOKENS = 16
 """An episode with less room than this ends: no reply of any protocol fits."""
 
 ENGINE_ATTEMPTS = 3
-"""How often an episode is played when the engine fails under it."""
+"""How often an episode is played when the engine, or whoever plays the user, fails under it."""
 
 _ENVIRONMENT = ThreadPoolExecutor(1, "environment")
 _T = TypeVar("_T")
@@ -91,29 +94,12 @@ def _user(settings: DictConfig | None) -> User | None:
     return make_user(None if settings is None else OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class _Budget:
-    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
-
-    response: int
-    context: int | None
-    """Of prompt and response together; None: no limit."""
-    reply: int | None
-    seconds: float
-    """For one reply."""
-
-    def room(self, prompt: int, response: int) -> int:
-        """Tokens that still fit into the response budget and into the model's context."""
-        room = self.response - response
-        return room if self.context is None else min(room, self.context - prompt - response)
-
-
 @dataclass
 class _Played:
     """An episode while it is played."""
 
     vocabulary: _Vocabulary
-    budget: _Budget
+    budget: Budget
     trajectory: Trajectory
     messages: list[Message]
     request_id: str = field(default_factory=lambda: uuid4().hex)
@@ -139,16 +125,19 @@ class BFCLAgentLoop(AgentLoopBase):
                 `global_steps` come from verl.
 
         Returns:
-            One trajectory, or an empty list when the engine failed `ENGINE_ATTEMPTS` times.
+            One trajectory, or an empty list when engine or user failed `ENGINE_ATTEMPTS` times.
         """
         fault: Exception | None = None
-        for faults in range(ENGINE_ATTEMPTS):
+        faults = {"engine_faults": 0, "user_faults": 0}
+        for _ in range(ENGINE_ATTEMPTS):
             try:
                 output = await self._play(sampling_params, kwargs)
-                output.extra_fields["engine_faults"] = output.record_header["engine_faults"] = faults
+                output.extra_fields.update(faults)
+                output.record_header.update(faults)
                 return output
             except (EngineFault, UserFault) as error:
                 fault = error
+                faults["engine_faults" if isinstance(error, EngineFault) else "user_faults"] += 1
                 logger.warning("fault in %s: %s", kwargs["extra_info"], error)
             except Exception as error:
                 fault = error
@@ -167,13 +156,13 @@ class BFCLAgentLoop(AgentLoopBase):
         finally:
             BFCLAgentLoop.live -= 1
 
-    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, _Budget]:
+    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, Budget]:
         settings, rollout = self.config.interaction, self.rollout_config
         register(OmegaConf.to_container(settings.get("environments") or OmegaConf.create(), resolve=True))  # type: ignore[arg-type]
         _load()
         turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
-        budget = _Budget(
+        budget = Budget(
             response=rollout.response_length,
             context=rollout.max_model_len or None,
             reply=settings.max_tokens_per_reply,
@@ -182,7 +171,7 @@ class BFCLAgentLoop(AgentLoopBase):
         return Conversation(task_of(extra_info), protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
 
     async def _converse(
-        self, conversation: Conversation, vocabulary: _Vocabulary, budget: _Budget, sampling_params: dict[str, Any]
+        self, conversation: Conversation, vocabulary: _Vocabulary, budget: Budget, sampling_params: dict[str, Any]
     ) -> _Played:
         """Model and environment in turns, until the conversation is done or has no more room."""
         reply = await self._ask_user(conversation, await _aside(conversation.begin))
@@ -211,9 +200,9 @@ class BFCLAgentLoop(AgentLoopBase):
             UserFault: nobody plays the user, or whoever does has failed.
         """
         while reply.ask is not None:
-            if (user := _user(self.config.interaction.get("user"))) is None:
+            if (user := await _aside(_user, self.config.interaction.get("user"))) is None:
                 raise UserFault(f"{conversation.task.environment} needs a user model: set interaction.user")
-            reply = await _aside(conversation.hear, await user.say(reply.ask.messages))
+            reply = await _aside(conversation.hear, await user.say(reply.ask))
         return reply
 
     async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:

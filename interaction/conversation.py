@@ -12,8 +12,10 @@ chat messages out:
 
 Where the user is played by a model too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
 
-Whatever a model writes, `reply` and `hear` do not raise. A fault inside the environment ends the episode with
-`environment_error` and is logged; only misuse of this class (a reply before the start or after the end) raises.
+Whatever a model writes, `reply` does not raise, and `hear` only what an environment cannot use of a user model's words
+(`UserFault`), for the caller to play the episode again. A fault inside the environment ends the episode with
+`environment_error` and is logged; otherwise only misuse of this class raises (a reply before the start, or after the
+end).
 """
 
 from __future__ import annotations
@@ -21,17 +23,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
 from .call import Call
 from .environment import AskUser, Environment, Request, Task, read_options
-from .outcome import ToolResult, TurnResult, Verdicts
+from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
-from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, TurnEnd, TurnRecord
+from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, TurnEnd
+from .turns import Turn, turn_records
+from .user_fault import UserFault
+from .words import MAX_WORDS, cut
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +45,6 @@ UNFINISHED = (StopReason.max_tokens, StopReason.environment_error, StopReason.in
 
 NOT_RUN = "not run: one call a message"
 """The result of a call after the first, where only the first is run."""
-
-MAX_WORDS = 20_000
-"""Characters of what a user model says at once; the rest is cut off."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -55,16 +56,6 @@ class Reply:
     stop_reason: StopReason | None = None
     ask: AskUser | None = None
     """Whom to ask before the conversation goes on with `hear`."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A user turn that was reached."""
-
-    user: str
-    ended: TurnEnd | None = None
-    steps: list[StepRecord] = field(default_factory=list)
-    format_errors: int = 0
 
 
 class Conversation:
@@ -86,7 +77,8 @@ class Conversation:
         self._verdicts: Verdicts | None = None
         self._asking: AskUser | None = None
         self._started = False
-        self._turns: list[_Turn] = []
+        self._turns: list[Turn] = []
+        self._heard: list[str] = []
 
     @property
     def done(self) -> bool:
@@ -151,11 +143,17 @@ class Conversation:
                 )
 
     def hear(self, words: str) -> Reply:
-        """Take what the user model said to the last `Reply.ask`. Raises RuntimeError if nobody was asked."""
+        """Take what the user model said to the last `Reply.ask`.
+
+        Raises:
+            UserFault: the environment cannot use it. The episode cannot go on.
+            RuntimeError: nobody was asked.
+        """
         self._require(asking=True)
         self._asking = None
         words = cut(words.encode("utf-8", "replace").decode("utf-8"), MAX_WORDS)
-        return self._guarded(lambda environment: self._go_on(environment.hear(words)))
+        self._heard.append(words)
+        return self._guarded(lambda environment: self._go_on(environment.hear(words)), (UserFault,))
 
     def stop(self, reason: StopReason, fault: str | None = None) -> None:
         """End the episode from outside. The running turn and those not reached do not pass. Does nothing when done."""
@@ -181,22 +179,6 @@ class Conversation:
     def record(self) -> EpisodeRecord:
         """What happened so far; after the end, the whole episode."""
         judged = self._judgement()
-        known = () if judged is None else judged.turns
-        turns = []
-        for number in range(max(len(self._turns), len(known))):
-            played = self._turns[number] if number < len(self._turns) else None
-            result = known[number] if number < len(known) else None
-            turns.append(
-                TurnRecord(
-                    user=result.user if played is None and result else played.user if played else "",
-                    reached=played is not None,
-                    ended=None if played is None or played.ended is None else played.ended.value,
-                    passed=self._passed(played, judged, result),
-                    difference=() if result is None else tuple(dict(item) for item in result.difference),
-                    facts={} if result is None else dict(result.facts),
-                    steps=() if played is None else tuple(played.steps),
-                )
-            )
         outcome = None
         if judged is not None and self.done:
             outcome = Outcome(bool(judged.passed) and self.stop_reason not in UNFINISHED, dict(judged.components))
@@ -206,21 +188,13 @@ class Conversation:
             category=self.task.category,
             protocol=self.protocol.name,
             options=self.options,
-            turns=tuple(turns),
+            turns=turn_records(self._turns, judged),
+            heard=tuple(self._heard),
             outcome=outcome,
             stop_reason=self.stop_reason,
             fault=self._fault,
             facts={} if judged is None else dict(judged.facts),
         )
-
-    @staticmethod
-    def _passed(played: _Turn | None, judged: Verdicts | None, result: TurnResult | None) -> bool | None:
-        """Whether a turn passed: not if it was cut, whatever the environment says; None where it does not judge it."""
-        if result is None:
-            return False if judged is None else None
-        if result.passed is None:
-            return None
-        return bool(result.passed) and (played is None or played.ended is not TurnEnd.cut)
 
     # One message.
 
@@ -238,10 +212,12 @@ class Conversation:
         self._environment = self.task.open(**self.options)
         return self._go_on(self._environment.begin())
 
-    def _guarded(self, step: Callable[[Any], Reply]) -> Reply:
-        """What `step` makes of the environment; its end where the environment fails."""
+    def _guarded(self, step: Callable[[Any], Reply], passing: tuple[type[Exception], ...] = ()) -> Reply:
+        """What `step` makes of the environment; its end where the environment fails, other than with `passing`."""
         try:
             return step(self._environment)
+        except passing:
+            raise
         except Exception as fault:
             logger.exception("environment fault in %s, turn %d", self.task.id, self.turn)
             self.stop(StopReason.environment_error, fault=f"{type(fault).__name__}: {fault}"[:500])
@@ -339,10 +315,10 @@ class Conversation:
             over = None if self._environment is None else self._environment.over
             return self._end(over or StopReason.completed)
         if isinstance(following, AskUser):
-            self._asking = following
-            return Reply([], done=False, ask=following)
+            self._asking = replace(following, task_id=self.task.id, heard=len(self._heard))
+            return Reply([], done=False, ask=self._asking)
         first = not self._turns
-        self._turns.append(_Turn(following.user))
+        self._turns.append(Turn(following.user))
         functions = list(map(dict, following.functions))
         if first:
             return Reply(self.protocol.opening(functions, following.user, following.policy), done=False)
@@ -380,10 +356,3 @@ class Conversation:
             environment.close()
         except Exception:
             logger.exception("environment fault while closing %s", self.task.id)
-
-
-def cut(text: str, max_chars: int | None) -> str:
-    """The first `max_chars` characters, and after them a mark that says how much is missing."""
-    if max_chars is None or len(text) <= max_chars:
-        return text
-    return f"{text[:max_chars]}... [{len(text) - max_chars} more characters]"

@@ -65,6 +65,12 @@ class AskUser:
     """A user who is played by a model has to speak: chat messages for that model, the last one to be answered."""
 
     messages: Sequence[Mapping[str, str]]
+    recording: int = 0
+    """Where the user is replayed: which of several recordings of the task, the first by default."""
+    task_id: str = ""
+    """This and the next: filled in by the conversation."""
+    heard: int = 0
+    """How often this user has spoken before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,11 @@ class Environment(Protocol):
         ...
 
     def hear(self, words: str) -> Request | AskUser | None:
-        """What a user model said to the last `AskUser`."""
+        """What a user model said to the last `AskUser`.
+
+        Raises:
+            UserFault: it cannot be used. The episode is played again, and then dropped: it is never scored.
+        """
         ...
 
     def cut(self, reason: StopReason) -> bool:

@@ -2,15 +2,25 @@
 
 from typing import Any
 
-from interaction.conversation import Conversation
+from interaction.conversation import Conversation, Reply
 from interaction.environment import Task, UserWords
 from interaction.protocol import Message, Protocol
-from interaction.record import EpisodeRecord
+from interaction.record import EpisodeRecord, StopReason
+from interaction.user_fault import UserFault
 
 GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
 MOST_WORDS = 20
 """So often the user is heard before the first request."""
+
+
+def hear_gold(conversation: Conversation, words: str) -> Reply:
+    """As `Conversation.hear`, for words that no model made up: if they cannot be used, the environment has failed."""
+    try:
+        return conversation.hear(words)
+    except UserFault as fault:
+        conversation.stop(StopReason.environment_error, fault=f"it cannot use {words[:80]!r}: {fault}"[:500])
+        return Reply([], done=True, stop_reason=conversation.stop_reason)
 
 
 def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
@@ -28,7 +38,7 @@ def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
         for _ in range(MOST_WORDS):
             if reply.ask is None:
                 break
-            reply = conversation.hear(next(words, GREETING))
+            reply = hear_gold(conversation, next(words, GREETING))
         return reply.messages
 
 
@@ -44,8 +54,10 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
     with Conversation(task, protocol=protocol, **settings) as conversation:
         messages += conversation.begin().messages
         for item in task.gold():
+            if conversation.stop_reason is StopReason.environment_error:
+                break
             if isinstance(item, UserWords):
-                messages += conversation.hear(item.text).messages
+                messages += hear_gold(conversation, item.text).messages
                 continue
             if item.calls:
                 text = protocol.render_calls(", ".join(call.name for call in item.calls), item.calls)

@@ -167,6 +167,9 @@ class EpisodeRecord:
     fault: str | None = None
     """For environment_error and infrastructure, the exception in one line."""
     facts: dict[str, Any] = field(default_factory=dict)
+    heard: tuple[str, ...] = ()
+    """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked, and in records
+    of earlier releases."""
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -175,6 +178,7 @@ class EpisodeRecord:
             "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
             "outcome": None if self.outcome is None else self.outcome.to_dict(),
             "turns": [turn.to_dict() for turn in self.turns],
+            "heard": list(self.heard),
         }
 
     @classmethod
@@ -188,6 +192,7 @@ class EpisodeRecord:
                 "stop_reason": None if reason is None else StopReason(reason),
                 "outcome": None if outcome is None else Outcome(**outcome),
                 "turns": tuple(map(TurnRecord.from_dict, data["turns"])),
+                "heard": tuple(data.get("heard", ())),
             }
         )
 

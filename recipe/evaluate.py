@@ -27,12 +27,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from interaction.endpoint.client import Endpoint, EndpointRefusal
 from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of
 from interaction.record import EpisodeRecord
+from interaction.users import UserFault, require_answer
 from recipe.evaluation import plain
-from recipe.evaluation.arguments import SAMPLING_OPTIONS, categories_of, parse
+from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, categories_of, parse
 from recipe.evaluation.context import over_budget_line
-from recipe.evaluation.endpoint import Endpoint, EndpointRefusal
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     SERVED_NAME,
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.records:
                 return judge_records(given.records, given.out)
             return evaluate(given, vllm_flags)
-    except (EndpointRefusal, ServerError, SettingsError, FileNotFoundError) as error:
+    except (EndpointRefusal, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:  # a full disk, a folder that cannot be written
@@ -73,6 +74,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     if given.endpoint and not given.served_name:
         given.served_name = asyncio.run(_only_model(given))
     settings = _settings(given)
+    require_answer(settings.user)
     store = Store(given.out or Path("outputs") / "evaluation" / _name(given), settings)
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
@@ -155,7 +157,7 @@ def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
     async def through(url: str, name: str, key: str, made_plain: plain.Plain) -> list[Lost]:
         asked = (given.timeout, given.attempts, given.backoff)
-        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain) as endpoint:
+        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain, named=OPTIONS) as endpoint:
             return await play_all(endpoint, settings, store, given.concurrency)
 
     if given.endpoint:
@@ -171,7 +173,8 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
 
 
 async def _only_model(given: argparse.Namespace) -> str:
-    async with Endpoint(given.endpoint, None, _key(given), given.timeout, given.attempts, given.backoff) as endpoint:
+    asked = (given.timeout, given.attempts, given.backoff)
+    async with Endpoint(given.endpoint, None, _key(given), *asked, named=OPTIONS) as endpoint:
         return endpoint.model or ""
 
 

@@ -20,7 +20,7 @@ from interaction.call import Call, CallError
 from interaction.environment import AskUser, EnvironmentBase, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
-from interaction.users import UserFault
+from interaction.user_fault import UserFault
 from tau_env import player
 from tau_env.clean import needless
 from tau_env.domain import Domain, Side, Task

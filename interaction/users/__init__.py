@@ -1,21 +1,32 @@
 """Who plays the user where an environment has no words of its own for it: a conversation asks, and somebody answers.
 
+scripted     the lines of a setting, for tests                          (here)
+endpoint     a model behind an OpenAI-compatible server                 endpoint.py
+replay       what users have said in stored episodes, or in a file      replay.py
+
 All episodes of a process wait for their users side by side. What a user says is data, as what the model says is.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from interaction.environment import AskUser
+from interaction.user_fault import UserFault
+from interaction.users.endpoint import EndpointUser
+from interaction.users.replay import Replay
+
+__all__ = ["KINDS", "EndpointUser", "Replay", "Scripted", "User", "UserFault", "make_user", "require_answer"]
+
 
 class User(Protocol):
     """Plays the user of any number of episodes at once."""
 
-    async def say(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """What the user says to these chat messages, those of `AskUser`.
+    async def say(self, ask: AskUser) -> str:
+        """What the user says to these chat messages.
 
         Raises:
             UserFault: nothing could be said. The episode is played again, and then dropped: it is never scored.
@@ -23,26 +34,21 @@ class User(Protocol):
         ...
 
 
-class UserFault(RuntimeError):
-    """A user model failed; not the model's doing, and not the environment's."""
-
-
 @checked_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Scripted:
-    """Says `lines` in order, by the number of words that it has said before, after `seconds`; for tests."""
+    """Says `lines` in order, the same in every episode, each after `seconds`; for tests."""
 
     lines: Annotated[tuple[str, ...], Field(strict=False)]
     seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
-    async def say(self, messages: Sequence[Mapping[str, str]]) -> str:
+    async def say(self, ask: AskUser) -> str:
         await asyncio.sleep(self.seconds)
-        said = sum(message["role"] == "assistant" for message in messages)
-        if said >= len(self.lines):
+        if ask.heard >= len(self.lines):
             raise UserFault(f"a scripted user has {len(self.lines)} lines and was asked for one more")
-        return self.lines[said]
+        return self.lines[ask.heard]
 
 
-KINDS: dict[str, Any] = {"scripted": Scripted}
+KINDS: dict[str, Any] = {"scripted": Scripted, "endpoint": EndpointUser, "replay": Replay}
 """`interaction.user.kind` -> who plays the user; its fields are the other keys."""
 
 
@@ -63,3 +69,14 @@ def make_user(settings: Mapping[str, Any] | None) -> User | None:
         wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ValueError(f"interaction.user with kind={kind}: {'; '.join(wrong)}") from error
     return user
+
+
+def require_answer(settings: Mapping[str, Any] | None) -> None:
+    """Ask a user who may not be there for one word, before anything starts. Not inside a running event loop.
+
+    Raises:
+        UserFault: there is none; the message names the setting.
+        ValueError: as `make_user`.
+    """
+    if isinstance(user := make_user(settings), EndpointUser):
+        asyncio.run(user.probe())

@@ -1,13 +1,12 @@
-"""The parts of `recipe.evaluate`: a server, an endpoint, episodes played through it, verdicts, numbers.
+"""The parts of `recipe.evaluate`: a server, episodes played through an endpoint, verdicts, numbers.
 
 server.py      `vllm serve` for a model folder, ended surely afterwards
-endpoint.py    one message of the model from an OpenAI-compatible server, with retries
-bounded.py     its HTTP client, which reads no more than a message can be
 plain.py       what goes to a server, without control tokens in it
 play.py        all episodes of an evaluation, side by side
 store.py       settings and finished episodes on disk, from which a second start goes on
 intervals.py   confidence intervals and pass@k
 summary.py     results as data and as text tables
 
-BFCL's own verdict and the way of our protocols into its command are `bfcl_env/leaderboard/`.
+The endpoint is `interaction.endpoint`. BFCL's own verdict and the way of our protocols into its command are
+`bfcl_env/leaderboard/`.
 """

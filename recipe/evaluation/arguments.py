@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.pairs import key_value
+from interaction.endpoint.client import SAMPLING, Named
 from interaction.environment import DEFAULT, load_tasks, named, read_options
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
-from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import PROFILES
 from recipe.evaluation.store import PARTS
 
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
+
+OPTIONS = Named(
+    "--endpoint",
+    "--served-name",
+    "--api-key-env",
+    "Add --leave-out {name}: then the server decides it, and settings.json says so. Results compare only where that is "
+    "the same.",
+)
 
 
 def parse(arguments: list[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:

@@ -19,9 +19,10 @@ from tqdm import tqdm
 
 from interaction import Conversation, StopReason
 from interaction.conversation import Reply
+from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from interaction.environment import Task
-from interaction.users import User, UserFault, make_user
-from recipe.evaluation.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
+from interaction.user_fault import UserFault
+from interaction.users import User, make_user
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
@@ -58,7 +59,7 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
 
     Raises:
         EndpointFault: the server did not answer.
-        UserFault: whoever plays the user said nothing.
+        UserFault: whoever plays the user said nothing, or nothing that the environment can use.
         EndpointRefusal: the server never will answer, or nobody plays the user.
         PromptTooLong: the context is too small for this task.
     """
@@ -91,7 +92,7 @@ async def _hear(conversation: Conversation, reply: Reply, user: User | None) -> 
     while reply.ask is not None:
         if user is None:
             raise EndpointRefusal(NO_USER.format(conversation.task.environment))
-        reply = conversation.hear(await user.say(reply.ask.messages))
+        reply = conversation.hear(await user.say(reply.ask))
     return reply
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from interaction import Conversation, get_protocol
+from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, load_tasks, task_id_of
 from interaction.record import EpisodeRecord, upgrade
-from recipe.evaluation.endpoint import SAMPLING
 from recipe.files import Damaged, StateFile, lines, require_file
 from recipe.typed import STRICT
 

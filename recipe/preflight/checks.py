@@ -23,7 +23,8 @@ VERL_VERSION = "0.9.1"
 def check(config: DictConfig) -> list[str]:
     """Run all checks but `check_model`, and fill in what may be left open: start model, file of agent loops, logger.
 
-    Returns what this machine lacks (GPUs, memory, disk): with `preflight_only` that does not stop the other checks.
+    Returns what this machine lacks (GPUs, memory, disk, a server that plays the user): with `preflight_only` that does
+    not stop the other checks.
 
     Raises:
         PreflightError: at the first check that fails.
@@ -33,6 +34,7 @@ def check(config: DictConfig) -> list[str]:
     from recipe.preflight.machine import check_machine
     from recipe.preflight.reward import check_reward
     from recipe.preflight.start import resolve_model
+    from recipe.preflight.user import check_user
     from recipe.stage.choosing import check_rows
 
     agent = config.actor_rollout_ref.rollout.agent
@@ -46,7 +48,7 @@ def check(config: DictConfig) -> list[str]:
     check_rows(config)
     resolve_model(config)
     check_reward(config)
-    lacks = check_machine(config)
+    lacks = [*check_user(config), *check_machine(config)]
     check_same_start(config)
     return lacks
 

@@ -14,6 +14,7 @@ from typing import Any
 from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import Task, UserWords
+from interaction.gold import hear_gold
 from interaction.protocol import Message, Protocol
 
 THOUGHT = "I call what this takes."
@@ -117,8 +118,10 @@ def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budg
     protocol, reply = conversation.protocol, conversation.begin()
     opening, texts = reply.messages, []
     for item in task.gold():
+        if conversation.stop_reason is StopReason.environment_error:
+            break
         if isinstance(item, UserWords):
-            reply = conversation.hear(item.text)
+            reply = hear_gold(conversation, item.text)
             if not opening:
                 opening = reply.messages
             else:

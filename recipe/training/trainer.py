@@ -6,9 +6,10 @@ category, makes the wait a setting, raises alarms, stops when too many samples a
 stage at its gate. Everything else is `super()`.
 
 Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
-`stop/environment_error`; the engine's as `engine_faults` (episodes played again, per sample) and, together with the
-reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts of which it lost samples). Groups
-that dynamic sampling leaves out are none of these but `filtered_groups`, a share of `played_groups`.
+`stop/environment_error`; the engine's as `engine_faults` and a played user's as `user_faults` (episodes played again,
+per sample) and, together with the reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts
+of which it lost samples). Groups that dynamic sampling leaves out are none of these but `filtered_groups`, a share of
+`played_groups`.
 
 A rollout whose siblings were all lost has nothing to be compared with, and verl would take its raw score for its
 advantage: 1.8 where its siblings would have left it near 0. Such rollouts are left out of the step (`lone_samples`).
@@ -153,6 +154,8 @@ class CurriculumTrainer(PPOTrainerSync):
             f"the reward {name} of {path} failed for {failed_prompts} prompts"
             if failed_prompts
             else "the inference engine failed"
+            if self.config.interaction.get("user") is None
+            else "the inference engine failed, or whoever plays the user (interaction.user)"
         )
         alone = (
             f", and {lone} more left out because all {'its' if lone == 1 else 'their'} siblings were among them; "
@@ -221,7 +224,8 @@ class CurriculumTrainer(PPOTrainerSync):
                 if isinstance(value, int | float):
                     values[f"train/{name}"].append(value)
                     values[f"train/{source}/{name}"].append(value)
-            values["train/engine_faults"].append(extra.get("engine_faults", 0))
+            for name in ("engine_faults", "user_faults"):
+                values[f"train/{name}"].append(extra.get(name, 0))
         buffer, groups = self.replay_buffer, {}
         if isinstance(buffer, DynamicSampling):
             groups = {

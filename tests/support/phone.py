@@ -1,4 +1,7 @@
-"""An environment, as a file, whose user speaks first and has to be asked, and that has a setting of its own."""
+"""An environment, as a file, whose user speaks first and has to be asked, and that has a setting of its own.
+
+It cannot use the words `???`.
+"""
 
 from pathlib import Path
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
 from interaction.outcome import ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
+from interaction.users import UserFault
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Attempt(EnvironmentBase):
         return AskUser(({{"role": "system", "content": "You have a phone."}}, *said))
 
     def hear(self, words):
+        if words == "???":
+            raise UserFault("the user says no sentence")
         if self.heard:
             self.over = StopReason.user_stop
             return None

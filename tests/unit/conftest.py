@@ -143,7 +143,9 @@ ROLLOUTS = 4
 def trainer_for() -> Callable[..., Any]:
     """Makes this recipe's trainer at step 7 with that replay buffer and nothing else; 4 rollouts a prompt."""
 
-    def make(buffer: Any, groups: int, max_lost_share: float = 0.25, estimator: str = "grpo") -> Any:
+    def make(
+        buffer: Any, groups: int, max_lost_share: float = 0.25, estimator: str = "grpo", user: dict | None = None
+    ) -> Any:
         from omegaconf import OmegaConf
 
         from recipe.training.trainer import CurriculumTrainer
@@ -156,6 +158,7 @@ def trainer_for() -> Callable[..., Any]:
                 "data": {"train_batch_size": groups},
                 "actor_rollout_ref": {"rollout": {"n": ROLLOUTS}},
                 "stage": {"max_lost_share": max_lost_share},
+                "interaction": {"user": user},
                 "algorithm": {"adv_estimator": estimator},
                 "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
             }

@@ -12,8 +12,8 @@ import pytest
 from support.evaluation import PROTOCOL, completion, gold_player, run, serving
 
 from bfcl_env import environment, episode, load_scenarios
+from interaction.endpoint.client import Endpoint, EndpointFault
 from recipe import evaluate
-from recipe.evaluation.endpoint import Endpoint, EndpointFault
 
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
 

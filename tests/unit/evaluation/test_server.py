@@ -11,8 +11,8 @@ import time
 import psutil
 import pytest
 
+from interaction.endpoint.client import SAMPLING
 from recipe import evaluate
-from recipe.evaluation.endpoint import SAMPLING
 from recipe.evaluation.server import context_length, fingerprint, profile_environment, profile_flags
 from recipe.stage.integrity import note_sums
 

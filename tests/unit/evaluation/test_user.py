@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from support.control_tokens import ECHO
 from support.evaluation import PROTOCOL, serving
-from support.phone import write_phone
+from support.phone import SAYS, write_phone
 
+from interaction.plain_text import generic
 from recipe import evaluate
 
 SPEAKS = ["--user", "kind=scripted", "--user", "lines=[My line is dead., Goodbye.]"]
@@ -94,3 +96,63 @@ def test_episodes_of_other_settings_of_the_environment_are_not_mixed(
     (out / "settings.json").write_text(json.dumps(kept | {changed: {"x": 1}}))
     assert evaluated(phone, out, *SPEAKS, "--limit", "2")[0] == 1
     assert f"{changed} was {{'x': 1}}" in capsys.readouterr().err
+
+
+def behind(url: str, *more: str) -> list[str]:
+    pairs = ["kind=endpoint", f"url={url}", "backoff=0", "attempts=2", "timeout=5", *more]
+    return [word for pair in pairs for word in ("--user", pair)]
+
+
+def says(messages: list[dict[str, str]]) -> str:
+    return SAYS[sum(message["role"] == "assistant" for message in messages)]
+
+
+def test_a_server_plays_the_user(phone: Path, tmp_path: Path) -> None:
+    with serving(says) as server:
+        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
+    assert (status, len(lines)) == (0, 8) and len(server.requests) == 1 + 8 * 2  # and one word before the start
+    assert all(line["episode"]["heard"] == list(SAYS) and line["episode"]["outcome"]["passed"] for line in lines)
+
+
+@pytest.mark.parametrize("fault", [429, 500, None, b"{", {"choices": []}], ids=repr)
+def test_a_fault_of_the_users_server_once_changes_nothing(fault: object, phone: Path, tmp_path: Path) -> None:
+    with serving(says, ["none", fault]) as server:
+        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
+    assert (status, len(lines)) == (0, 8) and len(server.requests) == 1 + 8 * 2 + 1
+
+
+def test_a_server_that_stops_playing_the_user_loses_episodes_and_scores_none(
+    phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(says, ["none"] + [503] * 1000) as server:
+        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
+    assert (status, lines) == (evaluate.LOST_STATUS, [])
+    assert "gave no words in 2 attempts" in capsys.readouterr().out
+
+
+def test_a_server_that_is_not_there_is_said_before_anything_is_played(
+    phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines, requests = evaluated(phone, tmp_path / "out", *behind("http://127.0.0.1:9/v1"))
+    assert (status, lines, requests) == (1, [], []) and not (tmp_path / "out").exists()
+    assert "interaction.user.url" in capsys.readouterr().err
+
+
+def test_words_that_the_environment_cannot_use_lose_the_episode(
+    phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(lambda _: "???") as server:
+        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
+    assert (status, lines) == (evaluate.LOST_STATUS, [])
+    assert "the user: the user says no sentence" in capsys.readouterr().out
+
+
+def test_neither_side_can_forge_a_turn_of_the_other(phone: Path, tmp_path: Path) -> None:
+    forging = PROTOCOL.render_answer("done", ECHO)
+    with serving(lambda messages: [ECHO, SAYS[1]][len(messages) > 2]) as user, serving(lambda _: forging) as agent:
+        given = ["--endpoint", agent.url, "--out", str(tmp_path / "out"), "--environment", str(phone)]
+        assert evaluate.main([*given, "--split", "report", *behind(user.url)]) == 0
+        requests = [*user.requests, *agent.requests]
+    sent = [message["content"] for request in requests for message in request["messages"]]
+    assert sum("Forget it" in text for text in sent) >= 8 * 3
+    assert all(generic(text) == text for text in sent)

@@ -10,7 +10,7 @@ import pytest
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
-from interaction.gold import play_gold
+from interaction.gold import opening, play_gold
 from interaction.outcome import ToolResult, TurnResult, Verdicts
 from interaction.users import Scripted, UserFault, make_user
 from recipe.cpu.tiny_policy import make_tokenizer
@@ -114,6 +114,68 @@ def test_words_of_a_user_are_bounded_and_are_text() -> None:
     assert len(content) < 21_000 and content.encode()
 
 
+def opened_as(attempt: type[Attempt]) -> Conversation:
+    class Open(Task):
+        def open(self) -> Attempt:
+            return attempt()
+
+    return Conversation(Open(), PROTOCOL)
+
+
+def test_words_that_an_environment_cannot_use_are_the_users_fault_and_not_the_environments() -> None:
+    class Strict(Attempt):
+        def hear(self, words: str) -> Request | None:
+            if words == "???":
+                raise UserFault("the user says no sentence")
+            return super().hear(words)
+
+    for before in ((), (WORDS[0],)):
+        with opened_as(Strict) as conversation:
+            conversation.begin()
+            for words in before:
+                conversation.hear(words)
+                conversation.reply(ANSWER)
+            with pytest.raises(UserFault, match="no sentence"):
+                conversation.hear("???")
+            assert not conversation.done
+        record = conversation.record()
+        assert record.stop_reason == StopReason.infrastructure and not record.outcome.passed  # type: ignore[union-attr]
+
+
+def test_elsewhere_an_environment_that_raises_it_has_failed_itself() -> None:
+    class Wrong(Attempt):
+        def answer(self, text: str) -> AskUser:
+            raise UserFault("nobody was heard")
+
+    with opened_as(Wrong) as conversation:
+        conversation.begin()
+        conversation.hear(WORDS[0])
+        assert conversation.reply(ANSWER).stop_reason == StopReason.environment_error
+
+
+def test_gold_whose_words_the_environment_cannot_use_is_the_environments_fault() -> None:
+    class Deaf(Attempt):
+        def hear(self, words: str) -> Request | None:
+            raise UserFault("no sentence")
+
+    class Open(Task):
+        def open(self) -> Attempt:
+            return Deaf()
+
+    messages, record = play_gold(Open(), PROTOCOL)  # type: ignore[arg-type]
+    assert (messages, record.stop_reason) == ([], StopReason.environment_error) and "no sentence" in str(record.fault)
+    assert opening(Open(), PROTOCOL) == []  # type: ignore[arg-type]
+
+
+def test_whoever_plays_the_user_learns_whose_it_is_and_how_often_it_has_spoken() -> None:
+    with Conversation(Task(), PROTOCOL) as conversation:
+        asked = [conversation.begin().ask]
+        conversation.hear(WORDS[0])
+        asked.append(conversation.reply(ANSWER).ask)
+        assert [(ask.task_id, ask.heard, ask.recording) for ask in asked if ask] == [("phone_0", n, 0) for n in (0, 1)]
+        assert conversation.record().heard == (WORDS[0],)
+
+
 EPISODES, SECONDS = 32, 0.2
 
 
@@ -158,10 +220,10 @@ def test_an_episode_whose_user_fails_is_dropped_and_never_scored(play: Any, capl
 
 def test_a_user_of_an_unknown_kind_is_named() -> None:
     assert make_user(None) is None and isinstance(make_user({"kind": "scripted", "lines": []}), Scripted)
-    with pytest.raises(ValueError, match="kind='ghost'; known: scripted"):
+    with pytest.raises(ValueError, match="kind='ghost'; known: scripted, endpoint, replay"):
         make_user({"kind": "ghost"})
     with pytest.raises(UserFault):
-        asyncio.run(Scripted(()).say([]))
+        asyncio.run(Scripted(()).say(AskUser(())))
 
 
 def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environment_says() -> None:

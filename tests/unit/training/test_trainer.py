@@ -25,11 +25,13 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
         {"stop/format_errors": 1.0, "stop/environment_error": 0.0},
         {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
     ]
+    extra = [
+        {"reward_extra_info": info, "engine_faults": 2 * place, "user_faults": place}
+        for place, info in enumerate(infos)
+    ]
     fields = {
         "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
-        "extra_fields": SimpleNamespace(
-            tolist=lambda: [{"reward_extra_info": info, "engine_faults": 2 * place} for place, info in enumerate(infos)]
-        ),
+        "extra_fields": SimpleNamespace(tolist=lambda: extra),
     }
     monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
@@ -37,11 +39,14 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
     metrics = trainer._reward_metrics(batch)
     assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
     assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
-    assert (metrics["train/lost_samples"], metrics["train/failed_rewards"], metrics["train/engine_faults"]) == (
-        0.5,
-        1,
-        1,
-    )
+    names = ("lost_samples", "failed_rewards", "engine_faults", "user_faults")
+    assert [metrics[f"train/{name}"] for name in names] == [0.5, 1, 1, 0.5]
+
+
+def test_where_a_user_is_played_lost_samples_may_be_its_doing(step_of):
+    keys = ["a_0_0", "a_1_0"]
+    with pytest.raises(RuntimeError, match="because the inference engine failed, or whoever plays the user"):
+        step_of(keys, groups=1, max_lost_share=0.1, user={"kind": "scripted", "lines": []})
 
 
 @pytest.fixture

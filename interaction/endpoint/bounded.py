@@ -1,4 +1,4 @@
-"""The HTTP client of an evaluation: a server may send what it likes, and no more of it is read than a message can be.
+"""The HTTP client of an endpoint: a server may send what it likes, and no more of it is read than a message can be.
 
 Replies are asked for without compression. Some proxies compress all the same: gzip is then unpacked here, piece by
 piece and no further than the limit, because a few kilobytes of it become gigabytes. Other encodings are refused.
@@ -18,8 +18,11 @@ class ReplyTooLarge(RuntimeError):
     """A reply that is not read to its end. The message says why."""
 
 
-def bounded_client() -> Any:
-    """The HTTP client that openai's library uses, proxies of the environment included, with a limit to each reply."""
+def bounded_client(private: bool = False) -> Any:
+    """The HTTP client that openai's library uses, with a limit to each reply.
+
+    Proxies of the environment are used and redirections followed, unless it is to be private.
+    """
     from openai import DefaultAsyncHttpxClient
 
     async def bound(response: Any) -> None:
@@ -32,7 +35,12 @@ def bounded_client() -> Any:
             del response.headers["content-encoding"]  # or the library would unpack it again
         response.stream = _counted(response.stream, unpack)
 
-    return DefaultAsyncHttpxClient(headers={"accept-encoding": "identity"}, event_hooks={"response": [bound]})
+    return DefaultAsyncHttpxClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [bound]},
+        trust_env=not private,
+        follow_redirects=not private,
+    )
 
 
 Unpack = Callable[[bytes, int], bytes]

@@ -4,7 +4,7 @@ Three outcomes are kept apart, because a score must not depend on the network: a
 which is the model's doing, it has said too much; `EndpointFault`, which is nobody's answer and never a zero.
 
 Nothing that a server says is trusted: a reply is read up to a limit (`bounded`), one of another shape is a fault, and
-what goes to it holds no control tokens but those of its own template (`plain`).
+what goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from interaction.endpoint.bounded import bounded_client
+from interaction.endpoint.reply import LONGEST_WAIT, Completion, asked_to_wait, one_line, read, words
+from interaction.plain_text import generic
 from interaction.protocol import Message
-from recipe.evaluation.bounded import bounded_client
-from recipe.evaluation.plain import generic
 
 _CONTEXT_FULL = re.compile(
     r"context[ _-]?(length|size|window)|maximum (context|sequence|model)|max_model_len|"
@@ -34,11 +35,6 @@ SAMPLING = (
 BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
 """Those of them that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
-LONGEST_WAIT = 60.0
-LONGEST_WORDS = 500
-"""Characters of what a server says that are repeated."""
-MOST_TOKENS = 2**40
-"""A message that a server counts more in was counted by nobody."""
 
 
 class EndpointFault(RuntimeError):
@@ -46,7 +42,7 @@ class EndpointFault(RuntimeError):
 
 
 class EndpointRefusal(RuntimeError):
-    """The server refuses every request of this evaluation: address, key or model name are wrong."""
+    """The server refuses every request: address, key or model name are wrong. The message names the setting."""
 
 
 class ContextFull(Exception):
@@ -54,15 +50,14 @@ class ContextFull(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """One message of the model."""
+class Named:
+    """What a person calls the settings of an endpoint: a message says which of them to change."""
 
-    text: str
-    truncated: bool
-    """Cut by the token budget (finish_reason "length")."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    """As the server counts them; 0 where it does not."""
+    url: str = "url"
+    model: str = "model"
+    key: str = "api_key"
+    left_out: str = "Leave {name} out of what is sent."
+    """What to do where the server refuses the sampling field `name`."""
 
 
 class Endpoint:
@@ -77,6 +72,12 @@ class Endpoint:
         backoff: seconds before the second attempt; doubled each time, with jitter, unless the server says when.
         sampling: temperature, max_tokens and what else goes into every request.
         plain: makes a text free of control tokens; each message goes through it.
+        require: raises ValueError for a message that is of no use; another one is asked for, as after a fault.
+        named: names of settings, for messages.
+        private: whether nothing may leave for another address: no proxy is asked, and no redirection followed.
+
+    Raises:
+        EndpointRefusal: the key cannot be sent.
     """
 
     def __init__(
@@ -89,9 +90,16 @@ class Endpoint:
         backoff: float = 1.0,
         sampling: dict[str, Any] | None = None,
         plain: Callable[[str], str] = generic,
+        require: Callable[[Completion], None] = lambda said: None,
+        named: Named = Named(),  # noqa: B008  frozen
+        private: bool = False,
     ) -> None:
         from openai import AsyncOpenAI  # here, because `--help` should not wait for it
 
+        if (
+            not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key
+        ):  # libraries quote it in their messages
+            raise EndpointRefusal(f"what {named.key} names is no key: expected printable ASCII without spaces")
         self.url = url
         self.model = model
         self.timeout = timeout
@@ -99,18 +107,27 @@ class Endpoint:
         self.backoff = backoff
         self.sampling = sampling or {}
         self.plain = plain
+        self.require = require
+        self.named = named
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(
-            base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=bounded_client()
+            base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=bounded_client(private)
         )
 
     async def __aenter__(self) -> Endpoint:
-        if self.model is None:
-            self.model = await self._only_model()
+        await self.open()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Learn the name of the model where none was given. Raises EndpointRefusal if the server does not say one."""
+        if self.model is None:
+            self.model = await self._only_model()
+
+    async def close(self) -> None:
         await self._client.close()
 
     async def complete(self, messages: Sequence[Message]) -> Completion:
@@ -132,11 +149,11 @@ class Endpoint:
             except TimeoutError:
                 fault = f"no reply within {self.timeout:g} s"
             except Exception as error:
-                fault = _words(error)
+                fault = words(error)
                 status = getattr(error, "status_code", None)
                 if isinstance(status, int) and 400 <= status < 500 and status not in _RETRIED_STATUS:
                     break  # the same request gets the same answer
-                wait = _asked_to_wait(error) or wait
+                wait = asked_to_wait(error) or wait
             if attempt + 1 < self.attempts:
                 await asyncio.sleep(wait)
         raise EndpointFault(fault)
@@ -155,18 +172,20 @@ class Endpoint:
                     model=self.model or "", messages=request, extra_body=more, **known
                 )
                 self._taken = True
-                return _read(response)
+                said = read(response)
+                self.require(said)
+                return said
             except (AuthenticationError, NotFoundError, PermissionDeniedError) as error:
                 raise EndpointRefusal(
-                    f"{self.url} refuses to answer as model {self.model!r}: {_words(error)}. "
-                    "Look at --endpoint, --served-name and --api-key-env."
+                    f"{self.url} refuses to answer as model {self.model!r}: {words(error)}. "
+                    f"Look at {self.named.url}, {self.named.model} and {self.named.key}."
                 ) from error
             except (BadRequestError, InvalidError) as error:
                 if not _CONTEXT_FULL.search(str(error)):
                     self._refused_field(error)
                     raise
                 if options.pop("max_tokens", None) is None:
-                    raise ContextFull(_words(error)) from error
+                    raise ContextFull(words(error)) from error
                 # Some servers refuse a budget that is larger than what is left: ask for what is left instead.
 
     def _refused_field(self, error: Exception) -> None:
@@ -176,9 +195,8 @@ class Endpoint:
         if named and not self._taken:
             name = named[0]
             raise EndpointRefusal(
-                f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {_words(error)}. Add --leave-out "
-                f"{name}: then the server decides it, and settings.json says so. Results compare only where that is "
-                "the same."
+                f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {words(error)}. "
+                f"{self.named.left_out.format(name=name)}"
             ) from error
 
     async def _only_model(self) -> str:
@@ -187,54 +205,12 @@ class Endpoint:
             names = [str(model.id) for model in listed.data]
         except Exception as error:
             raise EndpointRefusal(
-                f"{self.url} does not say which models it serves: {_words(error)}. "
-                "Expected the address of an OpenAI-compatible server up to and with /v1; or give --served-name."
+                f"{self.url} does not say which models it serves: {words(error)}. "
+                f"Expected the address of an OpenAI-compatible server up to and with /v1 ({self.named.url}); or "
+                f"give {self.named.model}."
             ) from error
         if len(names) != 1:
             raise EndpointRefusal(
-                f"{self.url} serves {_line(', '.join(names)) or 'nothing'}; choose with --served-name"
+                f"{self.url} serves {one_line(', '.join(names)) or 'nothing'}; choose with {self.named.model}"
             )
         return names[0]
-
-
-def _read(response: Any) -> Completion:
-    """The message in a reply, without lone surrogates. Raises ValueError for a body that is not a chat completion."""
-    try:
-        choice = response.choices[0]
-        text, finish = choice.message.content, choice.finish_reason
-    except (AttributeError, IndexError, TypeError):
-        raise ValueError(f"malformed body: {str(response)[:200]!r}") from None
-    if not isinstance(text, str | None) or not isinstance(finish, str) or finish in ("abort", "error"):
-        raise ValueError(f"malformed choice: content {str(text)[:80]!r}, finish_reason {finish!r}")
-    return Completion(
-        text=(text or "").encode("utf-8", "replace").decode("utf-8"),
-        truncated=finish == "length",
-        prompt_tokens=_tokens(response, "prompt_tokens"),
-        completion_tokens=_tokens(response, "completion_tokens"),
-    )
-
-
-def _tokens(response: Any, name: str) -> int:
-    """A number of the reply's `usage`; 0 where it says none that can be: no score depends on it."""
-    value = getattr(getattr(response, "usage", None), name, None)
-    return value if type(value) is int and 0 <= value < MOST_TOKENS else 0
-
-
-def _asked_to_wait(error: Exception) -> float | None:
-    response = getattr(error, "response", None)
-    try:
-        wait = float(response.headers["retry-after"]) if response is not None else 0.0
-        return min(LONGEST_WAIT, wait) if wait > 0 else None
-    except (KeyError, ValueError):
-        return None
-
-
-def _words(error: Exception) -> str:
-    cause = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
-    return _line(f"{type(error).__name__}: {error}{cause}")
-
-
-def _line(text: str) -> str:
-    """A server's words on one line of a terminal: what is not printable is shown as its code."""
-    text = " ".join(text[: 2 * LONGEST_WORDS].split())[:LONGEST_WORDS]
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

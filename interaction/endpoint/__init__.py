@@ -1,0 +1,6 @@
+"""Messages from OpenAI-compatible servers: an evaluation has its model say them, a played user its words.
+
+client.py      one message from a server, with retries, and which kinds of fault there are
+reply.py       what a server's reply says, whatever its shape
+bounded.py     the HTTP client, which reads no more than a message can be
+"""

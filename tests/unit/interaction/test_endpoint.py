@@ -1,0 +1,236 @@
+"""A server that answers anything at all: no reply raises the unexpected, fills the memory or leaves the machine."""
+
+import asyncio
+import gzip
+import json
+import resource
+import threading
+from contextlib import contextmanager
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.evaluation import completion, serving
+
+from interaction.endpoint import bounded
+from interaction.endpoint.client import Completion, Endpoint, EndpointFault, EndpointRefusal, Named
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=[]), max_size=20)
+    | st.sampled_from([10**400, "\ud800", "stop", "length", -1, "7", [{}], {"type": "text", "text": "x"}]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value, before=()):
+    """Paths to everything in a JSON value."""
+    yield before
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(item, (*before, key))
+
+
+def put(value, path, new):
+    """The value with something else at a path."""
+    if not path:
+        return new
+    value = deepcopy(value)
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return value
+
+
+REPLY = completion("hello")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(list(places(REPLY))), JSON, st.booleans())
+def test_any_reply_is_a_message_or_a_fault_of_the_server(path, new, everywhere):
+    body = put(REPLY, path, new)
+    if everywhere:
+        body = put(body, (), {**body, "usage": new} if isinstance(body, dict) else body)
+
+    async def ask(url):
+        async with Endpoint(url, "m", timeout=5, attempts=1, backoff=0) as endpoint:
+            return await endpoint.complete([{"role": "user", "content": "x"}])
+
+    with serving(lambda _: (200, json.dumps(body).encode())) as server:
+        try:
+            said = asyncio.run(ask(server.url))
+        except EndpointFault as fault:
+            assert str(fault).isprintable() and len(str(fault)) < 6000
+            return
+    assert isinstance(said, Completion)
+    said.text.encode()
+    assert all(type(count) is int and count >= 0 for count in (said.prompt_tokens, said.completion_tokens))
+
+
+@given(JSON)
+@settings(max_examples=40, deadline=None)
+def test_any_list_of_models_is_one_model_or_a_refusal(body):
+    async def ask(url):
+        async with Endpoint(url, None, timeout=5, attempts=1, backoff=0) as endpoint:
+            return endpoint.model
+
+    with talking(json.dumps(body).encode()) as url:
+        try:
+            assert isinstance(asyncio.run(ask(url)), str)
+        except EndpointRefusal as refusal:
+            assert "\n" not in str(refusal)
+
+
+# Size.
+
+
+@contextmanager
+def talking(body, headers=(), repeat=1, status=200):
+    """A server that says `body` so often, whatever it is asked; yields its address. It notes how much it could say."""
+
+    class Talks(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            for name, value in (("content-type", "application/json"), *headers):
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                for _ in range(repeat):
+                    self.wfile.write(body)
+                    server.said += len(body)
+            except OSError:
+                pass
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+        said = 0
+
+        def handle_error(self, request, client_address):
+            pass
+
+    with Quiet(("127.0.0.1", 0), Talks) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+        talking.said = server.said
+
+
+BOMB = gzip.compress(json.dumps(completion("x" * 2**26)).encode(), 9)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "repeat", "said"),
+    [
+        (b'{"choices": "' + b"x" * 2**20, (), 10_000, "more than 8388608 bytes"),
+        (BOMB, (("content-encoding", "gzip"),), 1, "more than 8388608 bytes"),
+        (gzip.compress(b"{}") + b"x" * 2**20, (("content-encoding", "gzip"),), 10_000, "more than 8388608 bytes"),
+        (b"no gzip", (("content-encoding", "gzip"),), 1, "Connection error|incorrect header|DecodingError"),
+        (b"x", (("content-encoding", "br, gzip"),), 1, "in the encoding 'br, gzip'"),
+        (b"[" * 10**6, (), 1, "Connection error|RecursionError|JSON"),
+    ],
+    ids=["endless", "gzip", "more after gzip", "no gzip", "two encodings", "deep"],
+)
+def test_no_more_of_a_reply_is_read_than_a_message_can_be(body, headers, repeat, said):
+    async def ask(url):
+        async with Endpoint(url, "m", timeout=30, attempts=1) as endpoint:
+            await endpoint.complete([{"role": "user", "content": "x"}])
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with talking(body, headers, repeat) as url, pytest.raises(EndpointFault, match=said):
+        asyncio.run(ask(url))
+    assert talking.said < 2 * bounded.LONGEST_REPLY
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "KiB"
+
+
+@pytest.mark.parametrize("name", ["gzip", "GZIP", "x-gzip"])
+def test_a_reply_that_a_proxy_has_compressed_is_read(name):
+    async def ask(url):
+        async with Endpoint(url, "m", timeout=30, attempts=1) as endpoint:
+            return await endpoint.complete([{"role": "user", "content": "x"}])
+
+    body = gzip.compress(json.dumps(completion("hello " * 1000)).encode())
+    with talking(body, (("content-encoding", name),)) as url:
+        assert asyncio.run(ask(url)).text == "hello " * 1000
+
+
+def test_a_reply_that_drips_for_ever_ends_at_the_time_limit():
+    async def drip(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def ask():
+        server = await asyncio.start_server(drip, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        async with Endpoint(url, "m", timeout=0.3, attempts=1) as endpoint:
+            with pytest.raises(EndpointFault, match="no reply within 0.3 s"):
+                await endpoint.complete([{"role": "user", "content": "x"}])
+        server.close()
+
+    asyncio.run(ask())
+
+
+# Where requests go, and with what.
+
+
+def asked(url, **options):
+    async def ask():
+        async with Endpoint(url, timeout=30, attempts=2, backoff=0, **options) as endpoint:
+            return await endpoint.complete([{"role": "user", "content": "x"}])
+
+    return asyncio.run(ask())
+
+
+def test_a_private_endpoint_asks_no_proxy(monkeypatch):
+    with serving(lambda _: "here") as server, serving(lambda _: "proxy") as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert asked(server.url, model="m", private=True).text == "here"
+        assert not proxy.requests
+
+
+def test_a_private_endpoint_follows_no_redirection():
+    with serving(lambda _: "elsewhere") as other:
+        location = (("location", f"{other.url}/chat/completions"),)
+        with talking(b"{}", location, status=307) as url:
+            with pytest.raises(EndpointFault):
+                asked(url, model="m", private=True)
+            assert not other.requests
+            assert asked(url, model="m").text == "elsewhere"
+
+
+@pytest.mark.parametrize("key", ["", "two words", "line\nfeed", "schl\u00fcssel", "nul\0"], ids=repr)
+def test_what_is_no_key_is_refused_and_never_shown(key):
+    with pytest.raises(EndpointRefusal, match="what MY_KEY names is no key") as refusal:
+        Endpoint("http://127.0.0.1:1/v1", "m", key, named=Named(key="MY_KEY"))
+    assert not key or key not in str(refusal.value)
+
+
+def test_a_message_of_no_use_is_asked_for_again():
+    said = iter(["", "", "words"])
+
+    def require(message):
+        if not message.text:
+            raise ValueError("an empty message")
+
+    with serving(lambda _: next(said)) as server:
+        with pytest.raises(EndpointFault, match="an empty message"):
+            asked(server.url, require=require)
+        assert asked(server.url, require=require).text == "words"
+        assert len(server.requests) == 3
