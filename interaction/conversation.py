@@ -46,6 +46,7 @@ UNFINISHED = (StopReason.max_tokens, StopReason.environment_error, StopReason.in
 NOT_RUN = "not run: one call a message"
 """The result of a call after the first, where only the first is run."""
 
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What the environment says to one message of the model, or to the words of a user model."""
