@@ -1,0 +1,60 @@
+"""tau's stages in real trainings: calls that work, alone with a ticket, and with a user who is asked.
+
+Each starts all processes and makes two steps: six minutes on two cores.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+
+ROOT = Path(__file__).parents[2]
+USER = "interaction.user={kind: scripted, lines: [My phone has no data., I have done that., '###STOP###']}"
+STAGES = {"tau_format": [], "tau_solo": ["algorithm.filter_groups.enable=false"], "tau_user": [USER]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data and a policy that has learned nothing."""
+    folder = tmp_path_factory.mktemp("tau")
+    options = ["--docs", "signature", "--option", "policy=none", "--option", "show_functions=false"]
+    assert prepare_data(["--environment", "tau", "--tiny", "--out", str(folder / "data" / "tau"), *options]) == 0
+    make_tiny_policy(folder / "model", conversations=folder / "data" / "tau" / "tau_sft.parquet")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "recipe.train", "--config-name", stage, *STAGES[stage]),
+        "stage.previous=null",
+        f"paths.run={made}/{stage}",
+        f"paths.data={made}/data",
+        f"actor_rollout_ref.model.path={made}/model",
+        "trainer.total_training_steps=2",
+        "trainer.val_before_train=false",
+        "data.train_batch_size=4",
+        f"data.val_files={made}/data/tau/{'tau_user_val' if stage == 'tau_user' else 'tau_format'}.parquet",
+        "data.max_prompt_length=1024",
+        "actor_rollout_ref.rollout.max_model_len=2048",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.rollout.n=2",
+        "stage.max_lost_share=1.0",
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    files = sorted((made / stage / stage / "rollouts" / "train").glob("*.jsonl"))
+    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert len(files) == 2 and len(lines) == 2 * 4 * 2
+    assert {line["environment"] for line in lines} == {"tau"} and {line["part"] for line in lines} == {"train"}
+    assert all("clean" in line["episode"]["facts"] for line in lines)
+    if stage == "tau_user":
+        assert all(line["episode"]["turns"][0]["user"] == "My phone has no data." for line in lines)
