@@ -83,7 +83,7 @@ async def play(task_id: str, engine: Any, tokenizer: Any, config: Any, environme
         {}, extra_info={"split": "train", "environment": environment, "task_id": task_id}, global_steps=1
     )
     assert not isinstance(output, list), "the episode was dropped"
-    assert output.extra_fields["episode"]["outcome"]["passed"]
+    assert output.extra_fields["episode"]["stop_reason"] in ("completed", "user_stop")
     output.reward_score = 1.0
     output.as_dict()  # in the event loop: writes the record
 
