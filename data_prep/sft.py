@@ -11,6 +11,9 @@ from interaction.environment import Task
 from interaction.gold import play_gold
 from interaction.protocol import Message, Protocol
 
+MOST_STEPS = 1000
+"""Gold is as long as it is."""
+
 
 def gold_messages(
     task: Task, protocol: Protocol, max_result_chars: int | None = None, options: Mapping[str, Any] | None = None
@@ -26,7 +29,8 @@ def gold_messages(
         RuntimeError: gold did not pass, so the messages must not be learned.
     """
     environments = {task.environment: dict(options or {})}
-    messages, record = play_gold(task, protocol, max_result_chars=max_result_chars, environments=environments)
+    settings = {"max_result_chars": max_result_chars, "environments": environments, "max_steps_per_turn": MOST_STEPS}
+    messages, record = play_gold(task, protocol, **settings)
     if record.outcome is None or not record.outcome.passed:
         failed = [number for number, turn in enumerate(record.turns) if not turn.passed]
         raise RuntimeError(

@@ -12,6 +12,7 @@ from typing import Any
 from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies
+from interaction.gold import hear_gold
 from interaction.protocol import Protocol
 from interaction.record import EpisodeRecord
 
@@ -61,7 +62,7 @@ class Playing:
             if (words := next(self.words, None)) is None:
                 self.conversation.stop(StopReason.max_tokens)
                 return
-            self.conversation.hear(words)
+            hear_gold(self.conversation, words)
 
 
 Policy = Callable[[Task, Protocol, Playing], None]

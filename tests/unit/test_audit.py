@@ -155,10 +155,9 @@ def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(t
     idle = "self.passed = self.stock == expected"
     own = changed(tmp_path, idle, 'self.passed = self.task.id == "move_0" or self.stock == expected')
     assert main(["--environment", own, "--tasks", "all"]) == 1
-    found = set(re.findall(r"  (\w+, [a-z, ]+: move_\d+): ", capfd.readouterr().out))
+    found = set(re.findall(r"  ([\w ]+, [a-z, ]+: move_\d+): ", capfd.readouterr().out))
     assert found and all(line.endswith("move_0") for line in found)
-    rewards = ("format", "progress", "all_or_nothing")
-    where = [f"{reward}, {name}: move_0" for reward in rewards for name in NAMES]
+    where = [f"*, {name}: move_0" for name in NAMES]
     known = "".join(f'    "{one}": "nothing is to be done",\n' for one in where)
     Path(own).write_text(f"{Path(own).read_text()}\n\nAUDIT_KNOWN = {{\n{known}}}\n")
     environments._module.cache_clear()
@@ -187,3 +186,12 @@ def test_a_wrong_command_line_says_what_is_expected(arguments, capfd):
 @pytest.mark.slow
 def test_all_tasks_of_bfcl_pass():
     assert main(["--tasks", "all"]) == 0
+
+
+def test_tau_passes_with_what_its_official_reward_lets_through_listed(capfd):
+    assert main(["--environment", "tau", "--tasks", "60"]) == 0
+    said = capfd.readouterr().out
+    assert "the official reward asks for no diagnosis" in said
+    head, *rows = [line.split("  ") for line in said.splitlines() if "telecom_solo_mms" in line or "reward  " in line]
+    paid = {row[0]: row[-1] for row in rows}
+    assert (paid["outcome official"], paid["outcome clean"]) == ("1.000", "0.000"), head
