@@ -11,20 +11,20 @@ bash setup.sh
 HARDWARE=$(<.venv/profile)
 export HARDWARE
 data=data/$HARDWARE
-options=(--tiny)
+options=()
 arguments=("$@")
-for position in "${!arguments[@]}"; do
-    if [[ ${arguments[position]} == --curriculum && ${arguments[position + 1]:-} == tau ]]; then
-        data=$data/tau
-        options=(--environment tau --tiny --docs signature --option policy=none --option show_functions=false)
-        if [[ $HARDWARE == cpu ]]; then arguments[position + 1]=tau_cpu; fi
+if [[ " $* " == *" --curriculum tau "* || " $* " == *" --curriculum=tau "* ]]; then
+    data=$data/tau
+    options=(--environment tau --option policy=workflow --option one_thing_a_message=true)
+    if [[ $HARDWARE == cpu ]]; then # one stage, of the tasks that the tiny policy can learn
+        options=(--environment tau --protocol python_calls --docs signature)
+        options+=(--option policy=none --option show_functions=false)
+        arguments+=(--curriculum tau_cpu)
     fi
-done
+fi
 if [[ $HARDWARE == cpu ]]; then # a second, and the same bytes every time
-    .venv/bin/python -m data_prep --out "$data" "${options[@]}"
-elif [[ $data == */tau && ! -f $data/manifest.json ]]; then
-    .venv/bin/python -m data_prep --out "$data" --environment tau --option policy=workflow --option one_thing_a_message=true
+    .venv/bin/python -m data_prep --out "$data" --tiny "${options[@]}"
 elif [[ ! -f $data/manifest.json ]]; then
-    .venv/bin/python -m data_prep --out "$data"
+    .venv/bin/python -m data_prep --out "$data" "${options[@]}"
 fi
 exec .venv/bin/python -m recipe.curriculum "${arguments[@]}"

@@ -23,7 +23,16 @@ STAGES = {"tau_format": [], "tau_solo": ["algorithm.filter_groups.enable=false"]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data and a policy that has learned nothing."""
     folder = tmp_path_factory.mktemp("tau")
-    options = ["--docs", "signature", "--option", "policy=none", "--option", "show_functions=false"]
+    options = [
+        "--protocol",
+        "python_calls",
+        "--docs",
+        "signature",
+        "--option",
+        "policy=none",
+        "--option",
+        "show_functions=false",
+    ]
     assert prepare_data(["--environment", "tau", "--tiny", "--out", str(folder / "data" / "tau"), *options]) == 0
     make_tiny_policy(folder / "model", conversations=folder / "data" / "tau" / "tau_sft.parquet")
     return folder
