@@ -1,5 +1,6 @@
 """Which of BFCL's tasks go into which file of a data set: those of the stages, or the small ones of the CPU demo."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from bfcl_env import demo_tasks
@@ -11,8 +12,8 @@ FORMAT_ROWS = 75
 """Stage 1 trains on the base tasks of the first 75 training indices as drawn."""
 
 
-def data_sets(tiny: bool = False) -> dict[str, DataSet]:
-    """File -> its tasks.
+def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
+    """File -> its tasks; no option changes them.
 
     Raises:
         SourceError: bfcl-eval is missing or is not the pinned release.

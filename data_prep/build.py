@@ -55,7 +55,7 @@ def build(out: Path, options: Options) -> dict:
     """
     protocol, environment = get_protocol(options.protocol, docs=options.docs_style), named(options.environment)
     read_options(environment, options.options)
-    sets = data_sets(environment, options.tiny)
+    sets = data_sets(environment, options.tiny, options.options)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     out.mkdir(parents=True, exist_ok=True)
     entries = {}

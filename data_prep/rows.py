@@ -36,6 +36,7 @@ RL_SCHEMA = pa.schema(
                     ("environment", pa.string()),
                     ("task_id", pa.string()),
                     ("category", pa.string()),
+                    ("part", pa.string()),
                 ]
             ),
         ),
@@ -66,6 +67,7 @@ def rl_row(
             "environment": task.environment,
             "task_id": task.id,
             "category": task.category,
+            "part": task.part,
         },
         "agent_name": "bfcl",
     }

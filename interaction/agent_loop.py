@@ -34,7 +34,7 @@ from interaction.budget import Budget
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.conversation import Conversation, Reply
 from interaction.engine_fault import EngineFault, require_sound
-from interaction.environment import DEFAULT, load_tasks, register, task_of
+from interaction.environment import DEFAULT, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
 from interaction.episode_output import EpisodeOutput
 from interaction.overlong import overlong_penalty
@@ -254,7 +254,7 @@ class BFCLAgentLoop(AgentLoopBase):
             "task_id": task.id,
             "category": task.category,
             "cluster": task.cluster,
-            "part": task.part,
+            "part": part_of(row["extra_info"]),
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),

@@ -21,8 +21,8 @@ from interaction.record import EpisodeRecord, StopReason
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "tau": "tau_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
-where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny)` which tasks go into
-which file, and with `made_from()` what they were made from.
+where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny, options)` which tasks
+go into which file, and with `made_from()` what they were made from.
 
 A row of a data set names its environment in `extra_info.environment`."""
 
@@ -224,6 +224,15 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
     return tasks[task_id]
 
 
+def part_of(extra_info: Mapping[str, Any]) -> str:
+    """The part that a row gives its task, for splits other than the environment's own; else the task's.
+
+    Raises:
+        ValueError: as `task_of`.
+    """
+    return extra_info.get("part") or task_of(extra_info).part
+
+
 def task_id_of(extra_info: Mapping[str, Any]) -> Any:
     """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
     return extra_info.get("task_id") or extra_info.get("scenario_id")
@@ -257,14 +266,14 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
     return {name: getattr(made, name) for name in made.__dataclass_fields__}
 
 
-def data_sets(environment: str, tiny: bool = False) -> dict[str, DataSet]:
+def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
     """File -> its tasks: what the environment's own `data_sets` says, else all tasks by part, and their gold.
 
     Raises:
         ValueError: it has no small files for a demo.
     """
     if (own := getattr(_module(environment), "data_sets", None)) is not None:
-        return own(tiny)
+        return own(tiny, options or {})
     if tiny:
         raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
     tasks = list(load_tasks(environment).values())

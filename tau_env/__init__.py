@@ -13,9 +13,9 @@ __all__ = ["AUDIT_POLICIES", "Options", "audit_known", "data_sets", "load_tasks"
 
 def made_from() -> dict[str, Any]:
     """What the tasks were made from, for the manifest of a data set."""
-    from tau_env import source, tasks
+    from tau_env import source, splits
 
-    return {"seed": tasks.SEED, "tau2_data": source.made_from()}
+    return {"seed": splits.SEED, "tau2_data": source.made_from()}
 
 
 def audit_known() -> Mapping[str, str]:

@@ -3,11 +3,14 @@
 Tasks that doing nothing passes teach nothing, and are left out of training; they stay in what is held out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from interaction.environment import DataSet, Part
-from tau_env.tasks import DOMAINS, TauTask, is_idle, load_tasks, size
+from tau_env.environment import Options
+from tau_env.splits import size
+from tau_env.tasks import DOMAINS, TauTask, is_idle, load_tasks
 
 EASY = 2
 """Faults that a task of the format stage has at most."""
@@ -17,24 +20,25 @@ RESULT_CHARS = 700
 """Of the demo: to what results are cut."""
 
 
-def data_sets(tiny: bool = False) -> dict[str, DataSet]:
-    """File -> its tasks.
+def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
+    """File -> its tasks, by the split that the options name.
 
     Raises:
         SourceError: the data is missing, or is not the pinned release.
     """
+    tasks = load_tasks(Options(**(options or {})).split)
     if tiny:
-        mobile = [task for task in load_tasks() if task.category == "telecom_solo_mobile"]
+        mobile = [task for task in tasks if task.category == "telecom_solo_mobile"]
         train = _of(mobile, "train")
         return {
             "tau_sft.parquet": DataSet("sft", [replace(task, shown="expert") for task in train], RESULT_CHARS),
             "tau_format.parquet": DataSet("train", [task for task in train if _size(task) <= EASY]),
             "tau_solo.parquet": DataSet("train", train),
-            "tau_user.parquet": DataSet("train", _of(_mode("user"), "train")[:16]),
+            "tau_user.parquet": DataSet("train", _of(_mode(tasks, "user"), "train")[:16]),
             "tau_val.parquet": DataSet("val", _of(mobile, "choose", "report")),
-            "tau_user_val.parquet": DataSet("val", _of(_mode("user"), "choose")[:2]),
+            "tau_user_val.parquet": DataSet("val", _of(_mode(tasks, "user"), "choose")[:2]),
         }
-    solo, user = _mode("solo"), _mode("user")
+    solo, user = _mode(tasks, "solo"), _mode(tasks, "user")
     train = _of(solo, "train")
     return {
         "tau_sft.parquet": DataSet("sft", [replace(task, shown="expert") for task in train]),
@@ -46,8 +50,8 @@ def data_sets(tiny: bool = False) -> dict[str, DataSet]:
     }
 
 
-def _mode(mode: str) -> list[TauTask]:
-    return [task for task in load_tasks() if task.mode == mode]
+def _mode(tasks: Sequence[TauTask], mode: str) -> list[TauTask]:
+    return [task for task in tasks if task.mode == mode]
 
 
 def _of(tasks: Iterable[TauTask], *parts: Part) -> list[TauTask]:

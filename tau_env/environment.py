@@ -25,6 +25,7 @@ from tau_env import player
 from tau_env.clean import needless
 from tau_env.domain import Domain, Side, Task
 from tau_env.exchange import DONE, HAND_OVER, Mode, device_call, ended_by
+from tau_env.splits import Split
 from tau_env.telecom import DONE as DONE_DOCUMENTATION
 from tau_env.verdict import gold_state, judge
 
@@ -47,6 +48,8 @@ class Options:
     """With tau-bench's rule of one call or one reply a message. To enforce it: `calls_per_message: first`."""
     show_functions: bool = True
     """With the documentation of the functions; false for a tiny model that has learned their names."""
+    split: Split = "faults"
+    """Which tasks train and which are held out; of data_prep, and rows say it for themselves (docs/tau.md)."""
 
 
 class TauEnvironment(EnvironmentBase):

@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.environment import task_key_of, task_of
+from interaction.environment import part_of, task_key_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
 from recipe.settings.data_files import as_list, data_command, environment_of
@@ -33,7 +33,7 @@ Decisions = list[dict[str, str]]
 def part_of_row(row: Mapping[str, Any]) -> str | None:
     """`train`, `choose` or `report` for what names a task, as a row's `extra_info` does; None if there is no such."""
     try:
-        return task_of(row).part
+        return part_of(row)
     except (ValueError, TypeError):
         return None
 

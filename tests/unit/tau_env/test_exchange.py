@@ -13,7 +13,6 @@ from interaction.gold import play_gold
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault
 from rewards.outcome import compute_score
-from tau_env import tasks as all_tasks
 from tau_env.exchange import written
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -249,20 +248,3 @@ def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None
         assert "get_customer_by_id" not in shown and "john.smith@example.com" not in shown
         assert "env_assertion" not in shown and "transfer_to_human_agents" not in shown
         assert task.task.story.reason in shown
-
-
-# The split.
-
-
-def test_no_cluster_stands_on_two_sides_and_all_sizes_are_on_each() -> None:
-    parts: dict[str, set[str]] = {}
-    sizes: dict[str, set[int]] = {}
-    for task in TASKS.values():
-        parts.setdefault(task.cluster, set()).add(task.part)
-        sizes.setdefault(task.part, set()).add(all_tasks.size(all_tasks.DOMAINS[task.task.domain], task.task))
-    assert all(len(found) == 1 for found in parts.values())
-    assert sizes["train"] == sizes["report"] and len(sizes["train"]) >= 9
-    for category in {task.category for task in TASKS.values()}:
-        found = [task.part for task in TASKS.values() if task.category == category]
-        for part, share in all_tasks.SHARES.items():
-            assert abs(found.count(part) / len(found) - share) < 0.05, (category, part)
