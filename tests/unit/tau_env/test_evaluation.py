@@ -1,0 +1,68 @@
+"""tau through an evaluation: an agent and a user behind servers, the latter with faults."""
+
+import json
+from pathlib import Path
+
+from support.evaluation import completion, serving
+
+from interaction import get_protocol
+from interaction.call import Call
+from interaction.environment import load_tasks
+from recipe import evaluate
+from tau_env.exchange import STOP, written
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+ASK = "Please turn mobile data on."
+FAULTS = [429, 500, None, b"{not json", completion(""), completion("\x00\x1b"), {"choices": []}]
+
+
+def agent(messages: list[dict[str, str]]) -> str:
+    """Says what to do, and believes what it is told."""
+    told = sum(message["role"] == "user" for message in messages)
+    return PROTOCOL.render_answer("t", ASK if told == 1 else "Then it works.")
+
+
+def user(messages: list[dict[str, str]]) -> str:
+    """Does on its device what it is asked to."""
+    last = messages[-1]["content"]
+    if last == ASK:
+        return written(Call("toggle_data", {}))
+    if last.startswith("<tool_response>"):
+        return "It is on now."
+    return STOP if last.startswith("Then") else "My phone has no data."
+
+
+def evaluated(out: Path, faults: list[object], *more: str) -> tuple[int, dict, list[dict], list[dict]]:
+    """Exit status, results, stored lines, and what the user's model was shown."""
+    with serving(agent) as model, serving(user, faults) as person:
+        arguments = ["--endpoint", model.url, "--out", str(out), "--environment", "tau", "--docs", "signature"]
+        arguments += ["--domain", "telecom", "--mode", "user", "--split", "all", "--option", "policy=none"]
+        arguments += ["--user", "kind=endpoint", "--user", f"url={person.url}", "--user", "backoff=0.001"]
+        status = evaluate.main([*arguments, "--backoff", "0.01", *more])
+    path = out / "episodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return status, json.loads((out / "results.json").read_text()), lines, person.requests
+
+
+def test_agent_and_user_talk_and_faults_of_the_users_server_cost_nothing(tmp_path: Path) -> None:
+    status, found, lines, shown = evaluated(tmp_path, ["none", *FAULTS], "--user", "attempts=20", "--limit", "8")
+    assert (status, found["lost"], len(lines)) == (0, [], 24)
+    by_task = {line["task_id"]: line["episode"] for line in lines}
+    solved = by_task["telecom/[mobile_data_issue]data_mode_off[PERSONA:None]"]
+    assert solved["outcome"]["passed"] and solved["facts"]["passed_official"]
+    assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "It is on now."]
+    assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
+    prompts = json.dumps(shown)
+    assert "get_customer_by_phone" not in prompts and "john.smith@example.com" not in prompts
+
+
+def test_a_user_that_is_never_there_loses_episodes_and_scores_none(tmp_path: Path) -> None:
+    status, found, lines, _ = evaluated(tmp_path, ["none", *[503] * 1000], "--user", "attempts=1", "--limit", "1")
+    assert (status, lines) == (evaluate.LOST_STATUS, []) and len(found["lost"]) == 3
+
+
+def test_domain_and_mode_choose_categories() -> None:
+    known = {task.category for task in load_tasks("tau").values()}
+    assert known == {"retail", "airline"} | {
+        f"telecom{mode}_{family}" for mode in ("", "_solo") for family in ("mobile", "mms", "service")
+    }
