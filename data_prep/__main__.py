@@ -1,6 +1,7 @@
 """Writes the parquet files of all stages, and a manifest that says how they came to be."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -39,10 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="KEY=VALUE",
         help="a setting of the environment's own that its prompts depend on; may be repeated",
     )
+    parser.add_argument(
+        "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
+    )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
     options = parser.parse_args(arguments)
     if options.max_result_chars is not None and options.max_result_chars < 1:
         parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
+    if options.tau2_data is not None:
+        os.environ["TAU2_DATA_DIR"] = options.tau2_data
 
     try:
         from data_prep.build import build

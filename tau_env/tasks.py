@@ -10,6 +10,7 @@ from tau_env import airline, retail, telecom
 from tau_env.domain import Domain, Task
 from tau_env.environment import Options, TauEnvironment
 from tau_env.exchange import Mode, gold_of
+from tau_env.source import SourceError, folder
 from tau_env.splits import Split, split
 
 DOMAINS: Mapping[str, Domain] = {"telecom": telecom, "retail": retail, "airline": airline}
@@ -44,7 +45,13 @@ class TauTask:
         return f"{self.task.domain}_solo" if self.mode == "solo" else self.task.domain
 
     def open(self, **options: Any) -> TauEnvironment:
-        """A fresh attempt."""
+        """A fresh attempt.
+
+        Raises:
+            ValueError: a language model would have to judge it.
+        """
+        if needs_judge(self):
+            raise ValueError(f"task {self.id} is judged by a language model (NL_ASSERTION), which is not done here")
         return TauEnvironment(DOMAINS[self.task.domain], self.task, self.mode, Options(**options))
 
     def gold(self) -> Iterator[GoldMessage | UserWords]:
@@ -65,9 +72,13 @@ def load_tasks(by: Split = "faults") -> tuple[TauTask, ...]:
     """
     found = []
     for name, domain in DOMAINS.items():
-        tasks = domain.load_tasks()
-        clusters = {task.number: _cluster(domain, task) for task in tasks}
-        parts = split(by, domain, tasks, clusters)
+        try:
+            tasks = domain.load_tasks()
+            clusters = {task.number: _cluster(domain, task) for task in tasks}
+            parts = split(by, domain, tasks, clusters)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise SourceError(f"the files of {name} in {folder()} are not as tau2-bench's: {what}") from error
         modes: tuple[Mode, ...] = ("solo", "user") if name in SOLO else ("user",)
         for mode in modes:
             placed = [task for task in tasks if task.number in parts]
@@ -79,6 +90,11 @@ def _cluster(domain: Domain, task: Task) -> str:
     """Tasks with the same faults, or of the same customer, are never on two sides."""
     served = getattr(domain, "user_of", None)
     return f"{task.domain}/{task.number if served is None else served(task)}"
+
+
+def needs_judge(task: TauTask) -> bool:
+    """Whether a language model has to judge it; none of the pinned release does."""
+    return "NL_ASSERTION" in task.task.basis
 
 
 def is_idle(task: TauTask) -> bool:

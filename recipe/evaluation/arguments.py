@@ -35,6 +35,8 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
     own, flags = arguments[:at], arguments[at + 1 :]
     parser = _parser(description)
     given = parser.parse_args(own)
+    if given.tau2_data is not None:
+        os.environ["TAU2_DATA_DIR"] = given.tau2_data
     try:
         given.environment = named(given.environment)
     except ValueError as error:
@@ -85,6 +87,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
     parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
+    parser.add_argument("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
     parser.add_argument("--domain", help="of tau: telecom, retail or airline (default: all)")
     parser.add_argument("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
     parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
