@@ -15,6 +15,7 @@ from recipe import report
 from recipe.curriculum import ablations, runner, stages
 from recipe.curriculum.runner import StageFailed
 from recipe.files import told
+from recipe.report import held_out
 from recipe.stage import console, starts
 from recipe.stage.begin import WRITABLE
 
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished stage.")
     page = report.write(run)
     print(report.table([run]))
+    if moved := held_out.table([run]):
+        print(f"\n{moved}")
     print(f"\nreport        {page}\ntensorboard   .venv/bin/tensorboard --logdir {run}")
     print(f"total         {console.duration(time.time() - began)}")
 

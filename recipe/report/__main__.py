@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recipe.report import page, tables
+from recipe.report import held_out, page, tables
 
 
 def main() -> None:
@@ -23,6 +23,8 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that cannot be read or written
         parser.exit(1, f"the report cannot be written: {error}\n")
     print(tables.table(runs))
+    if moved := held_out.table(runs):
+        print(f"\n{moved}")
     print(f"\nreport  {path}")
 
 

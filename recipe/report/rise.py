@@ -52,8 +52,10 @@ class Difference:
         return self.value - half, self.value + half
 
 
-def compare(first: Episodes, last: Episodes) -> Difference | None:
+def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference | None:
     """The difference between two windows on the tasks that both have, each task counting the same.
+
+    `drawn` says that the tasks stand for others that nobody has played, as held-out ones do: f is 0 then.
 
     With G tasks in common, d_t the difference of task t's means and s^2/n the variance of one such mean:
 
@@ -79,7 +81,7 @@ def compare(first: Episodes, last: Episodes) -> Difference | None:
     squares = np.add.reduceat((flat - np.repeat(means, sizes)) ** 2, starts)
     start, end = float(means[::2].mean()), float(means[1::2].mean())
     count, all_tasks = len(tasks), len(tasks) == len(first) == len(last)
-    share = count**2 / (len(first) * len(last)) if sizes.min() > 1 else 0.0
+    share = count**2 / (len(first) * len(last)) if sizes.min() > 1 and not drawn else 0.0
     if share < 1 and count == 1:
         return Difference(start, end, tasks=1, all_tasks=all_tasks, missing="one task in both windows")
     free = sizes - 1.0

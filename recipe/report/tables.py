@@ -46,12 +46,12 @@ def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
         if len(steps) < 2 * window:
             return None
         first, last = ([*steps][:window], [*steps][-window:])
-        episodes = [_episodes(stage, part, metric) for part in (first, last)]
+        start, end = (_episodes(stage, part, metric) for part in (first, last))
         before, after = (fmean(steps[step] for step in part) for part in (first, last))
-        if not all(episodes):
+        if not start or not end:
             runs.append(Difference(before, after, missing="no stored episodes"))
         else:
-            runs.append(compare(*episodes) or Difference(before, after, missing="no task in both windows"))
+            runs.append(compare(start, end) or Difference(before, after, missing="no task in both windows"))
     return Rise(tuple(runs)) if runs else None
 
 
@@ -160,11 +160,15 @@ def table(runs: list[Path]) -> str:
             head, tail = [""] * len(head), [""] * len(tail)
     if not any(line[6] for line in lines[1:]):
         lines = [[*line[:6], *line[7:]] for line in lines]
+    return f"{aligned(lines)}\n\n{fill(explanation(rows), 120)}".rstrip()
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """Rows of cells as columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = "\n".join(
+    return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
-    return f"{text}\n\n{fill(explanation(rows), 120)}".rstrip()
 
 
 @dataclass(frozen=True)

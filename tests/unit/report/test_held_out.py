@@ -1,0 +1,63 @@
+"""How much held-out tasks moved: from tasks for reporting alone, with errors that cover which tasks they are."""
+
+import json
+from pathlib import Path
+from statistics import stdev
+
+import pytest
+from support.runs import a_run
+
+from recipe.report import held_out
+from recipe.report.__main__ import main
+
+STAGE = "stage1_format"
+
+
+def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report") -> None:
+    """A validation of these tasks, a value an episode."""
+    path = run / STAGE / "rollouts" / "val" / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for task, values in passed.items():
+            for number, value in enumerate(values):
+                header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
+                reward = {"acc": value, "acc_official": 1.0}
+                line = {**header, "part": part, "environment": "bfcl", "score": value, "reward": reward}
+                file.write(json.dumps({**line, "episode": {}}) + "\n")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return a_run(tmp_path / "run", [0.1] * 10)
+
+
+def test_the_difference_is_that_of_the_tasks_for_reporting_and_its_error_that_of_drawn_tasks(run: Path) -> None:
+    validated(run, 0, {"a": [0, 0], "b": [1, 0], "c": [0, 0], "d": [1, 1]})
+    validated(run, 9, {"a": [1, 1], "b": [1, 0], "c": [1, 0], "d": [1, 1]})
+    validated(run, 0, {"e": [1, 1]}, part="choose")
+    validated(run, 9, {"e": [0, 0]}, part="choose")
+    moved = held_out.held_out([run / STAGE], "acc")
+    assert moved is not None and (moved.first, moved.last) == (0.375, 0.75)
+    (only,) = moved.runs
+    assert only.standard_error == pytest.approx(stdev([1.0, 0.0, 0.5, 0.0]) / 2) and only.tasks == 4
+
+
+def test_the_table_is_printed_where_a_stage_has_validated_twice(run: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["report", str(run)])
+    validated(run, 0, {"a": [0, 0], "b": [1, 0]})
+    main()
+    assert "Held-out tasks" not in capsys.readouterr().out
+    validated(run, 9, {"a": [1, 0], "b": [1, 1]})
+    main()
+    said = capsys.readouterr().out
+    assert "0.250 -> 0.750" in said and "acc_official" in said and "Held-out tasks for reporting" in said
+
+
+def test_several_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
+    other = a_run(tmp_path / "other", [0.1] * 10)
+    for folder, end in ((run, 1.0), (other, 0.5)):
+        validated(folder, 0, {"a": [0, 0], "b": [0, 0]})
+        validated(folder, 9, {"a": [end, end], "b": [end, end]})
+    moved = held_out.held_out([run / STAGE, other / STAGE], "acc")
+    assert moved is not None and [each.value for each in moved.runs] == [1.0, 0.5]
+    assert "+1.000" in held_out.table([run, other]) and moved.interval is not None
