@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from recipe.columns import aligned
 from recipe.errors import PreflightError
 from recipe.report import read_records
 from recipe.settings.kinds import LONGEST_WAIT
@@ -137,8 +138,7 @@ def table(columns: dict[tuple[str, str, str], Column]) -> str:
                 f"{column.without_spread:.0%}" if split == "train" else "-",
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return aligned(lines)
 
 
 def _argument(text: str) -> tuple[str, Any]:

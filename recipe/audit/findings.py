@@ -1,7 +1,7 @@
 """What must not be, and the table of what each policy earns."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
@@ -11,6 +11,7 @@ from interaction.environment import GoldMessage, Task
 from interaction.protocol import Protocol
 from interaction.record import StopReason
 from recipe.audit.policies import CUT, GOLD, knows_gold, play, plays
+from recipe.columns import aligned
 
 CLOSE = 1e-9
 SECONDS = 5.0
@@ -117,7 +118,7 @@ def table(audit: Audit) -> str:
             columns = [audit.earned.get((reward, category, name), []) for name in names]
             means = [f"{fmean(values):.3f}" if values else "-" for values in columns]
             lines.append([reward, category, str(len(columns[0])), *means])
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def told(audit: Audit) -> str:
@@ -133,10 +134,3 @@ def told(audit: Audit) -> str:
             lines.append(f"\n  {reason}: {found[0]}{rest}")
         parts.append("known:" + "".join(lines))
     return "\n".join(parts)
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )

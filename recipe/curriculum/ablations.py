@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from recipe.columns import aligned
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
 from recipe.launch.compose import quoted
@@ -113,6 +114,4 @@ def table(runs: Mapping[str, tuple[Path, Sequence[Stage]]]) -> str:
 
 def _text(rows: Sequence[Mapping[str, str]]) -> str:
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    lines = [columns, *([row.get(column, "-") for column in columns] for row in rows)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return aligned([columns, *([row.get(column, "-") for column in columns] for row in rows)])

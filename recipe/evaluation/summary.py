@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from interaction.environment import Task, load_tasks
 from interaction.record import EpisodeRecord
+from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
 from recipe.evaluation.play import Lost
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
@@ -208,13 +209,13 @@ def _accuracy_table(rows: Mapping[str, Any]) -> str:
         ]
         for category, group in rows.items()
     ]
-    return _aligned([head, *lines])
+    return aligned([head, *lines])
 
 
 def _stop_table(rows: Mapping[str, Any]) -> str:
     used = [reason for reason in STOP_REASONS if any(group["stop"][reason] for group in rows.values())]
     lines = [[name, *(f"{group['stop'][reason]:.1%}" for reason in used)] for name, group in rows.items()]
-    return _aligned([["how episodes ended", *used], *lines])
+    return aligned([["how episodes ended", *used], *lines])
 
 
 def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
@@ -224,7 +225,7 @@ def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
         [category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name in ACCURACIES for k in ks)]
         for category, group in rows.items()
     ]
-    return _aligned([head, *lines])
+    return aligned([head, *lines])
 
 
 def _agreement_text(verdicts: Mapping[str, Any]) -> str:
@@ -241,10 +242,3 @@ def _agreement_text(verdicts: Mapping[str, Any]) -> str:
     if wrong:
         lines.append(f"  DISAGREE WITHOUT A LISTED DIFFERENCE: {len(wrong)}, such as {', '.join(wrong[:5])}")
     return "\n".join(lines)
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )

@@ -10,9 +10,10 @@ from pathlib import Path
 from textwrap import fill
 
 from interaction.environment import task_key_of
+from recipe.columns import aligned
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Rise, compare
-from recipe.report.tables import aligned, difference_text, run_text, trained_stages, windows_text
+from recipe.report.tables import difference_text, run_text, trained_stages, windows_text
 from recipe.stage import choosing
 
 METRICS = ("acc", "acc_official")

@@ -13,6 +13,7 @@ from textwrap import fill
 from typing import Any
 
 from interaction.environment import task_key_of
+from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
@@ -161,14 +162,6 @@ def table(runs: list[Path]) -> str:
     if not any(line[6] for line in lines[1:]):
         lines = [[*line[:6], *line[7:]] for line in lines]
     return f"{aligned(lines)}\n\n{fill(explanation(rows), 120)}".rstrip()
-
-
-def aligned(lines: list[list[str]]) -> str:
-    """Rows of cells as columns."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
 
 
 @dataclass(frozen=True)
