@@ -13,7 +13,7 @@ export HARDWARE
 data=data/$HARDWARE
 options=()
 arguments=("$@")
-if [[ " $* " == *" --curriculum tau "* || " $* " == *" --curriculum=tau "* ]]; then
+if [[ " $* " =~ " --curriculum"[=\ ]([^ ]*/)?tau(_cpu)?(\.yaml)?" " ]]; then
     data=$data/tau
     options=(--environment tau --option policy=workflow --option one_thing_a_message=true)
     if [[ $HARDWARE == cpu ]]; then # one stage, of the tasks that the tiny policy can learn

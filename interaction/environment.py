@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from pydantic import ValidationError
+
 from interaction.call import Call
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
@@ -260,6 +262,9 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
         return {}
     try:
         made = kind(**options)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise ValueError(f"environment {environment}: {'; '.join(wrong)}") from error
     except TypeError as error:
         known_names = ", ".join(kind.__dataclass_fields__)
         raise ValueError(f"environment {environment}: {error}; its settings are {known_names}") from error
@@ -283,6 +288,18 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
         f"{environment}_val.parquet": DataSet("val", [task for task in tasks if task.part != "train"]),
         f"{environment}_sft.parquet": DataSet("sft", [task for task in train if any(True for _ in task.gold())]),
     }
+
+
+def tasks_under(environment: str, options: Mapping[str, Any]) -> list[Task]:
+    """The tasks for an evaluation with these settings: what the environment's own `tasks_under` says, else all."""
+    own = getattr(_module(environment), "tasks_under", None)
+    return list(load_tasks(environment).values()) if own is None else own(options)
+
+
+def turn_policy(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the turn policy with which an environment's tasks are evaluated, where they are not the defaults."""
+    own = getattr(_module(environment), "turn_policy", None)
+    return {} if own is None else own(options)
 
 
 def source_of(environment: str) -> dict[str, Any]:

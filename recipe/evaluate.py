@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.endpoint.client import Endpoint, EndpointRefusal
-from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of
+from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of, turn_policy
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.evaluation import plain
@@ -201,6 +201,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         environment=given.environment,
         options=given.option,
         user=given.user,
+        policy=turn_policy(given.environment, given.option),
         source={} if given.environment == DEFAULT else source_of(given.environment),
         **_sampling(given),
     )

@@ -27,20 +27,24 @@ def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     rule: str = "clean",
-    price: float = 0.1,
+    price: float | None = None,
     **kwargs: Any,
 ) -> dict[str, float]:
     """verl's reward function: `score`, the metrics, and `needless`, the writes beyond need.
 
+    `price` is 0.1 where none is given.
+
     Raises:
-        ValueError: there is no such rule.
+        ValueError: there is no such rule, or a price that is no share or that the rule does not ask for.
     """
     record = episode_of(extra_info)
     metrics = episode_metrics(record)
     needless = float(len(record["facts"].get("needless", ())))
     if rule not in RULES:
         raise ValueError(f"rewards.outcome: rule={rule!r}; expected one of {', '.join(RULES)}")
+    if price is not None and (rule != "priced" or type(price) not in (int, float) or not 0 <= price <= 1):
+        raise ValueError(f"rewards.outcome: price={price!r} with rule={rule}; expected 0 to 1, with rule=priced")
     score = metrics["acc"] if rule == "clean" else metrics["acc_official"]
     if rule == "priced":
-        score = max(0.0, score - price * needless)
+        score = max(0.0, score - (0.1 if price is None else price) * needless)
     return {"score": score, **metrics, "needless": needless}

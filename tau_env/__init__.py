@@ -6,9 +6,18 @@ from typing import Any
 from tau_env.audit import AUDIT_POLICIES
 from tau_env.data_files import data_sets
 from tau_env.environment import Options
-from tau_env.tasks import load_tasks
+from tau_env.tasks import load_tasks, tasks_under
 
-__all__ = ["AUDIT_POLICIES", "Options", "audit_known", "data_sets", "load_tasks", "made_from"]
+__all__ = [
+    "AUDIT_POLICIES",
+    "Options",
+    "audit_known",
+    "data_sets",
+    "load_tasks",
+    "made_from",
+    "tasks_under",
+    "turn_policy",
+]
 
 
 def made_from() -> dict[str, Any]:
@@ -23,3 +32,10 @@ def audit_known() -> Mapping[str, str]:
     from tau_env import audit
 
     return audit.known()
+
+
+def turn_policy(options: Mapping[str, Any]) -> dict[str, Any]:
+    """How an evaluation plays these tasks: 30 messages an episode; where the prompt has the rule, one call in each."""
+    only_one = bool(options.get("one_thing_a_message"))
+    calls = {"calls_per_message": "first"} if only_one else {}
+    return {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, **calls}

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from interaction.environment import DataSet, Part
-from tau_env.environment import Options
 from tau_env.splits import size
-from tau_env.tasks import DOMAINS, TauTask, is_idle, load_tasks, needs_judge
+from tau_env.tasks import DOMAINS, TauTask, is_idle, tasks_under
 
 EASY = 2
 """Faults that a task of the format stage has at most."""
@@ -26,7 +25,7 @@ def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> d
     Raises:
         SourceError: the data is missing, or is not the pinned release.
     """
-    tasks = [task for task in load_tasks(Options(**(options or {})).split) if not needs_judge(task)]
+    tasks = tasks_under(options or {})
     if tiny:
         mobile = [task for task in tasks if task.category == "telecom_solo_mobile"]
         train = _of(mobile, "train")

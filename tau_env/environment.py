@@ -5,9 +5,9 @@ ends when it calls `done`, or hands the user over. What it says to nobody ends i
 mode `user` the words come from whoever plays the user, who reads his story and guidelines, the agent's messages, and
 what his own device answered: never the agent's tools, the database or gold.
 
-An episode passes if it was ended properly, the official reward is 1 (`passed_official`) and nothing was written that
-the task did not need (`clean`). Facts of the episode: these two, `writes` and `needless`, the writes beyond need. Of a
-call: `side`, and `needless` where it was one.
+An episode passes if it was ended properly, the official reward is 1 (`passed_official`), nothing was written that the
+task did not need, and the user was handed over where gold does that and nowhere else (`clean`). Facts of the episode:
+these two, `writes` and `needless`, what was beyond need. Of a call: `side`, and `needless` where it was one.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
 from interaction.user_fault import UserFault
 from tau_env import player
-from tau_env.clean import needless
+from tau_env.clean import hands_over, needless
 from tau_env.domain import Domain, Side, Task
 from tau_env.exchange import DONE, HAND_OVER, Mode, device_call, ended_by
 from tau_env.splits import Split
@@ -30,10 +30,14 @@ from tau_env.telecom import DONE as DONE_DOCUMENTATION
 from tau_env.verdict import gold_state, judge
 
 MOST_DEVICE_CALLS = 10
-"""Calls that a user makes on its device in a row; then it is a user that does not work."""
+"""Calls that a user makes on its device in a row; what it calls after that is not run."""
+MOST_REFUSALS = 3
+"""So often it is told so; then it is a user that does not work. An agent may have asked for too much, a user not."""
 
 ONE_THING = "In each message you either make one tool call or write one reply to the user. You cannot do both at once."
 """The rule of tau-bench's agents."""
+
+ENOUGH = "Error: no more calls now. Tell the agent what you have found."
 
 PROPER_ENDS = (StopReason.done, StopReason.transfer, StopReason.user_stop)
 
@@ -98,7 +102,7 @@ class TauEnvironment(EnvironmentBase):
             return None
         self._said.append(text)
         self._device_calls = 0
-        self._talk.append({"role": "user", "content": text})
+        self._talk.append({"role": "user", "content": player.agent_says(text)})
         return AskUser(tuple(self._talk))
 
     def hear(self, words: str) -> Request | AskUser | None:
@@ -111,6 +115,8 @@ class TauEnvironment(EnvironmentBase):
             raise UserFault("the user said nothing")
         self._talk.append({"role": "assistant", "content": words})
         if ended_by(words) is not None:
+            if not self._requests:
+                raise UserFault("the user ended the conversation before it had begun")
             self.over = StopReason.user_stop
             return None
         try:
@@ -118,8 +124,8 @@ class TauEnvironment(EnvironmentBase):
         except CallError as error:
             return self._answer_device(f"Error: {error}")
         if call is not None:
-            result = self._run(call, "user")
-            return self._answer_device(result.text)
+            enough = self._device_calls >= MOST_DEVICE_CALLS
+            return self._answer_device(ENOUGH if enough else self._run(call, "user").text)
         return self._request(words)
 
     def cut(self, reason: StopReason) -> bool:
@@ -155,15 +161,15 @@ class TauEnvironment(EnvironmentBase):
 
     def _answer_device(self, text: str) -> AskUser:
         self._device_calls += 1
-        if self._device_calls > MOST_DEVICE_CALLS:
-            raise UserFault(f"the user made more than {MOST_DEVICE_CALLS} calls on its device in a row")
+        if self._device_calls > MOST_DEVICE_CALLS + MOST_REFUSALS:
+            raise UserFault(f"the user makes calls on its device and says nothing, {self._device_calls} in a row")
         self._talk.append({"role": "user", "content": player.device_says(text)})
         return AskUser(tuple(self._talk))
 
     def _judge(self) -> Verdicts:
         parts = judge(self._domain, self._task, self._database, self._calls, self._said)
         official = all(parts.values())
-        clean = self._needless == 0
+        clean = self._clean()
         differences = () if official else self._differences(parts)
         components = {**parts, "clean": float(clean)}
         return Verdicts(self._turns(differences), official and clean, components, self._facts(official))
@@ -194,9 +200,13 @@ class TauEnvironment(EnvironmentBase):
 
     def _facts(self, official: bool) -> dict[str, Any]:
         beyond = needless(self._domain, self._task, self._database.written) if self._needless else ()
+        surplus = self.over == StopReason.transfer and not hands_over(self._task)
         return {
             "passed_official": official,
-            "clean": self._needless == 0,
+            "clean": self._clean(),
             "writes": len(self._database.written),
-            "needless": [f"{side}: {call}" for side, call in beyond],
+            "needless": [f"{side}: {call}" for side, call in beyond] + [f"agent: {HAND_OVER}"] * surplus,
         }
+
+    def _clean(self) -> bool:
+        return not self._needless and (self.over == StopReason.transfer) == hands_over(self._task)

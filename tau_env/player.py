@@ -36,6 +36,11 @@ def device_says(text: str) -> str:
     return f"<tool_response>{text}</tool_response>"
 
 
+def agent_says(text: str) -> str:
+    """What the agent has said; it cannot pass for the user's device."""
+    return text.replace("tool_response>", "tool response>")
+
+
 @cache
 def _guidelines(tools: bool) -> str:
     name = "simulation_guidelines_tools.txt" if tools else "simulation_guidelines.txt"

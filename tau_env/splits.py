@@ -40,8 +40,9 @@ def split(by: Split, domain: Domain, tasks: Sequence[Task], clusters: Mapping[st
     elif by == "size" and domain.NAME == "telecom":
         train = {task.number for task in tasks if size(domain, task) <= SMALL}
     if train is None:
-        return _drawn(SHARES, domain, tasks, clusters)
+        return _together(_drawn(SHARES, domain, tasks, clusters), tasks, clusters)
     held_out = _drawn(HELD_OUT, domain, [task for task in tasks if task.number not in train], clusters)
+    held_out = _together(held_out, tasks, clusters)
     trained: dict[str, Part] = {task.number: "train" for task in tasks if task.number in train}
     return trained | held_out
 
@@ -55,10 +56,11 @@ def size(domain: Domain, task: Task) -> int:
 def _drawn(
     shares: Mapping[Part, float], domain: Domain, tasks: Sequence[Task], clusters: Mapping[str, str]
 ) -> dict[str, Part]:
-    """Cluster by cluster to the part that lacks most, so that every stratum has about these shares."""
+    """To the part that lacks most, so that every stratum has about these shares: telecom task by task, which then are
+    put together (`_together`), the others customer by customer, since these have tasks of all sizes."""
     members: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
-        members[clusters[task.number]].append(task)
+        members[task.number if domain.NAME == "telecom" else clusters[task.number]].append(task)
     strata: dict[tuple[str, int], list[str]] = defaultdict(list)
     for name, group in members.items():
         strata[group[0].category, size(domain, group[0])].append(name)
@@ -73,3 +75,12 @@ def _drawn(
             placed[part] += len(members[name])
             parts |= dict.fromkeys((task.number for task in members[name]), part)
     return parts
+
+
+def _together(parts: Mapping[str, Part], tasks: Sequence[Task], clusters: Mapping[str, str]) -> dict[str, Part]:
+    """All tasks of a cluster on one side: that of its last category, so that the many MMS tasks follow the others."""
+    sides: dict[str, Part] = {}
+    for task in sorted(tasks, key=lambda task: task.category):
+        if task.number in parts:
+            sides[clusters[task.number]] = parts[task.number]
+    return {number: sides[clusters[number]] for number in parts}

@@ -87,9 +87,15 @@ def load_tasks(by: Split = "faults") -> tuple[TauTask, ...]:
 
 
 def _cluster(domain: Domain, task: Task) -> str:
-    """Tasks with the same faults, or of the same customer, are never on two sides."""
-    served = getattr(domain, "user_of", None)
-    return f"{task.domain}/{task.number if served is None else served(task)}"
+    """Tasks with the same faults, in whichever family, or of the same customer are never on two sides."""
+    served, faults = getattr(domain, "user_of", None), getattr(domain, "faults", None)
+    alike = served(task) if served else "|".join(sorted(faults(task))) if faults else task.number
+    return f"{task.domain}/{alike}"
+
+
+def tasks_under(options: Mapping[str, Any]) -> list[TauTask]:
+    """Those that can be played, on the sides of the split that the options name."""
+    return [task for task in load_tasks(Options(**options).split) if not needs_judge(task)]
 
 
 def needs_judge(task: TauTask) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
-from interaction.environment import DEFAULT, Task, load_tasks, task_id_of
+from interaction.environment import DEFAULT, Task, task_id_of, tasks_under
 from interaction.record import EpisodeRecord, upgrade
 from recipe.files import Damaged, StateFile, lines, require_file
 from recipe.typed import STRICT
@@ -72,6 +72,8 @@ class Settings:
     """The environment's own settings, those that differ from how it is evaluated by default."""
     user: dict[str, Any] | None = None
     """Who plays the user, as `interaction.user`; None where the environment asks nobody."""
+    policy: dict[str, Any] = field(default_factory=dict)
+    """Settings of the turn policy that the environment's tasks are evaluated with, in place of those above."""
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
 
@@ -86,7 +88,7 @@ class Settings:
 
     def tasks(self) -> list[tuple[Task, int]]:
         """Task and number of the sample, category by category."""
-        tasks = load_tasks(self.environment).values()
+        tasks = tasks_under(self.environment, self.options)
         parts = PARTS[self.split]
         return [
             (task, sample)
@@ -106,8 +108,11 @@ class Settings:
         return Conversation(
             task,
             protocol=get_protocol(self.protocol, docs=self.docs),  # type: ignore[arg-type]
-            max_steps_per_turn=self.max_steps_per_turn + (rules.get("at_step_limit") == "official"),
-            max_format_errors_per_turn=self.max_format_errors_per_turn,
+            **{
+                "max_steps_per_turn": self.max_steps_per_turn + (rules.get("at_step_limit") == "official"),
+                "max_format_errors_per_turn": self.max_format_errors_per_turn,
+                **self.policy,
+            },
             environments={self.environment: rules},
         )
 
@@ -187,9 +192,8 @@ class Store:
         try:
             if SETTINGS.read(path) is None:
                 raise Damaged(f"{path} is not there")
-            kept = {"environment": DEFAULT, "options": {}, "user": None, "source": settings.source} | json.loads(
-                path.read_text(encoding="utf-8")
-            )
+            earlier = {"environment": DEFAULT, "options": {}, "user": None, "policy": {}, "source": settings.source}
+            kept = earlier | json.loads(path.read_text(encoding="utf-8"))
         except Damaged as error:
             if not self.path.stat().st_size:  # no episode was played with them
                 SETTINGS.write(path, settings)

@@ -41,6 +41,7 @@ class Tiny:
 
     __pydantic_config__ = STRICT
     train_file: Text | None = None
+    val_file: Text | None = None
     steps: Whole | None = None
     loss_agg_mode: Text | None = None
 

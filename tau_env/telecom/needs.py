@@ -22,6 +22,8 @@ def _user(name: str, **arguments: str) -> Write:
 
 _RESET_APN = (_user("reset_apn_settings"), _user("reboot_device"))
 _ROAMING_LINE: Write = ("agent", Call("enable_roaming", _LINE))
+_MODE, _MODES = "set_network_mode_preference", ("4g_5g_preferred", "4g_only", "3g_only")
+"""The policy lets the agent choose; whether the choice does is for the task's assertions."""
 _SMS = _user("grant_app_permission", app_name="messaging", permission="sms")
 _STORAGE = _user("grant_app_permission", app_name="messaging", permission="storage")
 
@@ -79,7 +81,7 @@ def _spend(left: list[tuple[Side, str, dict[str, object]]], write: Write) -> boo
     for item in left:
         if item[:2] != (side, call.name):
             continue
-        if item[2] == call.arguments:
+        if item[2] == call.arguments or (call.name == _MODE and call.arguments["mode"] in _MODES):
             left.remove(item)
             return True
         if call.name == "refuel_data" and _draw(item[2], call.arguments):
@@ -91,7 +93,7 @@ def _draw(budget: dict[str, object], wanted: Mapping[str, object]) -> bool:
     """Takes a part of the data that may be refuelled."""
     have, amount = budget["gb_amount"], wanted["gb_amount"]
     assert isinstance(have, float) and isinstance(amount, float)
-    if {**budget, "gb_amount": 0} != {**wanted, "gb_amount": 0} or amount > have:
+    if {**budget, "gb_amount": 0} != {**wanted, "gb_amount": 0} or amount > have + 1e-9:  # parts of it add up roughly
         return False
     budget["gb_amount"] = have - amount
     return True

@@ -9,6 +9,7 @@ from interaction import get_protocol
 from interaction.call import Call
 from interaction.environment import load_tasks
 from recipe import evaluate
+from recipe.evaluation.store import Settings
 from tau_env.exchange import STOP, written
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -66,3 +67,16 @@ def test_domain_and_mode_choose_categories() -> None:
     assert known == {"retail", "airline"} | {
         f"telecom{mode}_{family}" for mode in ("", "_solo") for family in ("mobile", "mms", "service")
     }
+
+
+def test_an_evaluation_plays_by_taus_rules_and_by_the_split_that_is_named(tmp_path: Path) -> None:
+    more = ["--limit", "1", "--user", "attempts=20", "--option", "split=size", "--option", "one_thing_a_message=true"]
+    status, _, lines, _ = evaluated(tmp_path, ["none"], *more)
+    assert status == 0 and lines
+    settings = json.loads((tmp_path / "settings.json").read_text())
+    rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
+    assert settings["policy"] == rules
+    settings.pop("version")
+    kept = Settings(**{**settings, "split": "report", "limit": None, "samples": 1, "categories": ("telecom_solo_mms",)})
+    assert all(task.part == "report" and task.id.count("|") >= 3 for task, _ in kept.tasks())
+    assert kept.conversation(kept.tasks()[0][0]).policy.max_steps == 30

@@ -8,7 +8,7 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from interaction.environment import part_of
-from tau_env import source
+from tau_env import source, telecom
 from tau_env.splits import SHARES, SMALL, size
 from tau_env.tasks import DOMAINS, TauTask, load_tasks
 
@@ -27,6 +27,15 @@ def test_no_cluster_stands_on_two_sides_in_whichever_mode(by: str) -> None:
     if by == "official":  # tau2-bench's own puts some customers on both
         parts = {name: found for name, found in parts.items() if name.startswith("telecom/")}
     assert parts and all(len(found) == 1 for found in parts.values())
+
+
+@pytest.mark.parametrize("by", SPLITS)
+def test_a_fault_set_stands_on_one_side_in_whichever_family(by: str) -> None:
+    sides: dict[tuple[str, ...], set[str]] = {}
+    for task in load_tasks(by):  # type: ignore[arg-type]
+        if task.task.domain == "telecom":
+            sides.setdefault(tuple(sorted(telecom.faults(task.task))), set()).add(task.part)
+    assert all(len(found) == 1 for found in sides.values())
 
 
 def test_by_faults_all_sizes_are_on_each_side_in_the_same_shares() -> None:
