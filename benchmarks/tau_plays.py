@@ -12,6 +12,7 @@ from typing import Any
 from interaction.call import Call
 from interaction.outcome import ToolResult
 from tau_env import telecom
+from tau_env.audit import FIXES, TOGGLES, TRANSFER
 from tau_env.domain import Database, Side, Task
 
 Move = tuple[Side, Call]
@@ -98,29 +99,7 @@ def _spoil(rng: random.Random, name: str, side: Side, arguments: dict[str, Any])
     return name, side
 
 
-_LINE = {"customer_id": "C1001", "line_id": "L1002"}
-_TRANSFER: Move = ("agent", Call("transfer_to_human_agents", {"summary": "I cannot fix the issue."}))
-_FIXES: tuple[Move, ...] = (
-    ("agent", Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B1234321"})),
-    ("user", Call("make_payment", {})),
-    ("agent", Call("resume_line", _LINE)),
-    ("agent", Call("enable_roaming", _LINE)),
-    ("agent", Call("refuel_data", {**_LINE, "gb_amount": 2.0})),
-    ("user", Call("reseat_sim_card", {})),
-    ("user", Call("set_network_mode_preference", {"mode": "4g_5g_preferred"})),
-    ("user", Call("disconnect_vpn", {})),
-    ("user", Call("grant_app_permission", {"app_name": "messaging", "permission": "sms"})),
-    ("user", Call("grant_app_permission", {"app_name": "messaging", "permission": "storage"})),
-    ("user", Call("reset_apn_settings", {})),
-)
-_TOGGLES = {
-    "toggle_airplane_mode": "ON",
-    "toggle_data": "OFF",
-    "toggle_roaming": "OFF",
-    "toggle_data_saver_mode": "ON",
-    "toggle_wifi_calling": "ON",
-}
-"""Each toggle with the position in which it is wrong."""
+_TRANSFER: Move = ("agent", TRANSFER)
 
 
 def gold(task: Task) -> Generator[Move, str, None]:
@@ -141,18 +120,18 @@ def transfer(task: Task) -> Generator[Move, str, None]:
 
 def fixes(task: Task) -> Generator[Move, str, None]:
     """Every fix and every toggle once, whatever the fault."""
-    for side, call in _FIXES:  # noqa: UP028 (a tuple hears no answers)
+    for side, call in FIXES:  # noqa: UP028 (a tuple hears no answers)
         yield side, call
-    for name in _TOGGLES:
+    for name in TOGGLES:
         yield "user", Call(name, {})
     yield "user", Call("reboot_device", {})
 
 
 def fixes_and_back(task: Task) -> Generator[Move, str, None]:
     """Every fix; toggles back what the phone then says stands wrong; reboots, and transfers on top of it."""
-    for side, call in _FIXES:  # noqa: UP028 (a tuple hears no answers)
+    for side, call in FIXES:  # noqa: UP028 (a tuple hears no answers)
         yield side, call
-    for name, wrong in _TOGGLES.items():
+    for name, wrong in TOGGLES.items():
         text = yield "user", Call(name, {})
         if f"is now {wrong}." in text:
             yield "user", Call(name, {})

@@ -13,8 +13,8 @@ from tau_env.tasks import TauTask, is_idle, load_tasks
 from tau_env.telecom.database import open_database
 
 _LINE = {"customer_id": "C1001", "line_id": "L1002"}
-_TRANSFER = Call(HAND_OVER, {"summary": "I cannot fix the issue."})
-_FIXES: tuple[tuple[Side, Call], ...] = (
+TRANSFER = Call(HAND_OVER, {"summary": "I cannot fix the issue."})
+FIXES: tuple[tuple[Side, Call], ...] = (
     ("agent", Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B1234321"})),
     ("user", Call("make_payment", {})),
     ("agent", Call("resume_line", _LINE)),
@@ -28,7 +28,7 @@ _FIXES: tuple[tuple[Side, Call], ...] = (
     ("user", Call("reset_apn_settings", {})),
 )
 """Repairs that do no harm where nothing is wrong."""
-_TOGGLES = {
+TOGGLES = {
     "toggle_airplane_mode": "ON",
     "toggle_data": "OFF",
     "toggle_roaming": "OFF",
@@ -40,7 +40,7 @@ _TOGGLES = {
 
 def transfer(task: TauTask) -> list[Call]:
     """Gives up at once."""
-    return [_TRANSFER]
+    return [TRANSFER]
 
 
 def every_fix(task: TauTask) -> list[Call]:
@@ -50,15 +50,15 @@ def every_fix(task: TauTask) -> list[Call]:
 
 def every_fix_transfer(task: TauTask) -> list[Call]:
     """Every repair, then a transfer on top of it."""
-    return [*_repairs(task), _TRANSFER] if task.mode == "solo" else []
+    return [*_repairs(task), TRANSFER] if task.mode == "solo" else []
 
 
 def _repairs(task: TauTask) -> Iterator[Call]:
     database = open_database(task.task)
-    for side, call in _FIXES:
+    for side, call in FIXES:
         database.call(call, side)
         yield call
-    for name, wrong in _TOGGLES.items():
+    for name, wrong in TOGGLES.items():
         call = Call(name, {})
         yield call
         if f"is now {wrong}." in database.call(call, "user").text:
