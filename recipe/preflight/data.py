@@ -116,7 +116,8 @@ def check_data(config: DictConfig) -> None:
 
 def _environments(config: DictConfig, split: str) -> dict[str, Any]:
     """`interaction.SPLIT.environments`."""
-    return dict(OmegaConf.to_container(config.interaction[split], resolve=True).get("environments") or {})  # type: ignore[union-attr]
+    policy = config.interaction.get(split) or OmegaConf.create()
+    return OmegaConf.to_container(policy.get("environments") or OmegaConf.create(), resolve=True)  # type: ignore[return-value]
 
 
 def check_conversations(name: str, command: str) -> None:

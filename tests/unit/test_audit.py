@@ -141,7 +141,15 @@ def test_whatever_ends_the_audit_ends_what_plays(number, tmp_path):
     until(lambda: pid.exists() and pid.read_text())
     audit.send_signal(number)
     assert audit.wait(20) == (130 if number == signal.SIGINT else -number)
-    until(lambda: not psutil.pid_exists(int(pid.read_text())))
+    until(lambda: ended(int(pid.read_text())))
+
+
+def ended(pid) -> bool:
+    """Whether a process is gone, or nobody has asked yet how it ended."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def until(done) -> None:

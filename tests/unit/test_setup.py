@@ -101,7 +101,8 @@ def test_gpu_pins_are_those_of_verls_own_vllm_extra():
 
 def test_flash_attn_is_absent_so_no_profile_asks_for_it():
     assert "flash-attn" not in read_pins("gpu")
-    profiles = sorted((ROOT / "recipe" / "config").glob("*hardware/*.yaml"))
+    folders = (ROOT / "recipe" / "config" / name for name in ("hardware", "sft_hardware"))
+    profiles = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
     assert len(profiles) >= 4
     for profile in profiles:
         named = re.findall(r"attn_implementation: (\S+)", profile.read_text())
