@@ -54,6 +54,8 @@ def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
         "data.max_prompt_length=1024",
         "actor_rollout_ref.rollout.max_model_len=2048",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.rollout.n=2",
         "stage.max_lost_share=1.0",
     ]
