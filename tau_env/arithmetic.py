@@ -56,9 +56,9 @@ def _tree(expression: str) -> ast.expr:
 def _value(tree: ast.expr) -> float:
     """Computed with a stack of its own: a sum of 500 terms is a tree 500 deep."""
     values: list[float] = []
-    todo: list[tuple[ast.expr, bool]] = [(tree, False)]
-    while todo:
-        node, ready = todo.pop()
+    open_nodes: list[tuple[ast.expr, bool]] = [(tree, False)]
+    while open_nodes:
+        node, ready = open_nodes.pop()
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             values.append(node.value)
         elif isinstance(node, ast.BinOp) and type(node.op) in _TWO_SIDED:
@@ -66,12 +66,12 @@ def _value(tree: ast.expr) -> float:
                 right = values.pop()
                 values.append(_TWO_SIDED[type(node.op)](values.pop(), right))
             else:
-                todo += [(node, True), (node.right, False), (node.left, False)]
+                open_nodes += [(node, True), (node.right, False), (node.left, False)]
         elif isinstance(node, ast.UnaryOp) and type(node.op) in _ONE_SIDED:
             if ready:
                 values.append(_ONE_SIDED[type(node.op)](values.pop()))
             else:
-                todo += [(node, True), (node.operand, False)]
+                open_nodes += [(node, True), (node.operand, False)]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
             raise ArithmeticBound("Invalid expression: ** is not supported")
         else:
