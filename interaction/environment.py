@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from interaction.call import Call
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
+from interaction.words import wrong_settings
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "tau": "tau_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
@@ -263,8 +264,7 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
     try:
         made = kind(**options)
     except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise ValueError(f"environment {environment}: {'; '.join(wrong)}") from error
+        raise ValueError(f"environment {environment}: {wrong_settings(error)}") from error
     except TypeError as error:
         known_names = ", ".join(kind.__dataclass_fields__)
         raise ValueError(f"environment {environment}: {error}; its settings are {known_names}") from error

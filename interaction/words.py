@@ -1,5 +1,7 @@
 """How much of a text goes on into a conversation."""
 
+from pydantic import ValidationError
+
 MAX_WORDS = 20_000
 """Characters of what a user model says at once; the rest is cut off."""
 
@@ -9,3 +11,8 @@ def cut(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}... [{len(text) - max_chars} more characters]"
+
+
+def wrong_settings(error: ValidationError) -> str:
+    """What was wrong with the fields of a checked dataclass, in one line."""
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())

@@ -18,6 +18,7 @@ from interaction.environment import AskUser
 from interaction.user_fault import UserFault
 from interaction.users.endpoint import EndpointUser
 from interaction.users.replay import Replay
+from interaction.words import wrong_settings
 
 __all__ = ["KINDS", "EndpointUser", "Replay", "Scripted", "User", "UserFault", "make_user", "require_answer"]
 
@@ -66,8 +67,7 @@ def make_user(settings: Mapping[str, Any] | None) -> User | None:
     try:
         user: User = KINDS[kind](**given)
     except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise ValueError(f"interaction.user with kind={kind}: {'; '.join(wrong)}") from error
+        raise ValueError(f"interaction.user with kind={kind}: {wrong_settings(error)}") from error
     return user
 
 
