@@ -81,5 +81,6 @@ def known() -> Mapping[str, str]:
             listed |= {f"*, {name}: {task.id}": reason for name in ("transfer", "every fix, transfer")}
         elif is_idle(task):
             reason = "the task asks for nothing that is judged; it is left out of training"
-            listed |= {f"*, {name}: {task.id}": reason for name in ("answers", "safe call", "hostile", "transfer")}
+            ways = ("answers", "safe call", "hostile", "transfer", "skip first turn")  # the last: 105's gold is refused
+            listed |= {f"*, {name}: {task.id}": reason for name in ways}
     return listed
