@@ -197,6 +197,20 @@ class Conversation:
             facts={} if judged is None else dict(judged.facts),
         )
 
+    def record_if_cut(self) -> EpisodeRecord:
+        """The record that the episode gets if a token budget ends it here; after its end, its record."""
+        record = self.record()
+        if self.done:
+            return record
+        turns = tuple(
+            replace(turn, ended=TurnEnd.cut.value, passed=turn.passed and False)
+            if turn.reached and turn.ended is None
+            else turn
+            for turn in record.turns
+        )
+        components = {} if self._verdicts is None else dict(self._verdicts.components)
+        return replace(record, turns=turns, outcome=Outcome(False, components), stop_reason=StopReason.max_tokens)
+
     # One message.
 
     def _require(self, asking: bool) -> None:
