@@ -1,0 +1,149 @@
+"""Judges the calls of one message by a single-turn task's accepted answers: BFCL's verdict, and ours.
+
+BFCL's checker (`ast_checker.py` of bfcl-eval 2026.3.23) compares names and arguments; nothing is run. This one is
+written anew, because BFCL's evaluates patterns that take exponential time and raises on some messages; tests hold the
+two against each other. `passed_official` is BFCL's verdict. `passed` is by the same rules with its mistakes mended:
+`differences.py` lists every one. A message beyond the bounds is a mismatch of the kind `limit`, whatever BFCL says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bfcl_env.single_turn.answer import Answer, Language, Wrong
+from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
+from interaction.call import Call, CallError, copy_call
+
+__all__ = ["Checked", "Language", "Mismatch", "check_calls", "check_relevance"]
+
+MAX_CALLS = 32
+"""Calls of one message that are compared with as many accepted ones. BFCL's tasks have at most 8. Arguments are bounded
+call by call, as everywhere (`interaction.call`)."""
+MAX_SHOWN = 200
+"""Characters of a value in a mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why calls did not pass. It names accepted values: for people and rewards, never for a model's eyes."""
+
+    kind: str
+    """BFCL's error type without the name of its function, or `limit`, `unknown_type`, `unknown_function`."""
+    function: str
+    argument: str
+    """Empty where it is not about one."""
+    expected: str
+    found: str
+    """At most MAX_SHOWN characters, as `expected`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Both verdicts on one message."""
+
+    passed: bool
+    passed_official: bool
+    mismatches: tuple[Mismatch, ...] = ()
+    """Why `passed` is false; empty where it is true."""
+
+
+def check_calls(
+    calls: Sequence[Call],
+    functions: Sequence[Mapping[str, Any]],
+    accepted: Sequence[Mapping[str, Mapping[str, Sequence[Any]]]],
+    language: Language = "python",
+    *,
+    parallel: bool = False,
+) -> Checked:
+    """Compares the calls of one message with a task's accepted answers.
+
+    Names are compared with those of `functions`, letter by letter: where a model has to see other names (without dots,
+    as some servers demand), both documents and answers must carry them.
+
+    Args:
+        calls: what the model wrote; for Java and JavaScript every argument is a text with a literal of that language.
+        functions: BFCL's documents, with the types of `language`.
+        accepted: BFCL's ground truth: one `{function: {argument: [accepted values]}}` for each call, "" among the
+            values where the argument may be left out.
+        language: of the functions.
+        parallel: several calls, in any order; without it exactly one.
+    """
+    if len(calls) != len(accepted) or not (parallel or len(calls) == 1):
+        return _failed(Mismatch("wrong_count", "", "", _count(len(accepted)), _count(len(calls))))
+    if beyond := _beyond_bounds(calls):
+        return _failed(beyond)
+    answers = [Answer.of(item, functions) for item in accepted]
+    official = [[answer.find_wrong(call, language, official=True) for call in calls] for answer in answers]
+    ours = [[answer.find_wrong(call, language, official=False) for call in calls] for answer in answers]
+    passed_official = unmatched_greedily([[wrong is None for wrong in row] for row in official]) is None
+    if parallel:
+        mismatches = _find_unmatched(calls, answers, ours)
+    else:
+        mismatches = tuple(_mismatch(calls[0], answers[0], wrong) for wrong in ours[0] if wrong)
+    return Checked(not mismatches, passed_official, mismatches)
+
+
+def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
+    """Whether a message has a call (`wanted`: BFCL's relevance) or none (irrelevance), whatever it calls."""
+    if bool(calls) == wanted:
+        return Checked(True, True)
+    kind = "relevance_error:decoder_failed" if wanted else "irrelevance_error:decoder_success"
+    return _failed(Mismatch(kind, "", "", "at least 1 call" if wanted else _count(0), _count(len(calls))))
+
+
+def _find_unmatched(
+    calls: Sequence[Call], answers: Sequence[Answer], wrong: Sequence[Sequence[Wrong | None]]
+) -> tuple[Mismatch, ...]:
+    """For each accepted call without a call: that there is none, and what is wrong with one left of its function."""
+    lonely, left = unmatched([[item is None for item in row] for row in wrong])
+    found = []
+    for index in lonely:
+        answer = answers[index]
+        names = ", ".join(calls[call].name for call in left)
+        found.append(Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names)))
+        near = next((call for call in left if calls[call].name == answer.function), None)
+        if near is not None and (item := wrong[index][near]):
+            found.append(_mismatch(calls[near], answer, item))
+    return tuple(found)
+
+
+def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
+    kind, argument = wrong
+    if not argument:
+        return Mismatch(kind, answer.function, "", _cut(answer.function), _cut(call.name))
+    documented = answer.properties.get(argument, {}).get("type")
+    if kind.startswith("type_error") or kind == "unknown_type":
+        expected = str(documented)
+    elif kind == "unexpected_param":
+        expected = ", ".join(name for name in answer.accepted if name in answer.properties)
+    else:
+        expected = repr(answer.accepted.get(argument, ()))
+    found = _short(call.arguments[argument]) if argument in call.arguments else ""
+    return Mismatch(kind, answer.function, _cut(argument), _cut(expected), found)
+
+
+def _beyond_bounds(calls: Sequence[Call]) -> Mismatch | None:
+    if len(calls) > MAX_CALLS:
+        return Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls)))
+    for call in calls:
+        try:
+            copy_call(call)
+        except CallError as error:
+            return Mismatch("limit", _cut(str(call.name)), "", str(error), "")
+    return None
+
+
+def _failed(mismatch: Mismatch) -> Checked:
+    return Checked(False, False, (mismatch,))
+
+
+def _count(number: int) -> str:
+    return f"{number} call{'' if number == 1 else 's'}"
+
+
+def _short(value: object) -> str:
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
