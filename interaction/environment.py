@@ -22,7 +22,7 @@ from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
 
-ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "tau": "tau_env"}
+ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "bfcl_single": "bfcl_env.single_turn", "tau": "tau_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
 where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny, options)` which tasks
 go into which file, and with `made_from()` what they were made from.

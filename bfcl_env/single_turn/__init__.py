@@ -1,1 +1,15 @@
-"""BFCL's single-turn categories: one message of calls, judged by names and arguments alone."""
+"""BFCL's single-turn tasks as an environment of its own, `bfcl_single`: one message, judged against accepted calls."""
+
+from collections.abc import Mapping
+
+from bfcl_env.single_turn.data_files import made_from
+from bfcl_env.single_turn.tasks import load_tasks
+
+__all__ = ["audit_known", "load_tasks", "made_from"]
+
+
+def audit_known() -> Mapping[str, str]:
+    """What an audit finds here and need not say again, with reasons."""
+    from bfcl_env.single_turn import audit
+
+    return audit.known()
