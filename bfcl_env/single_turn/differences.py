@@ -61,8 +61,8 @@ DIFFERENCES = (
     ),
     Difference(
         "punctuation",
-        "drops spaces and ,./-_*^ before it compares texts, so that '-' is the empty text, which marks arguments that may "
-        "be left out, and ',' is any other separator",
+        "drops spaces and ,./-_*^ before it compares texts, so that '-' is the empty text, the mark of what may be "
+        "left out, and ',' is any other separator",
         "texts of which nothing is left must be equal as they are",
         "'-' would be right for every optional text of every task",
     ),
