@@ -12,13 +12,13 @@ from typing import Any
 
 from bfcl_env.single_turn.answer import Answer, Language, Wrong
 from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
-from interaction.call import Call, CallError, copy_call
+from interaction.call import Call, CallError, make_call
 
 __all__ = ["Checked", "Language", "Mismatch", "check_calls", "check_relevance"]
 
 MAX_CALLS = 32
-"""Calls of one message that are compared with as many accepted ones. BFCL's tasks have at most 8. Arguments are bounded
-call by call, as everywhere (`interaction.call`)."""
+"""Calls of one message that are compared with as many accepted ones. BFCL's tasks have at most 8. All of them together
+are bounded as one call is elsewhere (`interaction.call`), because each is compared with each."""
 MAX_SHOWN = 200
 """Characters of a value in a mismatch."""
 
@@ -125,11 +125,10 @@ def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
 def _beyond_bounds(calls: Sequence[Call]) -> Mismatch | None:
     if len(calls) > MAX_CALLS:
         return Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls)))
-    for call in calls:
-        try:
-            copy_call(call)
-        except CallError as error:
-            return Mismatch("limit", _cut(str(call.name)), "", str(error), "")
+    try:
+        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
+    except CallError as error:
+        return Mismatch("limit", "", "", str(error), "")
     return None
 
 

@@ -1,7 +1,8 @@
 """The calls of a right message, from the values that BFCL accepts: the first of each argument.
 
-An argument whose first accepted value is "" is left out, unless it is required; so are such entries of an object. For
-Java and JavaScript values are written as source text, which is what the documentation asks for.
+An argument whose first accepted value is "" is left out, unless it is required; so is one that its function does not
+have, and such entries of an object. For Java and JavaScript values are written as source text, which is what the
+documentation asks for.
 """
 
 import json
@@ -30,12 +31,12 @@ def gold_calls(
 def _arguments(
     accepted: Mapping[str, Sequence[Any]], parameters: Mapping[str, Any], language: Language
 ) -> dict[str, Any]:
-    required, chosen = parameters.get("required", ()), {}
+    properties, required, chosen = parameters.get("properties", {}), parameters.get("required", ()), {}
     for name, values in accepted.items():
         if name in required:
             values = [value for value in values if value != LEFT_OUT] or values
-        if values and (values[0] != LEFT_OUT or name in required):
-            chosen[name] = _written(_plain(values[0]), parameters["properties"].get(name, {}), language)
+        if values and name in properties and (values[0] != LEFT_OUT or name in required):
+            chosen[name] = _written(_plain(values[0]), properties[name], language)
     return chosen
 
 

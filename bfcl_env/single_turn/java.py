@@ -107,10 +107,10 @@ def _official_list(text: str, kind: str, inner: str | None) -> Any:
         end = text.find("))", head.end() + 1)
         if line_holds(text, head.end(), end):
             return [_official_element(part.strip(), inner) for part in text[head.end() : end].split(",")]
-    if head := _LIST_ADDS.search(text):
-        if (end := text.find("}}", head.end() + 1)) >= 0:
-            return [_official_element(part, inner) for part in _official_adds(text[head.end() : end])]
-        if text.startswith("}}", head.end()) and text[head.end() - 1].isspace():
+    if adds := _LIST_ADDS.search(text):
+        if (end := text.find("}}", adds.end() + 1)) >= 0:
+            return [_official_element(part, inner) for part in _official_adds(text[adds.end() : end])]
+        if text.startswith("}}", adds.end()) and text[adds.end() - 1].isspace():
             return []
     return [] if _LIST_EMPTY.search(text) else text
 

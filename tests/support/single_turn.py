@@ -84,9 +84,12 @@ def official(task: Task, calls: Sequence[Call]) -> tuple[bool, str]:
 
 
 def variants(accepted: Any) -> Iterator[Any]:
-    """Values that one accepted value stands for: an object's keys have lists of accepted values of their own."""
+    """Values that one accepted value stands for: an object's keys have lists of accepted values of their own.
+
+    An empty text says that the argument may be left out; given as it is, it is what a model may write, too.
+    """
     if accepted == "":
-        yield LEFT_OUT
+        yield from (LEFT_OUT, "")
     elif isinstance(accepted, dict):
         keys = {key: values if isinstance(values, list) else [values] for key, values in accepted.items()}
         keys = {key: [value for item in values for value in variants(item)] for key, values in keys.items()}

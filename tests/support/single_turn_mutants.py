@@ -72,7 +72,8 @@ def _type(rng: random.Random, task: Task, calls: list[Call]) -> None:
         rng,
         calls,
         lambda value: rng.choice(
-            [str(value), json.dumps(value), [value], (value,), {"value": value}, None, True, False, 0, 1, 1.0, "", [], {}]
+            [str(value), json.dumps(value), [value], (value,), {"value": value}, None, True, False, 0, 1, 1.0, "", []]
+            + [{}]
             + ([float(value), bool(value), -value] if isinstance(value, int | float) else [])
             + ([int(value)] if isinstance(value, float) else [])
             + ([tuple(value), value[0] if value else value] if isinstance(value, list) else [])
@@ -129,13 +130,15 @@ def _nested(rng: random.Random, task: Task, calls: list[Call]) -> None:
             other = rng.choice([changed(value[at]), None, True, 1, 1.0, "", "x", [], {}, float(len(value))])
             whole = [int(item) if isinstance(item, float) else item for item in value]
             replaced = [*value[:at], other, *value[at + 1 :]]
-            truth = [bool(item) for item in value]
-            return rng.choice([replaced, value[:-1], value[::-1], [*value, value[0]], whole, truth, [value], tuple(value)])
+            changes = [replaced, whole, [bool(item) for item in value], [value], tuple(value)]
+            return rng.choice([*changes, value[:-1], value[::-1], [*value, value[0]]])
         if isinstance(value, dict) and value:
             key = rng.choice(list(value))
             kept = {name: item for name, item in value.items() if name != key}
-            other = {**value, key: rng.choice([changed(value[key]), None, True, False, 1, 1.0, "", "x", [value[key]], {}])}
-            return rng.choice([kept, {**value, "extra": 1}, other, {**kept, key.upper(): value[key]}, [value]])
+            other = rng.choice([changed(value[key]), None, True, False, 1, 1.0, "", "x", [value[key]], {}])
+            return rng.choice(
+                [kept, {**value, "extra": 1}, {**value, key: other}, {**kept, key.upper(): value[key]}, [value]]
+            )
         if isinstance(value, bool):
             return int(value)
         if isinstance(value, int | float):
@@ -175,8 +178,8 @@ def _mixed_up(rng: random.Random, task: Task, calls: list[Call]) -> None:
 
 def _literal(rng: random.Random, task: Task, calls: list[Call]) -> None:
     """Java's and JavaScript's texts; for Python what a model writes that has met these languages."""
-    pieces = """true false null 1 1L 2.5f 3n new [ ] [] { } {} ( ) , : ; " ' "a" 'b' [1,2] new_int[]{1,2} new_ArrayList<>()
-    new_HashMap<>() new_Array(1,2) add(1) put("a",1) // -1 .5 1e3 undefined \\ ` ${x}""".split()
+    pieces = """true false null 1 1L 2.5f 3n new [ ] [] { } {} ( ) , : ; " ' "a" 'b' [1,2] new_int[]{1,2} new_Array(1,2)
+    new_ArrayList<>() new_HashMap<>() add(1) put("a",1) // -1 .5 1e3 undefined \\ ` ${x}""".split()
 
     def changed(value: Any) -> Any:
         text = value if isinstance(value, str) else json.dumps(value, default=str)

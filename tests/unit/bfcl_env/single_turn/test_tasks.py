@@ -17,7 +17,6 @@ from interaction.protocol import PROTOCOLS
 
 TASKS = load_tasks("bfcl_single")
 WITHOUT_GOLD = {
-    "parallel_multiple_26",
     "live_simple_106-63-0",
     "live_simple_112-68-0",
     "live_multiple_862-181-3",
@@ -88,8 +87,8 @@ def test_tasks_whose_gold_the_leaderboards_checker_fails_are_listed_and_not_trai
     failing = set()
     for task in TASKS.values():
         if task.kind.wanted == "accepted":
-            _, record = play_gold(task, get_protocol("think_xml"))
+            _, record = play_gold(task, get_protocol("think_xml"))  # without gold: nothing, which passes nowhere
             if not record.turns[0].facts["passed_official"]:
                 failing.add(task.id)
-    assert failing == failing_gold().keys() and len(failing) == 16
+    assert failing == failing_gold().keys() and len(failing) == 15
     assert not [name for name in failing if TASKS[name].part == "train"]
