@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from bfcl_env.leaderboard.averages import averages, missing
 from bfcl_env.single_turn.data_files import made_from
 from bfcl_env.single_turn.tasks import load_tasks
 
-__all__ = ["audit_known", "load_tasks", "made_from"]
+__all__ = ["audit_known", "leaderboard_averages", "load_tasks", "made_from"]
 
 
 def audit_known() -> Mapping[str, str]:
@@ -13,3 +14,8 @@ def audit_known() -> Mapping[str, str]:
     from bfcl_env.single_turn import audit
 
     return audit.known()
+
+
+def leaderboard_averages(accuracies: Mapping[str, tuple[float, int]]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """BFCL's averages of accuracies by category, those of the multi-turn tasks among them, and what they lack."""
+    return averages(accuracies), missing(accuracies)
