@@ -25,6 +25,8 @@ from interaction.record import StopReason
 if TYPE_CHECKING:
     from bfcl_env.single_turn.tasks import SingleTurnTask
 
+ONE_MESSAGE = "You have one message here: write all calls that the request needs in it. No results will follow."
+"""Stands before the rules of the protocol, which are those of conversations with many messages."""
 NOTED = "noted; calls are not executed here"
 """The result of every call that can be made."""
 LONGEST_NAME = 80
@@ -80,14 +82,14 @@ class SingleTurnEnvironment(EnvironmentBase):
         return Verdicts((TurnResult(self._request.user, checked.passed, difference, facts),), checked.passed)
 
     def _asked(self) -> Request:
-        """System messages are the policy; what was said before the last request stands before it."""
-        policy = "\n\n".join(item["content"] for item in self._messages if item["role"] == "system")
+        """System messages are policy; what was said before the last request stands before it."""
+        system = [item["content"].strip() for item in self._messages if item["role"] == "system"]
         *before, last = (item for item in self._messages if item["role"] != "system")
         words = last["content"]
         if before:
             said = "\n".join(f"{item['role']}: {item['content']}" for item in before)
             words = f"Our conversation so far:\n{said}\n\n{words}"
-        return Request(words, shown(self._functions, self._task.kind.language), policy.strip())
+        return Request(words, shown(self._functions, self._task.kind.language), "\n\n".join([*system, ONE_MESSAGE]))
 
     def _checked(self) -> Checked:
         kind = self._task.kind

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bfcl_env.single_turn.environment import LONGEST_NAME
+from bfcl_env.single_turn.environment import LONGEST_NAME, ONE_MESSAGE
 from interaction import Conversation, get_protocol
 from interaction.call import Call
 from interaction.environment import load_tasks
@@ -153,7 +153,11 @@ def test_a_system_message_is_the_policy_and_what_was_said_before_stands_before_t
     roles = [message["role"] for message in task.messages]
     assert roles == ["system", "user", "assistant", "user"]
     system, *talk = [message["content"] for message in task.messages]
-    assert asked.policy == system.strip() and asked.user.endswith(talk[-1]) and system not in asked.user
+    assert (
+        asked.policy == f"{system.strip()}\n\n{ONE_MESSAGE}"
+        and asked.user.endswith(talk[-1])
+        and system not in asked.user
+    )
     assert [asked.user.index(f"{role}: {text}") for role, text in zip(roles[1:3], talk[:2], strict=True)] == sorted(
         asked.user.index(text) - len(f"{role}: ") for role, text in zip(roles[1:3], talk[:2], strict=True)
     )
