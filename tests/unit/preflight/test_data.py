@@ -201,11 +201,12 @@ def test_data_that_are_not_there_name_the_command_of_their_environment(name: str
     assert command in refusal(configured(str(made / name), val_of(made)))
 
 
-def test_rows_of_several_environments_in_one_file_are_played(tmp_path: Path) -> None:
+def test_rows_of_several_environments_are_played_from_one_file_and_from_several(made: Path, tmp_path: Path) -> None:
     mixed = ["--mixture", "bfcl=1", "bfcl_single=2", "--rows", "12", "--val-rows", "12", "--docs", "signature"]
     assert prepare_data(["--out", str(tmp_path), *mixed]) == 0
     names = [str(tmp_path / f"mixture_{part}.parquet") for part in ("train", "val")]
     check_data(configured(*names))
+    check_data(configured(str(made / "tiny_full.parquet"), [val_of(made), names[1]]))
     rows = parquet.read_table(names[0]).to_pylist()
     rows[-1]["extra_info"]["task_id"] = "simple_python_0x"
     parquet.write_table(pa.Table.from_pylist(rows), other := str(tmp_path / "mixture_own.parquet"))
