@@ -15,7 +15,7 @@ say) and `passed_official`. Of a call: `gold`, which of the accepted calls it is
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bfcl_env.single_turn.checker import Checked, check_calls, check_relevance
+from bfcl_env.single_turn.checker import Checked, Mismatch, check_calls, check_relevance
 from bfcl_env.single_turn.documents import shown
 from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request
@@ -76,7 +76,11 @@ class SingleTurnEnvironment(EnvironmentBase):
         asked = 0 if wanted == "no call" else max(1, len(self._accepted))
         facts = {"has_gold": asked > 0, "gold_calls": asked, "passed_official": checked.passed_official}
         difference = tuple(
-            {"where": f"{item.kind} {item.function} {item.argument}", "expected": item.expected, "found": item.found}
+            {
+                "where": " ".join(filter(None, (item.kind, item.function, item.argument))),
+                "expected": item.expected,
+                "found": item.found,
+            }
             for item in checked.mismatches
         )
         return Verdicts((TurnResult(self._request.user, checked.passed, difference, facts),), checked.passed)
@@ -96,8 +100,12 @@ class SingleTurnEnvironment(EnvironmentBase):
         if kind.wanted == "accepted":
             return check_calls(self._calls, self._functions, self._accepted, kind.language, parallel=kind.parallel)
         checked = check_relevance(self._calls, wanted=kind.wanted == "any call")
-        passed = checked.passed and (self._answered if kind.wanted == "no call" else not self._faults)
-        return Checked(passed, checked.passed_official, checked.mismatches)
+        if checked.passed and kind.wanted == "no call" and not self._answered:
+            return Checked(False, checked.passed_official, (Mismatch("no_answer", "", "", "an answer", "none"),))
+        if checked.passed and self._faults:
+            wrong = Mismatch("misfit", "", "", "calls that fit the documentation", f"{self._faults} that do not")
+            return Checked(False, checked.passed_official, (wrong,))
+        return checked
 
     def _matched(self, call: Call) -> int | None:
         """Which accepted call it is that no call before was; its own place first, so that gold is matched in order."""

@@ -114,7 +114,7 @@ def test_where_no_function_helps_only_an_answer_passes_and_junk_passes_officiall
         junk = said(task, JUNK)[1]
         assert [answering(task).outcome.passed, junk.outcome.passed, call.outcome.passed] == [True, False, False]
         assert [official(answering(task)), official(junk), official(call)] == [True, True, False]
-        assert not call.turns[0].facts["has_gold"] and call.turns[0].difference
+        assert not call.turns[0].facts["has_gold"] and call.turns[0].difference and junk.turns[0].difference
 
 
 def test_where_a_function_helps_a_call_that_fits_its_documentation_passes():
@@ -128,6 +128,7 @@ def test_where_a_function_helps_a_call_that_fits_its_documentation_passes():
     records = [fits, surplus, unknown, answering(task)]
     assert [record.outcome.passed for record in records] == [True, False, False, False]
     assert [official(record) for record in records] == [True, True, True, False]
+    assert all(bool(record.turns[0].difference) != record.outcome.passed for record in records)
     assert paid(fits) == [1.0] * len(REWARDS) and max(paid(answering(task))) < 1
 
 
