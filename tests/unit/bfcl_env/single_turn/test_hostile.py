@@ -56,10 +56,10 @@ HUGE = {
 
 
 @pytest.mark.parametrize("name", HUGE)
-@pytest.mark.parametrize("type_", ["string", "array", "dict"])
-def test_ten_megabytes_of_anything_are_judged_in_a_second(name, type_):
+def test_ten_megabytes_of_anything_are_judged_in_a_second(name):
     calls = HUGE[name]()
-    assert seconds(lambda: judged(calls, type_)) < SECOND
+    for type_ in ("string", "array", "dict"):
+        assert seconds(lambda type_=type_: judged(calls, type_)) < SECOND
 
 
 def test_as_many_calls_as_accepted_ones_are_bounded_too():
@@ -154,19 +154,21 @@ def test_a_matching_is_found_whenever_there_is_one(fits):
     def possible(index: int, free: frozenset) -> bool:
         return index == len(fits) or any(fits[index][call] and possible(index + 1, free - {call}) for call in free)
 
-    lonely, left = unmatched(fits)
+    size, fit = len(fits), lambda index, call: fits[index][call]
+    lonely, left = unmatched(size, fit)
     assert (not lonely) == possible(0, frozenset(range(len(fits))))
     assert len(lonely) == len(left)
-    assert lonely == [] or unmatched_greedily(fits) is not None
+    assert lonely == [] or unmatched_greedily(size, fit) is not None
 
 
 def test_a_matching_that_needs_long_exchanges_is_found_in_no_time():
     size = MAX_CALLS
-    fits = [[call in (index, index + 1) for call in range(size)] for index in range(size - 1)] + [
-        [True] + [False] * (size - 1)
-    ]
-    assert seconds(lambda: unmatched(fits)) < SECOND
-    assert unmatched(fits) == ([], []) and unmatched_greedily(fits) == size - 1
+
+    def fit(index: int, call: int) -> bool:
+        return call == 0 if index == size - 1 else call in (index, index + 1)
+
+    assert seconds(lambda: unmatched(size, fit)) < SECOND
+    assert unmatched(size, fit) == ([], []) and unmatched_greedily(size, fit) == size - 1
 
 
 def test_judging_changes_neither_calls_nor_tasks():

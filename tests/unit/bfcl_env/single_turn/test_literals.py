@@ -9,9 +9,9 @@ from bfcl_env.single_turn import java, javascript
 from bfcl_env.single_turn.literals import split
 
 TEXTS = 6_000
-JAVA = """new_ new~ ~ _ __ int [] []{ { } {{ }} ArrayList<String> ArrayList<> ( Arrays.asList( ) )) add( put(" ," " k "a" 'b'
-1 2L 3.5f 1e3 true , ,_ ; HashMap< > HashMap<String,_Object>() () x (() new_int[]{ new_ArrayList<>() new_HashMap<>()_{{
-put("k",_"v"); - \\"""
+JAVA = """new_ new~ ~ _ __ int [] []{ { } {{ }} ArrayList<String> ArrayList<> ( Arrays.asList( ) )) add( put(" ," "
+k "a" 'b' 1 2L 3.5f 1e3 true , ,_ ; HashMap< > HashMap<String,_Object>() () x (() new_int[]{ new_ArrayList<>()
+new_HashMap<>()_{{ put("k",_"v"); - \\"""
 JAVASCRIPT = """[ ] _ ~ [[ ]] , ,_ 1 2.5 "a" 'b' true { } : :_ new_Array( ) x n 3n " ' k :: ,:"""
 EDGES = {
     "Array": ("new int[]{", "}"),
