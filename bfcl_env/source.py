@@ -58,7 +58,16 @@ def hash_contents(contents: dict[str, bytes]) -> str:
 
 @cache
 def read_data() -> dict[str, bytes]:
-    """Content of every data file, checked against the pinned version and hash.
+    """Content of every data file of the multi-turn tasks, checked against the pinned version and hash.
+
+    Raises:
+        SourceError: as `read_pinned`.
+    """
+    return read_pinned(data_files(), DATA_SHA256)
+
+
+def read_pinned(names: tuple[str, ...], sha256: str) -> dict[str, bytes]:
+    """Content of these files of bfcl-eval's data folder, checked against the pinned version and `hash_contents`.
 
     Raises:
         SourceError: bfcl-eval is not installed, or differs; the message says what to install.
@@ -72,23 +81,28 @@ def read_data() -> dict[str, bytes]:
         version = "unknown"
     root = Path(next(iter(spec.submodule_search_locations))) / "data"
     try:
-        contents = {name: (root / name).read_bytes() for name in data_files()}
+        contents = {name: (root / name).read_bytes() for name in names}
     except OSError as error:
         raise SourceError(
             f"bfcl-eval {version} has no readable {error.filename}; version {VERSION} is needed. Run: {INSTALL}"
         ) from error
     found = hash_contents(contents)
-    if version != VERSION or found != DATA_SHA256:
+    if version != VERSION or found != sha256:
         raise SourceError(
             f"bfcl-eval {version} with data {found[:12]} is installed in {root.parent}, but {VERSION} with data "
-            f"{DATA_SHA256[:12]} is needed: tasks and gold calls differ between releases. Run: {INSTALL}"
+            f"{sha256[:12]} is needed: tasks and gold calls differ between releases. Run: {INSTALL}"
         )
     return contents
 
 
 def read_rows(name: str) -> list[dict]:
     """The rows of one data file (JSON lines, in spite of the suffix)."""
-    return [json.loads(line) for line in read_data()[name].decode("utf-8").splitlines() if line.strip()]
+    return [json.loads(line) for line in lines_of(read_data()[name])]
+
+
+def lines_of(content: bytes) -> list[str]:
+    """The rows of a data file as text."""
+    return [line for line in content.decode("utf-8").split("\n") if line.strip()]  # a row may hold U+2028
 
 
 @cache

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_prep.pairs import key_value
+from data_prep.pairs import key_value, weight
 
 if TYPE_CHECKING:
     from data_prep.build import Options
@@ -33,6 +33,24 @@ def main(arguments: list[str] | None = None) -> int:
         "--environment", default="bfcl", metavar="NAME|FILE", help="whose tasks; a Python file of your own"
     )
     parser.add_argument(
+        "--categories",
+        type=lambda text: tuple(filter(None, text.split(","))),
+        default=(),
+        metavar="A,B,...",
+        help="only these of the environment's categories (default: all)",
+    )
+    parser.add_argument(
+        "--mixture",
+        nargs="+",
+        default=[],
+        type=weight,
+        metavar="NAME=WEIGHT",
+        help="rows of several environments by weight, in place of --environment: bfcl/base=2 bfcl_single=1",
+    )
+    for name, kind in (("--rows", "training"), ("--val-rows", "validation")):
+        help_text = f"{kind} rows of the mixture (default: as many as the weights allow)"
+        parser.add_argument(name, type=int, metavar="N", help=help_text)
+    parser.add_argument(
         "--option",
         action="append",
         default=[],
@@ -47,6 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.max_result_chars is not None and options.max_result_chars < 1:
         parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
+    for name in ("rows", "val_rows"):
+        number = getattr(options, name)
+        if number is not None and (number < 1 or not options.mixture):
+            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more, and --mixture")
     if options.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = options.tau2_data
 
@@ -63,6 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error))
     for name, entry in manifest["files"].items():
         print(f"{entry['rows']:>5} rows  {options.out / name}")
+    for name, reason in manifest.get("left_out", {}).items():
+        print(f"left out, since no message of {options.protocol} can do it: {name} ({reason})")
     print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
     return 0
 
@@ -71,7 +95,16 @@ def _options(given: argparse.Namespace) -> "Options":
     from data_prep.build import Options
 
     return Options(
-        given.protocol, given.docs, given.tiny, given.max_result_chars, given.environment, dict(given.option)
+        given.protocol,
+        given.docs,
+        given.tiny,
+        given.max_result_chars,
+        given.environment,
+        dict(given.option),
+        given.categories,
+        dict(given.mixture),
+        given.rows,
+        given.val_rows,
     )
 
 

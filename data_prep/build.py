@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from data_prep.choice import Sets, full_names, of_categories, writable
+from data_prep.mixture import mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.environment import DEFAULT, DataSet, data_sets, named, read_options, source_of
@@ -27,7 +29,15 @@ class Options:
     environment: str = DEFAULT
     """A name, or a Python file."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The environment's own settings."""
+    """The environment's own settings; of a mixture, `environment.setting`."""
+    categories: tuple[str, ...] = ()
+    """Of the environment, in place of all."""
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    """Names and weights (`data_prep.mixture`), in place of one environment."""
+    rows: int | None = None
+    """Of a mixture, to train on."""
+    val_rows: int | None = None
+    """Of a mixture, to validate on."""
 
     @property
     def docs_style(self) -> DocStyle:
@@ -41,6 +51,14 @@ class Options:
             parts.append(f"--max-result-chars {result_chars}")
         if self.environment != DEFAULT:
             parts.append(f"--environment {self.environment}")
+        if self.categories:
+            parts.append(f"--categories {','.join(self.categories)}")
+        if self.mixture:
+            parts.append(
+                " ".join(["--mixture", *(shlex.quote(f"{name}={weight:g}") for name, weight in self.mixture.items())])
+            )
+        parts += [f"--rows {self.rows}"] * (self.rows is not None)
+        parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
         parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in self.options.items()]
         return " ".join(parts + ["--tiny"] * self.tiny)
 
@@ -53,22 +71,22 @@ def build(out: Path, options: Options) -> dict:
         ValueError: unknown environment, protocol or documentation style.
         RuntimeError: what the tasks are made from is missing, or is not the pinned release.
     """
-    protocol, environment = get_protocol(options.protocol, docs=options.docs_style), named(options.environment)
-    read_options(environment, options.options)
-    sets = data_sets(environment, options.tiny, options.options)
+    protocol = get_protocol(options.protocol, docs=options.docs_style)
+    sets, given, made, left_out = _mixture(options, protocol) if options.mixture else _one(options, protocol)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     out.mkdir(parents=True, exist_ok=True)
     entries = {}
     for name, data_set in sets.items():
-        table = _table(data_set, protocol, chars, options.options)
+        table = _table(data_set, protocol, chars, given)
         write_table(table, out / name)
         entries[name] = {"rows": table.num_rows, "sha256": hashlib.sha256((out / name).read_bytes()).hexdigest()}
     manifest = {
         "command": options.command(chars),
-        **source_of(environment),
+        **made,
         "protocol": options.protocol,
         "docs": options.docs_style,
         **({"options": dict(options.options)} if options.options else {}),
+        **({"left_out": left_out} if left_out else {}),
         "max_result_chars": chars,
         "pyarrow": pa.__version__,
         "files": entries,
@@ -78,7 +96,54 @@ def build(out: Path, options: Options) -> dict:
     return manifest
 
 
-def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None, options: Mapping[str, Any]) -> pa.Table:
+Given = Mapping[str, Mapping[str, Any]]
+"""Environment -> its own settings."""
+
+
+def _one(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
+    """The files of one environment, its settings, what it was made from, and what was left out."""
+    environment = named(options.environment)
+    sets = _own_sets(environment, options.options, options.tiny)
+    if options.categories:
+        sets = of_categories(sets, full_names(environment, options.categories))
+    files, left_out = writable(sets, protocol)
+    return files, {environment: options.options}, source_of(environment), left_out
+
+
+def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
+    """The same of a mixture."""
+    if options.categories or options.tiny or options.environment != DEFAULT:
+        raise ValueError("a mixture says by name what it takes; leave out --environment, --categories and --tiny")
+    ingredients = read(options.mixture)
+    environments = list(dict.fromkeys(item.environment for item in ingredients))
+    given = {name: _settings_of(name, options.options, environments) for name in environments}
+    sets: dict[str, Sets] = {}
+    left_out: dict[str, str] = {}
+    for name in environments:
+        sets[name], reasons = writable(_own_sets(name, given[name]), protocol)
+        left_out |= reasons
+    files, made = mixed(ingredients, sets, {"train": options.rows, "val": options.val_rows})
+    return files, given, {"mixture": made, "made_from": {name: source_of(name) for name in environments}}, left_out
+
+
+def _own_sets(environment: str, given: Mapping[str, Any], tiny: bool = False) -> Sets:
+    read_options(environment, given)
+    return data_sets(environment, tiny, given)
+
+
+def _settings_of(environment: str, options: Mapping[str, Any], environments: list[str]) -> dict[str, Any]:
+    """Those of one environment of a mixture.
+
+    Raises:
+        ValueError: a setting does not say whose it is.
+    """
+    for key in options:
+        if key.partition(".")[0] not in environments:
+            raise ValueError(f"--option {key}: in a mixture, begin with one of {', '.join(environments)} and a dot")
+    return {key.partition(".")[2]: value for key, value in options.items() if key.partition(".")[0] == environment}
+
+
+def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None, given: Given) -> pa.Table:
     if data_set.kind == "sft":
-        return sft_table(data_set.tasks, protocol, max_result_chars, options)
-    return rl_table(data_set.tasks, data_set.kind, protocol, options)
+        return sft_table(data_set.tasks, protocol, max_result_chars, given)
+    return rl_table(data_set.tasks, data_set.kind, protocol, given)

@@ -1,4 +1,4 @@
-"""Settings of an environment's own on a command line."""
+"""Pairs on a command line: settings of an environment's own, and weights."""
 
 from argparse import ArgumentTypeError
 from typing import Any
@@ -19,3 +19,18 @@ def key_value(text: str) -> tuple[str, Any]:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise ArgumentTypeError(f"the value of {key} is no YAML: {' '.join(str(error).split())[:200]}") from error
+
+
+def weight(text: str) -> tuple[str, float]:
+    """NAME=WEIGHT; the name may hold `=`.
+
+    Raises:
+        ArgumentTypeError: it is not that.
+    """
+    name, _, number = text.rpartition("=")
+    try:
+        if name:
+            return name, float(number)
+    except ValueError:
+        pass
+    raise ArgumentTypeError(f"{text!r} is not NAME=WEIGHT, such as bfcl/base=2")

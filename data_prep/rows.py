@@ -88,20 +88,29 @@ def gold_calls(task: Task) -> list[list[dict[str, Any]]]:
 
 
 def rl_table(
-    tasks: Iterable[Task], split: str, protocol: Protocol, options: Mapping[str, Any] | None = None
+    tasks: Iterable[Task], split: str, protocol: Protocol, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> pa.Table:
-    """Rows for reinforcement learning; `options` as in `rl_row`."""
-    numbered = enumerate(tasks)
-    rows = [rl_row(task, getattr(task, "index", number), split, protocol, options) for number, task in numbered]
+    """Rows for reinforcement learning; `options` by environment, as in `rl_row`."""
+    rows = [
+        rl_row(task, getattr(task, "index", number), split, protocol, (options or {}).get(task.environment))
+        for number, task in enumerate(tasks)
+    ]
     return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
 
 
 def sft_table(
-    tasks: Iterable[Task], protocol: Protocol, max_result_chars: int | None, options: Mapping[str, Any] | None = None
+    tasks: Iterable[Task],
+    protocol: Protocol,
+    max_result_chars: int | None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> pa.Table:
-    """Gold conversations for supervised fine-tuning; `options` as in `rl_row`."""
+    """Gold conversations for supervised fine-tuning; `options` by environment, as in `rl_row`."""
     rows = [
-        {"messages": gold_messages(task, protocol, max_result_chars, options), "task_id": task.id} for task in tasks
+        {
+            "messages": gold_messages(task, protocol, max_result_chars, (options or {}).get(task.environment)),
+            "task_id": task.id,
+        }
+        for task in tasks
     ]
     return pa.Table.from_pylist(rows, schema=SFT_SCHEMA)
 

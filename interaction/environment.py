@@ -22,10 +22,11 @@ from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
 
-ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "tau": "tau_env"}
+ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "bfcl_single": "bfcl_env.single_turn", "tau": "tau_env"}
 """Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
 where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny, options)` which tasks
-go into which file, and with `made_from()` what they were made from.
+go into which file, with `made_from()` what they were made from, and with `leaderboard_averages(accuracies)` how its
+source combines categories.
 
 A row of a data set names its environment in `extra_info.environment`."""
 
@@ -333,6 +334,14 @@ def options_of(environment: str) -> Any:
 def judge_of(environment: str) -> Callable[[Iterable[EpisodeRecord]], Iterator[Any]] | None:
     """The checker of the environment's source (`judge_all` of its package): a verdict for each record; None if none."""
     return getattr(_module(environment), "judge_all", None)
+
+
+def averages_of(environment: str) -> Callable[..., tuple[Mapping[str, float], Sequence[str]]] | None:
+    """How the environment's source combines categories (`leaderboard_averages` of its package); None if it does not.
+
+    It takes category -> (accuracy by the source's rule, tasks), and gives averages by name and what was not played.
+    """
+    return getattr(_module(environment), "leaderboard_averages", None)
 
 
 def register(files: Mapping[str, str]) -> None:

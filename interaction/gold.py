@@ -3,7 +3,7 @@
 from typing import Any
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import Task, UserWords
+from interaction.environment import GoldMessage, Task, UserWords
 from interaction.protocol import Message, Protocol
 from interaction.record import EpisodeRecord, StopReason
 from interaction.user_fault import UserFault
@@ -59,9 +59,24 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
             if isinstance(item, UserWords):
                 messages += hear_gold(conversation, item.text).messages
                 continue
-            if item.calls:
-                text = protocol.render_calls(", ".join(call.name for call in item.calls), item.calls)
-            else:
-                text = protocol.render_answer(item.answer, item.answer)
+            text = _text(item, protocol)
             messages += [{"role": "assistant", "content": text}, *conversation.reply(text).messages]
     return messages, conversation.record()
+
+
+def unwritable(task: Task, protocol: Protocol) -> str | None:
+    """Why gold of a task cannot be written in a protocol, which no model can then; None if it can."""
+    messages = [item for item in task.gold() if isinstance(item, GoldMessage)]
+    try:
+        for message in messages:
+            _text(message, protocol)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _text(message: GoldMessage, protocol: Protocol) -> str:
+    """The message in a protocol. Raises ValueError for what that cannot write."""
+    if message.calls:
+        return protocol.render_calls(", ".join(call.name for call in message.calls), message.calls)
+    return protocol.render_answer(message.answer, message.answer)

@@ -32,7 +32,7 @@ from interaction.environment import DEFAULT, judge_of, known, load_tasks, source
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.evaluation import plain
-from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, categories_of, parse
+from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
@@ -192,7 +192,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         model=model,
         endpoint=given.endpoint,
         split=given.split,
-        categories=tuple(name for name in categories_of(given.environment) if name in given.category),
+        categories=tuple(given.category),
         protocol=given.protocol,
         docs=given.docs,
         samples=given.samples,

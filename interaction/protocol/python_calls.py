@@ -19,6 +19,7 @@ import ast
 import json
 import keyword
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,8 +91,11 @@ class PythonCalls(Protocol):
 
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
         for call in calls:
-            for name in (*call.name.split("."), *call.arguments):
+            for name in call.name.split("."):
                 if not _IDENTIFIER.fullmatch(name) or keyword.iskeyword(name):
+                    raise ValueError(f"{name!r} cannot be written as a name in Python syntax")
+            for name in call.arguments:
+                if not name.isidentifier() or keyword.iskeyword(name) or unicodedata.normalize("NFKC", name) != name:
                     raise ValueError(f"{name!r} cannot be written as a name in Python syntax")
         return f"[{', '.join(map(str, calls))}]"
 

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
 from interaction.endpoint.client import SAMPLING, Named
-from interaction.environment import DEFAULT, load_tasks, named, read_options
+from interaction.environment import DEFAULT, named, read_options
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
 from recipe.evaluation.server import PROFILES
@@ -49,11 +50,12 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
             parser.error(f"argument --{name}: {error}")
     categories = categories_of(given.environment)
     _narrow(given, categories, parser)
-    for name in given.category:
-        if name not in categories and f"multi_turn_{name}" not in categories:
-            short = ", ".join(item.removeprefix("multi_turn_") for item in categories)
-            parser.error(f"argument --category: {name!r} is no category; known: {short}")
-    given.category = [name if name in categories else f"multi_turn_{name}" for name in given.category] or categories
+    try:
+        given.category = (
+            categories if given.category in ([], ["all"]) else full_names(given.environment, given.category)
+        )
+    except ValueError as error:
+        parser.error(f"argument --category: {error}")
     if flags and not given.model:
         parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
     for name in given.leave_out:
@@ -90,7 +92,9 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
     parser.add_argument("--domain", help="of tau: telecom, retail or airline (default: all)")
     parser.add_argument("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
-    parser.add_argument("--category", action="append", default=[], help="base, miss_func, ...; may be repeated")
+    parser.add_argument(
+        "--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)"
+    )
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
     parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
@@ -134,11 +138,6 @@ def _narrow(given: argparse.Namespace, categories: Sequence[str], parser: argpar
             f"--category is given too; it has {', '.join(categories)}"
         )
     given.category = fits
-
-
-def categories_of(environment: str) -> list[str]:
-    """All categories of an environment, in its order."""
-    return [*dict.fromkeys(task.category for task in load_tasks(environment).values())]
 
 
 def _count(value: str) -> int:

@@ -6,12 +6,12 @@ Progress, accuracies and rates are those of `rewards.metrics`, computed from the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Protocol
 
-from interaction.environment import Task, load_tasks
+from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
@@ -74,6 +74,7 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
         "overall": _group(episodes, samples) if episodes else None,
         "parts": _parts(episodes, samples),
         "multi_turn_official": None,
+        "leaderboard": _leaderboard(environments, {kind: groups[kind] for kind in present}, samples),
         "lost": [{"task_id": item.task_id, "sample": item.sample, "reason": item.reason} for item in lost],
         "verdicts": agreement(episodes),
     }
@@ -81,6 +82,27 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
     return found
+
+
+def _leaderboard(
+    environments: Iterable[str], groups: Mapping[tuple[str, str], Sequence[Judged]], samples: int | None
+) -> dict[str, Any] | None:
+    """Averages as the leaderboard of an environment's source has them; None where no environment has one.
+
+    Of episodes that were not chosen as an evaluation, only from categories all of whose tasks are there.
+    """
+    makers = [maker for name in environments if (maker := averages_of(name)) is not None]
+    if not makers:
+        return None
+    played, accuracies = 0, {}
+    for (environment, category), items in groups.items():
+        tasks = {item.record.task_id for item in items}
+        known = sum(task.category == category for task in load_tasks(environment).values())
+        if samples or len(tasks) == known:
+            accuracies[category] = fmean(passed_official(item.record.to_dict()) for item in items), len(tasks)
+            played += len(tasks)
+    averages, missing = makers[0](accuracies)
+    return {"averages": dict(averages), "missing": list(missing), "tasks": played} if averages else None
 
 
 def _kind(item: Judged) -> tuple[str, str]:
@@ -105,13 +127,22 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     def column(name: str) -> list[float]:
         return [episode[name] for episode in metrics]
 
-    by_source = [float(bool(item.official.valid)) for item in items if item.official is not None]
+    asked = [
+        (float(bool(item.official.valid)), cluster)
+        for item, cluster in zip(items, clusters, strict=True)
+        if item.official
+    ]
+    by_source = [valid for valid, _ in asked]
     found: dict[str, Any] = {
         "episodes": len(items),
         "tasks": len({_key(item) for item in items}),
         "progress": _estimate(column("progress"), mean_interval(column("progress"), clusters)),
         **{name: _estimate(column(name), proportion_interval(column(name), clusters)) for name in ACCURACIES},
-        **({"acc_bfcl": _estimate(by_source, proportion_interval(by_source, clusters))} if by_source else {}),
+        **(
+            {"acc_bfcl": _estimate(by_source, proportion_interval(by_source, [one for _, one in asked]))}
+            if by_source
+            else {}
+        ),
         **{name: fmean(column(name)) for name in RATES},
         "stop": {reason: fmean(column(f"stop/{reason}")) for reason in STOP_REASONS},
     }
@@ -182,6 +213,8 @@ def text(found: Mapping[str, Any]) -> str:
             parts.append(
                 f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
             )
+        if found.get("leaderboard"):
+            parts.append(_leaderboard_text(found["leaderboard"]))
         if found["verdicts"]:
             parts.append(_agreement_text(found["verdicts"]))
     if found.get("note"):
@@ -226,6 +259,13 @@ def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
         for category, group in rows.items()
     ]
     return aligned([head, *lines])
+
+
+def _leaderboard_text(found: Mapping[str, Any]) -> str:
+    averages = "   ".join(f"{name} {value:.3f}" for name, value in found["averages"].items())
+    return f"averages as the leaderboard has them, over {found['tasks']} tasks:\n  {averages}" + (
+        f"\n  not played: {', '.join(found['missing'])}" if found["missing"] else ""
+    )
 
 
 def _agreement_text(verdicts: Mapping[str, Any]) -> str:

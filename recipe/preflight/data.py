@@ -26,7 +26,8 @@ from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, require_file
 from recipe.preflight.agent_loops import read_loops
-from recipe.settings.data_files import as_list, data_command, environment_of
+from recipe.preflight.writing import cannot_write
+from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of
 from recipe.typed import shown
 
 SPLITS = {"train_files": "train", "val_files": "val"}
@@ -199,7 +200,8 @@ def _check_file(path: Path, rules: _Rules) -> Counter[str]:
     _check_whole(path)
     of_split = Counter[str]()
     for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
-        rules.environment = _environment(row, rules.environment)
+        if rules.environment != MIXTURE:
+            rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):
             raise Damaged(f"{path}, row {number}: {fault}")
         of_split[row["extra_info"]["split"]] += 1
@@ -326,6 +328,8 @@ def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
         )
     if rules.asks(task):
         return f"is a task of {task.environment} whose user has to be played: set interaction.user"
+    if lines := cannot_write(task, rules.protocol):
+        return lines
     if row["prompt"] != rules.prompt(task, info["split"]):
         given = rules.options[info["split"]].get(task.environment)
         more = f", interaction.{info['split']}.environments.{task.environment}={dict(given)}" if given else ""

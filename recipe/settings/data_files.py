@@ -12,21 +12,29 @@ from interaction.environment import DEFAULT, ENVIRONMENTS
 MADE = re.compile(r"(.+)_(?:train|val|sft)\.parquet")
 """What data_prep calls the files of an environment."""
 
+MIXTURE = "mixture"
+"""What it calls those of several."""
+
 BFCL = ("bfcl", "tiny", "sft")
-"""What its own names begin with (`bfcl_env/data_files.py`)."""
+"""What BFCL's own names begin with (`bfcl_env/data_files.py`)."""
+
+SMALL = ("bfcl", "tau")
+"""Environments that have a small data set for the CPU profile."""
 
 
 def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
-    """The command that makes the data of an environment; for BFCL those of the chosen hardware profile.
+    """The command that makes the data of an environment, or of a mixture; for the chosen hardware profile.
 
-    Its file is `FILE` where the configuration does not say it.
+    An environment's file is `FILE` where the configuration does not say it; what a mixture holds it never says.
     """
-    if environment not in ENVIRONMENTS:
-        file = _own(config).get(environment)
-        whose = "FILE" if file is None else quote(str(file))
-        return f".venv/bin/python -m data_prep --environment {whose} --out {config.paths.data}"
-    tiny = " --tiny" if config.trainer.device == "cpu" else ""
-    return f".venv/bin/python -m data_prep --out {config.paths.data}{tiny}"
+    command, out = ".venv/bin/python -m data_prep", f"--out {config.paths.data}"
+    tiny = " --tiny" if config.trainer.device == "cpu" and environment in SMALL else ""
+    if environment == DEFAULT:
+        return f"{command} {out}{tiny}"
+    if environment == MIXTURE:
+        return f"{command} --mixture NAME=WEIGHT ... {out}"
+    file = environment if environment in ENVIRONMENTS else _own(config).get(environment)
+    return f"{command} --environment {'FILE' if file is None else quote(str(file))} {out}{tiny}"
 
 
 def environment_of(config: DictConfig, file: str) -> str:
@@ -37,7 +45,8 @@ def environment_of(config: DictConfig, file: str) -> str:
     found = MADE.fullmatch(Path(file).name)
     if found is None or found[1] in BFCL:
         return DEFAULT
-    return found[1] if found[1] in _own(config) or "interaction" not in config else DEFAULT
+    known = found[1] == MIXTURE or found[1] in ENVIRONMENTS or found[1] in _own(config)
+    return found[1] if known or "interaction" not in config else DEFAULT
 
 
 def _own(config: DictConfig) -> Any:

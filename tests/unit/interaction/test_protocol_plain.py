@@ -89,10 +89,15 @@ def test_other_texts_end_the_turn_as_in_the_official_evaluation(text):
     assert python.parse(text).answer == text
 
 
-@pytest.mark.parametrize("name", ["a b", "from", "é", "1a", ""])
+@pytest.mark.parametrize("name", ["a b", "from", "ﬁ", "e\u0301", "1a", ""])
 def test_names_that_python_cannot_write_are_refused(name):
     with pytest.raises(ValueError, match="Python syntax"):
         python.render_calls("", [Call("f", {name: 1})])
+
+
+def test_argument_names_of_other_alphabets_are_names_in_python_too():
+    call = Call("get_vehicle", {"año_vehiculo": 2022, "年": 1})
+    assert python.parse(python.render_calls("", [call])).calls == (call,)
 
 
 @pytest.mark.parametrize(("protocol", "text"), [(llama, f"Sure: {LLAMA_LS}"), (python, "Sure: [ls()]")])

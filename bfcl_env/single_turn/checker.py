@@ -1,0 +1,153 @@
+"""Judges the calls of one message by a single-turn task's accepted answers: BFCL's verdict, and ours.
+
+BFCL's checker (`ast_checker.py` of bfcl-eval 2026.3.23) compares names and arguments; nothing is run. This one is
+written anew, because BFCL's evaluates patterns that take exponential time and raises on some messages; tests hold the
+two against each other. `passed_official` is BFCL's verdict. `passed` is by the same rules with its mistakes mended:
+`differences.py` lists every one. A message beyond the bounds is a mismatch of the kind `limit`, whatever BFCL says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from bfcl_env.single_turn.answer import Answer, Language, Wrong
+from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
+from interaction.call import Call, CallError, make_call
+
+__all__ = ["Checked", "Language", "Mismatch", "check_calls", "check_relevance"]
+
+MAX_CALLS = 32
+"""Calls of one message that are compared with as many accepted ones. BFCL's tasks have at most 8. All of them together
+are bounded as one call is elsewhere (`interaction.call`), because each is compared with each."""
+MAX_SHOWN = 200
+"""Characters of a value in a mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why calls did not pass. It names accepted values: for people and rewards, never for a model's eyes."""
+
+    kind: str
+    """BFCL's error type without the name of its function, or `limit`, `unknown_type`, `unknown_function`."""
+    function: str
+    argument: str
+    """Empty where it is not about one."""
+    expected: str
+    found: str
+    """At most MAX_SHOWN characters, as `expected`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Both verdicts on one message."""
+
+    passed: bool
+    passed_official: bool
+    mismatches: tuple[Mismatch, ...] = ()
+    """Why `passed` is false; empty where it is true. With parallel calls: each accepted one that is left without a
+    call, and what is wrong with the first call left that is of its function."""
+
+
+def check_calls(
+    calls: Sequence[Call],
+    functions: Sequence[Mapping[str, Any]],
+    accepted: Sequence[Mapping[str, Mapping[str, Sequence[Any]]]],
+    language: Language = "python",
+    *,
+    parallel: bool = False,
+) -> Checked:
+    """Compares the calls of one message with a task's accepted answers.
+
+    Names are compared with those of `functions`, letter by letter: where a model has to see other names (without dots,
+    as some servers demand), both documents and answers must carry them.
+
+    Args:
+        calls: what the model wrote; for Java and JavaScript every argument is a text with a literal of that language.
+        functions: BFCL's documents, with the types of `language`.
+        accepted: BFCL's ground truth: one `{function: {argument: [accepted values]}}` for each call, "" among the
+            values where the argument may be left out.
+        language: of the functions.
+        parallel: several calls, in any order; without it exactly one.
+    """
+    if len(calls) != len(accepted) or not (parallel or len(calls) == 1):
+        return _failed(Mismatch("wrong_count", "", "", _count(len(accepted)), _count(len(calls))))
+    if beyond := _beyond_bounds(calls):
+        return _failed(beyond)
+    answers = [Answer.of(item, functions) for item in accepted]
+
+    @cache
+    def find_wrong(index: int, call: int, official: bool = False) -> Wrong | None:
+        return answers[index].find_wrong(calls[call], language, official=official)
+
+    size = len(calls)
+    passed_official = unmatched_greedily(size, lambda index, call: find_wrong(index, call, True) is None) is None
+    alone, left = unmatched(size, lambda index, call: find_wrong(index, call) is None)
+    mismatches = []
+    for index in alone:
+        answer = answers[index]
+        if parallel:
+            mismatches.append(_no_match(answer, [calls[call] for call in left]))
+        near = next((call for call in left if not parallel or calls[call].name == answer.function), None)
+        if near is not None and (wrong := find_wrong(index, near)):
+            mismatches.append(_mismatch(calls[near], answer, wrong))
+    return Checked(not mismatches, passed_official, tuple(mismatches))
+
+
+def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
+    """Whether a message has a call (`wanted`: BFCL's relevance) or none (irrelevance), whatever it calls."""
+    if bool(calls) == wanted:
+        return Checked(True, True)
+    kind = "relevance_error:decoder_failed" if wanted else "irrelevance_error:decoder_success"
+    return _failed(Mismatch(kind, "", "", "at least 1 call" if wanted else _count(0), _count(len(calls))))
+
+
+def _no_match(answer: Answer, left: Sequence[Call]) -> Mismatch:
+    names = ", ".join(call.name for call in left)
+    return Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names))
+
+
+def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
+    kind, argument = wrong
+    if argument is None:
+        expected, found = answer.function, _cut(call.name)
+        if kind == "unexpected_param":
+            expected, found = "no positional arguments", _short(call.positional)
+        elif kind == "unknown_function":
+            expected = f"a document of {answer.function} among the task's functions"
+        return Mismatch(kind, answer.function, "", _cut(expected), found)
+    documented = answer.properties.get(argument, {}).get("type")
+    if kind.startswith("type_error") or kind == "unknown_type":
+        expected = str(documented)
+    elif kind == "unexpected_param":
+        expected = ", ".join(name for name in answer.accepted if name in answer.properties)
+    else:
+        expected = repr(answer.accepted.get(argument, ()))
+    found = _short(call.arguments[argument]) if argument in call.arguments else ""
+    return Mismatch(kind, answer.function, _cut(argument), _cut(expected), found)
+
+
+def _beyond_bounds(calls: Sequence[Call]) -> Mismatch | None:
+    if len(calls) > MAX_CALLS:
+        return Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls)))
+    try:
+        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
+    except CallError as error:
+        return Mismatch("limit", "", "", str(error), "")
+    return None
+
+
+def _failed(mismatch: Mismatch) -> Checked:
+    return Checked(False, False, (mismatch,))
+
+
+def _count(number: int) -> str:
+    return f"{number} call{'' if number == 1 else 's'}"
+
+
+def _short(value: object) -> str:
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

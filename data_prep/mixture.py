@@ -1,0 +1,130 @@
+"""One data set of several environments, or of some of their categories, by weight: `bfcl/base=2 bfcl_single=1`.
+
+A weight is a share of the rows, so 2 and 1 make two thirds and one third. Without a number of rows there are as many
+as the shares allow without taking a task twice. Tasks are drawn with a seed of their own for each name, so that the
+weight of one changes no other's order.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from data_prep.choice import Sets, full_names, of_categories
+from interaction.environment import DataSet, Task, known, named
+
+SEED = 20261122
+NAMES = {"train": "mixture_train.parquet", "val": "mixture_val.parquet", "sft": "mixture_sft.parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredient:
+    """What one name of a mixture stands for."""
+
+    name: str
+    weight: float
+    environment: str
+    categories: tuple[str, ...]
+    """Empty: all."""
+
+    def pool(self, sets: Sets, kind: str) -> list[Task]:
+        """The tasks of one kind in the environment's own files, each once."""
+        chosen = of_categories(sets, self.categories) if self.categories else sets
+        return [*{task.id: task for one in chosen.values() if one.kind == kind for task in one.tasks}.values()]
+
+
+def read(weights: Mapping[str, float]) -> list[Ingredient]:
+    """What the names stand for: an environment, or one of its categories as `environment/category`.
+
+    Raises:
+        ValueError: an unknown name, a weight that is none, or two names with tasks in common.
+    """
+    found = [_ingredient(name, weight) for name, weight in weights.items()]
+    for number, one in enumerate(found):
+        for other in found[:number]:
+            both = not one.categories or not other.categories or {*one.categories} & {*other.categories}
+            if one.environment == other.environment and both:
+                raise ValueError(f"the mixture has {other.name} and {one.name}, which have tasks in common; give one")
+    return found
+
+
+def mixed(
+    ingredients: Sequence[Ingredient], sets: Mapping[str, Sets], rows: Mapping[str, int | None]
+) -> tuple[dict[str, DataSet], dict[str, Any]]:
+    """The files of the mixture, and what it is made of, for the manifest.
+
+    Args:
+        sets: environment -> its own files.
+        rows: of `train` and `val`, how many; None: as many as there are.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    drawn: dict[str, list[Task]] = {"train": [], "val": [], "sft": []}
+    made: dict[str, Any] = {item.name: {"weight": item.weight} for item in ingredients}
+    for kind in ("train", "val"):
+        pools = {item.name: item.pool(sets[item.environment], kind) for item in ingredients}
+        counts = _counts({item.name: item.weight for item in ingredients}, pools, rows[kind], kind)
+        for name, pool in pools.items():
+            drawn[kind] += _draw(pool, counts[name], name)
+            made[name][kind] = counts[name]
+    trained = {(task.environment, task.id) for task in drawn["train"]}
+    for item in ingredients:
+        shown = item.pool(sets[item.environment], "sft")
+        drawn["sft"] += [task for task in shown if (task.environment, task.id) in trained]
+    files = {
+        NAMES["train"]: DataSet("train", drawn["train"]),
+        NAMES["val"]: DataSet("val", drawn["val"]),
+        NAMES["sft"]: DataSet("sft", drawn["sft"]),
+    }
+    return files, {"seed": SEED, **made}
+
+
+def shares(total: int, weights: Mapping[Any, float]) -> dict[Any, int]:
+    """A number in parts by weight: whole numbers that add up to it, each less than 1 off."""
+    exact = {name: total * weight / math.fsum(weights.values()) for name, weight in weights.items()}
+    found = {name: math.floor(value) for name, value in exact.items()}
+    most_lacking = sorted(exact, key=lambda name: found[name] - exact[name])
+    for name in most_lacking[: total - sum(found.values())]:
+        found[name] += 1
+    return found
+
+
+def _ingredient(name: str, weight: float) -> Ingredient:
+    environment, _, category = (name, "", "") if name in known() or name.endswith(".py") else name.rpartition("/")
+    if not environment:
+        raise ValueError(
+            f"the mixture names {name!r}; expected an environment, or one of its categories as "
+            f"environment/category; environments: {', '.join(sorted(known()))}"
+        )
+    if not (0 < weight < math.inf):
+        raise ValueError(f"the weight of {name} is {weight:g}; expected a number above 0, or leave {name} out")
+    environment = named(environment)
+    return Ingredient(name, weight, environment, tuple(full_names(environment, [category] if category else [])))
+
+
+def _counts(
+    weights: Mapping[str, float], pools: Mapping[str, Sequence[Task]], rows: int | None, kind: str
+) -> dict[str, int]:
+    most = min(len(pools[name]) / weight for name, weight in weights.items()) * math.fsum(weights.values())
+    counts = shares(math.floor(most + 1e-9) if rows is None else rows, weights)
+    for name, count in counts.items():
+        if count > len(pools[name]):
+            raise ValueError(
+                f"{name} has {len(pools[name])} {kind} tasks, and {count} are its share of {rows} rows; at most "
+                f"{math.floor(most)} rows are possible with these weights"
+            )
+    return counts
+
+
+def _draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:
+    """So many tasks in the order of the pool, of each part its share."""
+    parts: dict[str, list[Task]] = {}
+    for task in pool:
+        parts.setdefault(task.part, []).append(task)
+    counts = shares(count, {part: len(tasks) for part, tasks in parts.items()}) if parts else {}
+    drawn = set()
+    for part, tasks in parts.items():
+        drawn |= {task.id for task in Random(f"{SEED} {name} {part}").sample(tasks, counts[part])}
+    return [task for task in pool if task.id in drawn]
