@@ -27,7 +27,7 @@ class Options:
     tiny: bool = False
     max_result_chars: int | None = None
     environment: str = DEFAULT
-    """A name, or a Python file."""
+    """A name, or a file of one's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The environment's own settings; of a mixture, `environment.setting`."""
     categories: tuple[str, ...] = ()
