@@ -50,7 +50,7 @@ class Options:
         if result_chars is not None:
             parts.append(f"--max-result-chars {result_chars}")
         if self.environment != DEFAULT:
-            parts.append(f"--environment {self.environment}")
+            parts.append(f"--environment {shlex.quote(self.environment)}")
         if self.categories:
             parts.append(f"--categories {','.join(self.categories)}")
         if self.mixture:

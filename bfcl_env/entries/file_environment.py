@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bfcl_env.entries.mistakes import Mistakes
+from bfcl_env.entries.mistakes import Mistakes, line
 from bfcl_env.entries.tasks import OwnTask, load
 from bfcl_env.environment import Options
 from bfcl_env.single_turn.components import SEED
@@ -30,6 +30,7 @@ class FileEnvironment:
 
     def __init__(self, name: str, path: Path) -> None:
         self._name, self._path = name, path
+        self._checked = False
 
     def load_tasks(self) -> tuple[OwnTask, ...]:
         """All tasks, in the order of the file.
@@ -47,6 +48,8 @@ class FileEnvironment:
         Raises:
             EntriesError: something is wrong, as it stands there or when it is played.
         """
+        if self._checked:
+            return
         tasks, mistakes = self._read
         found = Mistakes(self._path, mistakes.count, [*mistakes.lines])
         if tasks:
@@ -54,9 +57,10 @@ class FileEnvironment:
         found.check()
         if mistakes.idle:
             more = f"; so do {len(mistakes.idle) - 1} more" if len(mistakes.idle) > 1 else ""
-            print(f"NOTE {self._path}: {mistakes.idle[0]}{more}", flush=True)
+            print(f"NOTE {self._path}: {line(mistakes.idle[0])}{more}", flush=True)
         for note in mistakes.notes:
             print(f"NOTE {self._path}: {note}", flush=True)
+        self._checked = True
 
     def audit_known(self) -> Mapping[str, str]:
         """What an audit finds in single-turn tasks, as in BFCL's own."""
@@ -79,8 +83,8 @@ def _play(name: str, path: Path, tasks: tuple[OwnTask, ...], found: Mistakes) ->
     command = [sys.executable, "-m", "bfcl_env.entries.played", name, str(path.absolute()), str(SECONDS)]
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     last = 0
-    for line in done.stdout.splitlines():
-        last, *said = json.loads(line)
+    for text in done.stdout.splitlines():
+        last, *said = json.loads(text)
         if said:
             found.add(tasks[last].place, *said)
     if done.returncode:

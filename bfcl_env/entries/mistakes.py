@@ -9,6 +9,9 @@ from typing import Any
 MOST = 100
 """Mistakes that are listed; the others are counted."""
 
+LONGEST = 700
+"""Characters of each part of a line; a list of all categories has about so many."""
+
 Tell = Callable[[str, str, str], None]
 """Hears of one mistake of an entry: its field, what was found, what was expected."""
 
@@ -36,8 +39,8 @@ class Mistakes:
         """One mistake; `where` is empty for one of the file as a whole."""
         self.count += 1
         if len(self.lines) < MOST:
-            place = ": ".join(part for part in (where, field) if part)
-            self.lines.append(f"{place}{': ' if place else ''}found {found}; expected {expected}")
+            place = "".join(f"{line(part)}: " for part in (where, field) if part)
+            self.lines.append(f"{place}found {line(found)}; expected {line(expected)}")
 
     def of(self, where: str) -> Tell:
         """Hears the mistakes of one entry."""
@@ -54,6 +57,12 @@ class Mistakes:
         more = f"\n  and {self.count - len(self.lines)} more" if self.count > len(self.lines) else ""
         number = "one mistake" if self.count == 1 else f"{self.count} mistakes"
         raise EntriesError(f"{self.path} has {number}:" + "".join(f"\n  {line}" for line in self.lines) + more)
+
+
+def line(text: str) -> str:
+    """A text that may be of any length and hold anything, as part of a line for a terminal."""
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def show(value: Any) -> str:

@@ -35,6 +35,9 @@ def scenario(entry: Mapping[str, Any], category: str, index: int, where: str, mi
     config = _config(entry, names or [], tell, lambda said: mistakes.idle.append(f"{where}: {said}"))
     for field in ("path", "excluded_function"):
         texts(entry.get(field, []), field, "a list of names", tell)
+    for key in sorted(entry.keys() - KEYS):
+        if meant := get_close_matches(key, ("initial_config", "missed_function"), n=1, cutoff=0.8):
+            tell(key, "a key that is not read", f"{meant[0]}, or another name if something else is meant")
     if turns is None or names is None:
         return None
     functions = {name for class_name in names for name in function_docs()[class_name]}

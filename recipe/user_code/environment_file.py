@@ -22,7 +22,6 @@ from interaction.environment import (
     Request,
     Task,
     UserWords,
-    check_tasks,
     load_tasks,
     options_of,
     register,
@@ -69,17 +68,16 @@ def check_file(name: str, path: str, seconds: float = SECONDS) -> None:
 
 
 def trial(name: str) -> None:
-    """Play a few tasks of a registered environment, after its own check of all.
+    """Play a few tasks of a registered environment.
 
     Raises:
         EnvironmentFault: something is not as `interaction.environment` says.
-        ValueError: its own check says so.
+        ValueError: its tasks cannot be loaded.
     """
     try:
-        check_tasks(name)
+        tasks = load_tasks(name)
     except SystemExit as error:
         raise EnvironmentFault(f"its file raises {line_of(error)}") from error
-    tasks = _called("load_tasks()", lambda: load_tasks(name))
     if not tasks:
         raise EnvironmentFault("load_tasks() gives no task")
     for task in tasks.values():

@@ -284,6 +284,14 @@ MULTI: dict[str, tuple[dict[str, Any], str]] = {
         multi_turn(missed_function={"1": ["mkdir"]}),
         "ground_truth[0][0]: found mkdir, which is withheld until turn 1; expected a call that can be made",
     ),
+    "a misspelt key": (
+        multi_turn(inital_config={}),
+        "inital_config: found a key that is not read; expected initial_conf",
+    ),
+    "a key that would write to a terminal": (
+        multi_turn(initial_config={"\x1b[2J\n": {}}),
+        "initial_config.\\x1b[2J\\n: found no class of this name",
+    ),
     "long further keys": (
         multi_turn(notes="a" * 30_000),
         "further keys: found 30013 characters; expected at most 20000",
