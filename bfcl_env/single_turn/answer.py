@@ -9,8 +9,8 @@ from interaction.call import Call
 
 Language = Literal["python", "java", "javascript"]
 
-Wrong = tuple[str, str]
-"""Kind of mismatch, and the argument it is about, empty for none."""
+Wrong = tuple[str, str | None]
+"""Kind of mismatch, and the argument it is about, if it is about one."""
 
 _TYPES = {"python": values, "java": java, "javascript": javascript}
 _WRONG_TYPE = {"java": "type_error:java", "javascript": "type_error:js"}
@@ -39,14 +39,14 @@ class Answer:
     def find_wrong(self, call: Call, language: Language, *, official: bool) -> Wrong | None:
         """The first thing that is wrong with a call, in BFCL's order; None where it is accepted."""
         if not self.documented:
-            return "unknown_function", ""
+            return "unknown_function", None
         if call.name != self.function:
-            return "wrong_func_name", ""
+            return "wrong_func_name", None
         for name in self.required:
             if name not in call.arguments:
                 return "missing_required", name
         if call.positional and not official:
-            return "unexpected_param", ""
+            return "unexpected_param", None
         for name, value in call.arguments.items():
             if name not in self.properties or name not in self.accepted:
                 return "unexpected_param", name

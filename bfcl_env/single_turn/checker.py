@@ -8,6 +8,7 @@ two against each other. `passed_official` is BFCL's verdict. `passed` is by the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from bfcl_env.single_turn.answer import Answer, Language, Wrong
@@ -44,7 +45,8 @@ class Checked:
     passed: bool
     passed_official: bool
     mismatches: tuple[Mismatch, ...] = ()
-    """Why `passed` is false; empty where it is true."""
+    """Why `passed` is false; empty where it is true. With parallel calls: each accepted one that is left without a
+    call, and what is wrong with the first call left that is of its function."""
 
 
 def check_calls(
@@ -73,14 +75,23 @@ def check_calls(
     if beyond := _beyond_bounds(calls):
         return _failed(beyond)
     answers = [Answer.of(item, functions) for item in accepted]
-    official = [[answer.find_wrong(call, language, official=True) for call in calls] for answer in answers]
-    ours = [[answer.find_wrong(call, language, official=False) for call in calls] for answer in answers]
-    passed_official = unmatched_greedily([[wrong is None for wrong in row] for row in official]) is None
-    if parallel:
-        mismatches = _find_unmatched(calls, answers, ours)
-    else:
-        mismatches = tuple(_mismatch(calls[0], answers[0], wrong) for wrong in ours[0] if wrong)
-    return Checked(not mismatches, passed_official, mismatches)
+
+    @cache
+    def find_wrong(index: int, call: int, official: bool = False) -> Wrong | None:
+        return answers[index].find_wrong(calls[call], language, official=official)
+
+    size = len(calls)
+    passed_official = unmatched_greedily(size, lambda index, call: find_wrong(index, call, True) is None) is None
+    alone, left = unmatched(size, lambda index, call: find_wrong(index, call) is None)
+    mismatches = []
+    for index in alone:
+        answer = answers[index]
+        if parallel:
+            mismatches.append(_no_match(answer, [calls[call] for call in left]))
+        near = next((call for call in left if not parallel or calls[call].name == answer.function), None)
+        if near is not None and (wrong := find_wrong(index, near)):
+            mismatches.append(_mismatch(calls[near], answer, wrong))
+    return Checked(not mismatches, passed_official, tuple(mismatches))
 
 
 def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
@@ -91,26 +102,20 @@ def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
     return _failed(Mismatch(kind, "", "", "at least 1 call" if wanted else _count(0), _count(len(calls))))
 
 
-def _find_unmatched(
-    calls: Sequence[Call], answers: Sequence[Answer], wrong: Sequence[Sequence[Wrong | None]]
-) -> tuple[Mismatch, ...]:
-    """For each accepted call without a call: that there is none, and what is wrong with one left of its function."""
-    lonely, left = unmatched([[item is None for item in row] for row in wrong])
-    found = []
-    for index in lonely:
-        answer = answers[index]
-        names = ", ".join(calls[call].name for call in left)
-        found.append(Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names)))
-        near = next((call for call in left if calls[call].name == answer.function), None)
-        if near is not None and (item := wrong[index][near]):
-            found.append(_mismatch(calls[near], answer, item))
-    return tuple(found)
+def _no_match(answer: Answer, left: Sequence[Call]) -> Mismatch:
+    names = ", ".join(call.name for call in left)
+    return Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names))
 
 
 def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
     kind, argument = wrong
-    if not argument:
-        return Mismatch(kind, answer.function, "", _cut(answer.function), _cut(call.name))
+    if argument is None:
+        expected, found = answer.function, _cut(call.name)
+        if kind == "unexpected_param":
+            expected, found = "no positional arguments", _short(call.positional)
+        elif kind == "unknown_function":
+            expected = f"a document of {answer.function} among the task's functions"
+        return Mismatch(kind, answer.function, "", _cut(expected), found)
     documented = answer.properties.get(argument, {}).get("type")
     if kind.startswith("type_error") or kind == "unknown_type":
         expected = str(documented)

@@ -15,7 +15,7 @@ say) and `passed_official`. Of a call: `gold`, which of the accepted calls it is
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bfcl_env.single_turn.checker import Checked, check_calls, check_relevance
+from bfcl_env.single_turn.checker import Checked, Mismatch, check_calls, check_relevance
 from bfcl_env.single_turn.documents import shown
 from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request
@@ -25,6 +25,8 @@ from interaction.record import StopReason
 if TYPE_CHECKING:
     from bfcl_env.single_turn.tasks import SingleTurnTask
 
+ONE_MESSAGE = "You have one message here: write all calls that the request needs in it. No results will follow."
+"""Stands before the rules of the protocol, which are those of conversations with many messages."""
 NOTED = "noted; calls are not executed here"
 """The result of every call that can be made."""
 LONGEST_NAME = 80
@@ -74,28 +76,36 @@ class SingleTurnEnvironment(EnvironmentBase):
         asked = 0 if wanted == "no call" else max(1, len(self._accepted))
         facts = {"has_gold": asked > 0, "gold_calls": asked, "passed_official": checked.passed_official}
         difference = tuple(
-            {"where": f"{item.kind} {item.function} {item.argument}", "expected": item.expected, "found": item.found}
+            {
+                "where": " ".join(filter(None, (item.kind, item.function, item.argument))),
+                "expected": item.expected,
+                "found": item.found,
+            }
             for item in checked.mismatches
         )
         return Verdicts((TurnResult(self._request.user, checked.passed, difference, facts),), checked.passed)
 
     def _asked(self) -> Request:
-        """System messages are the policy; what was said before the last request stands before it."""
-        policy = "\n\n".join(item["content"] for item in self._messages if item["role"] == "system")
+        """System messages are policy; what was said before the last request stands before it."""
+        system = [item["content"].strip() for item in self._messages if item["role"] == "system"]
         *before, last = (item for item in self._messages if item["role"] != "system")
         words = last["content"]
         if before:
             said = "\n".join(f"{item['role']}: {item['content']}" for item in before)
             words = f"Our conversation so far:\n{said}\n\n{words}"
-        return Request(words, shown(self._functions, self._task.kind.language), policy.strip())
+        return Request(words, shown(self._functions, self._task.kind.language), "\n\n".join([*system, ONE_MESSAGE]))
 
     def _checked(self) -> Checked:
         kind = self._task.kind
         if kind.wanted == "accepted":
             return check_calls(self._calls, self._functions, self._accepted, kind.language, parallel=kind.parallel)
         checked = check_relevance(self._calls, wanted=kind.wanted == "any call")
-        passed = checked.passed and (self._answered if kind.wanted == "no call" else not self._faults)
-        return Checked(passed, checked.passed_official, checked.mismatches)
+        if checked.passed and kind.wanted == "no call" and not self._answered:
+            return Checked(False, checked.passed_official, (Mismatch("no_answer", "", "", "an answer", "none"),))
+        if checked.passed and self._faults:
+            wrong = Mismatch("misfit", "", "", "calls that fit the documentation", f"{self._faults} that do not")
+            return Checked(False, checked.passed_official, (wrong,))
+        return checked
 
     def _matched(self, call: Call) -> int | None:
         """Which accepted call it is that no call before was; its own place first, so that gold is matched in order."""

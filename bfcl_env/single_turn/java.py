@@ -217,9 +217,9 @@ def _map(text: str) -> Any:
     head = _WHOLE_MAP.match(code)
     puts = _arguments(code[head.end() :], "put") if head else None
     pairs = [split(put, ",") or [] for put in puts or ()]
-    if puts is None or any(len(pair) != 2 for pair in pairs):
+    if puts is None or not all(len(pair) == 2 and pair[0][:1] == '"' and quoted(pair[0]) for pair in pairs):
         return text
-    return {key[1:-1] if quoted(key) else key: _untyped(value) for key, value in pairs}
+    return {key[1:-1]: _untyped(value) for key, value in pairs}
 
 
 def _arguments(block: str, method: str) -> list[str] | None:

@@ -34,7 +34,7 @@ def read_value(text: str) -> Any:
 
 def quoted(text: str) -> bool:
     """Whether the text begins and ends with the same kind of quote; a lone quote does both, in BFCL as well."""
-    return text[:1] in ('"', "'") and text.endswith(text[0]) if text else False
+    return text[:1] in ('"', "'") and text.endswith(text[:1])
 
 
 def split(text: str, separator: str, most: int = -1) -> list[str] | None:

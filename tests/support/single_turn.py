@@ -21,7 +21,7 @@ LEFT_OUT = object()
 """Instead of a value: the argument does not stand in the call."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     id: str
     category: str
@@ -109,7 +109,8 @@ def one_at_a_time(choices: Mapping[Any, Sequence[Any]]) -> Iterator[dict[Any, An
         yield {key: value for key, value in chosen.items() if value is not LEFT_OUT}
 
 
-def gold(task: Task) -> Iterator[tuple[Call, ...]]:
+@cache
+def gold(task: Task) -> tuple[tuple[Call, ...], ...]:
     """Messages of calls by the accepted answers: all first values, then every other one of each argument."""
     messages = []
     for item in task.accepted:
@@ -125,10 +126,8 @@ def gold(task: Task) -> Iterator[tuple[Call, ...]]:
             ]
         )
     first = tuple(calls[0] for calls in messages)
-    yield first
-    for index, calls in enumerate(messages):
-        for call in calls[1:]:
-            yield (*first[:index], call, *first[index + 1 :])
+    others = [(index, call) for index, calls in enumerate(messages) for call in calls[1:]]
+    return first, *((*first[:index], call, *first[index + 1 :]) for index, call in others)
 
 
 def render(value: Any, document: Mapping[str, Any], language: Language) -> Any:

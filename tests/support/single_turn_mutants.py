@@ -19,7 +19,7 @@ def mutants(tasks: Sequence[Task], count: int, seed: int) -> Iterator[tuple[str,
     for number in range(count):
         name, fault = faults[number % len(faults)]
         task = rng.choice(by_category[number // len(faults) % len(by_category)])
-        calls = list(rng.choice(list(gold(task))))
+        calls = list(rng.choice(gold(task)))
         fault(rng, task, calls)
         yield name, task, tuple(calls)
 

@@ -189,6 +189,48 @@ def test_a_warm_start_without_its_data_names_the_command_of_their_environment(na
     assert command in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("bfcl_single_train.parquet", "data_prep --environment bfcl_single --out data/cpu "),
+        ("tau_train.parquet", "data_prep --environment tau --out data/cpu --tiny "),
+        ("mixture_train.parquet", "data_prep --mixture NAME=WEIGHT ... --out data/cpu "),
+    ],
+)
+def test_data_that_are_not_there_name_the_command_of_their_environment(name: str, command: str, made: Path) -> None:
+    assert command in refusal(configured(str(made / name), val_of(made)))
+
+
+def test_rows_of_several_environments_are_played_from_one_file_and_from_several(made: Path, tmp_path: Path) -> None:
+    mixed = ["--mixture", "bfcl=1", "bfcl_single=2", "--rows", "12", "--val-rows", "12", "--docs", "signature"]
+    assert prepare_data(["--out", str(tmp_path), *mixed]) == 0
+    names = [str(tmp_path / f"mixture_{part}.parquet") for part in ("train", "val")]
+    check_data(configured(*names))
+    check_data(configured(str(made / "tiny_full.parquet"), [val_of(made), names[1]]))
+    rows = parquet.read_table(names[0]).to_pylist()
+    rows[-1]["extra_info"]["task_id"] = "simple_python_0x"
+    parquet.write_table(pa.Table.from_pylist(rows), other := str(tmp_path / "mixture_own.parquet"))
+    assert "row 11: extra_info.task_id is 'simple_python_0x'" in refusal(configured(other, names[1]))
+
+
+def test_rows_that_the_protocol_cannot_write_are_refused_with_those_that_can(tmp_path: Path) -> None:
+    java = ["--environment", "bfcl_single", "--categories", "simple_java", "--docs", "signature"]
+    assert prepare_data(["--out", str(tmp_path), *java]) == 0
+    names = [str(tmp_path / f"bfcl_single_{part}.parquet") for part in ("train", "val")]
+    config = configured(*names)
+    check_data(config)
+    table = parquet.read_table(names[1])
+    ids = [row["extra_info"]["task_id"] for name in names for row in parquet.read_table(name).to_pylist()]
+    assert "simple_java_62" in ids
+    whole = [row for name in names for row in parquet.read_table(name).to_pylist()]
+    own = [row for row in whole if row["extra_info"]["task_id"] == "simple_java_62"]
+    parquet.write_table(pa.Table.from_pylist(own, schema=table.schema), other := str(tmp_path / "own.parquet"))
+    config = configured(other, other)
+    config.interaction.protocol = "python_calls"
+    line = refusal(config)
+    assert "interaction.protocol=python_calls cannot write" in line and "think_xml, hermes, llama3_json" in line
+
+
 def test_a_wrong_row_is_found_wherever_it_is(made: Path, tmp_path: Path) -> None:
     for place in (0, 255, 256, 999):
         change = put(place, "extra_info", "task_id", value="nope")

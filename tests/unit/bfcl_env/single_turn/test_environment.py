@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bfcl_env.single_turn.environment import LONGEST_NAME
+from bfcl_env.single_turn.environment import LONGEST_NAME, ONE_MESSAGE
 from interaction import Conversation, get_protocol
 from interaction.call import Call
 from interaction.environment import load_tasks
@@ -114,7 +114,7 @@ def test_where_no_function_helps_only_an_answer_passes_and_junk_passes_officiall
         junk = said(task, JUNK)[1]
         assert [answering(task).outcome.passed, junk.outcome.passed, call.outcome.passed] == [True, False, False]
         assert [official(answering(task)), official(junk), official(call)] == [True, True, False]
-        assert not call.turns[0].facts["has_gold"] and call.turns[0].difference
+        assert not call.turns[0].facts["has_gold"] and call.turns[0].difference and junk.turns[0].difference
 
 
 def test_where_a_function_helps_a_call_that_fits_its_documentation_passes():
@@ -128,6 +128,7 @@ def test_where_a_function_helps_a_call_that_fits_its_documentation_passes():
     records = [fits, surplus, unknown, answering(task)]
     assert [record.outcome.passed for record in records] == [True, False, False, False]
     assert [official(record) for record in records] == [True, True, True, False]
+    assert all(bool(record.turns[0].difference) != record.outcome.passed for record in records)
     assert paid(fits) == [1.0] * len(REWARDS) and max(paid(answering(task))) < 1
 
 
@@ -153,7 +154,11 @@ def test_a_system_message_is_the_policy_and_what_was_said_before_stands_before_t
     roles = [message["role"] for message in task.messages]
     assert roles == ["system", "user", "assistant", "user"]
     system, *talk = [message["content"] for message in task.messages]
-    assert asked.policy == system.strip() and asked.user.endswith(talk[-1]) and system not in asked.user
+    assert (
+        asked.policy == f"{system.strip()}\n\n{ONE_MESSAGE}"
+        and asked.user.endswith(talk[-1])
+        and system not in asked.user
+    )
     assert [asked.user.index(f"{role}: {text}") for role, text in zip(roles[1:3], talk[:2], strict=True)] == sorted(
         asked.user.index(text) - len(f"{role}: ") for role, text in zip(roles[1:3], talk[:2], strict=True)
     )

@@ -1,0 +1,170 @@
+"""Data of several environments, or of some categories: by weight, reproducible, and nothing held out is trained on."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.__main__ import main
+from data_prep.mixture import shares
+from interaction.environment import load_tasks
+
+MIXED = ("--mixture", "bfcl/base=1", "bfcl_single/live_simple=2", "bfcl_single/irrelevance=1")
+SMALL = ("--docs", "signature", "--rows", "40", "--val-rows", "16")
+
+
+def made(out, *arguments):
+    """The rows of each file, and the manifest."""
+    assert main(["--out", str(out), *arguments]) == 0
+    rows = {path.stem: pq.read_table(path).to_pylist() for path in out.glob("*.parquet")}
+    return rows, json.loads((out / "manifest.json").read_text())
+
+
+def refused(capsys, tmp_path, *arguments):
+    assert main(["--out", str(tmp_path / "out"), *arguments]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("data_prep: ") and said.count("\n") == 1 and not (tmp_path / "out").exists()
+    return said
+
+
+def sources(rows):
+    return Counter(row["data_source"] for row in rows)
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("mixture"), *MIXED, *SMALL)
+
+
+def test_weights_become_rows_of_all_names_in_one_file(mixture):
+    rows, manifest = mixture
+    assert sources(rows["mixture_train"]) == {
+        "bfcl/base": 10,
+        "bfcl_single/live_simple": 20,
+        "bfcl_single/irrelevance": 10,
+    }
+    assert sources(rows["mixture_val"]) == {"bfcl/base": 4, "bfcl_single/live_simple": 8, "bfcl_single/irrelevance": 4}
+    assert manifest["mixture"]["bfcl_single/live_simple"] == {"weight": 2.0, "train": 20, "val": 8}
+    assert manifest["made_from"].keys() == {"bfcl", "bfcl_single"} and manifest["mixture"]["seed"]
+    assert " ".join(MIXED) in manifest["command"] and "--rows 40 --val-rows 16" in manifest["command"]
+
+
+def test_rows_are_those_of_their_part_and_both_parts_are_validated_on(mixture):
+    rows, _ = mixture
+    for name, parts in (("mixture_train", {"train"}), ("mixture_val", {"choose", "report"})):
+        for environment in ("bfcl", "bfcl_single"):
+            own = [row["extra_info"] for row in rows[name] if row["extra_info"]["environment"] == environment]
+            tasks = load_tasks(environment)
+            assert {tasks[item["task_id"]].part for item in own} == {item["part"] for item in own} == parts
+    keys = [row["extra_info"]["task_id"] for part in ("mixture_train", "mixture_val") for row in rows[part]]
+    assert len({*keys}) == len(keys), "each task once"
+
+
+def test_gold_conversations_are_those_of_the_training_rows(mixture):
+    rows, _ = mixture
+    assert {row["task_id"] for row in rows["mixture_sft"]} == {
+        row["extra_info"]["task_id"] for row in rows["mixture_train"]
+    }
+    assert {row["messages"][-1]["role"] for row in rows["mixture_sft"]} == {"assistant"}
+
+
+def test_another_process_makes_the_same_bytes_from_the_command_in_the_manifest(mixture, tmp_path):
+    _, manifest = mixture
+    command = manifest["command"].replace("DIR", str(tmp_path / "again")).split()
+    subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
+    assert json.loads((tmp_path / "again" / "manifest.json").read_text()) == manifest
+
+
+def test_without_a_number_there_are_as_many_rows_as_the_weights_allow(tmp_path):
+    rows, _ = made(tmp_path, "--docs", "signature", "--mixture", "bfcl/base=1", "bfcl_single/live_parallel=1")
+    tasks = [task for task in load_tasks("bfcl_single").values() if task.category == "live_parallel"]
+    trained = sum(task.part == "train" for task in tasks)
+    assert sources(rows["mixture_train"]) == {"bfcl/base": trained, "bfcl_single/live_parallel": trained}
+    held_out = len(tasks) - trained
+    assert sources(rows["mixture_val"]) == {"bfcl/base": held_out, "bfcl_single/live_parallel": held_out}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 5000), st.dictionaries(st.text(max_size=3), st.floats(1e-6, 1e6), min_size=1, max_size=9))
+def test_shares_add_up_and_each_is_less_than_one_off(total, weights):
+    found = shares(total, weights)
+    assert sum(found.values()) == total
+    for name, weight in weights.items():
+        assert abs(found[name] - total * weight / sum(weights.values())) < 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bfcl/simple=1",), "'simple' is no category of environment bfcl; known: base, miss_func"),
+        (("bfcl_single/java=1",), "'java' is no category of environment bfcl_single; known: simple_python"),
+        (("nowhere=1",), "environments: bfcl, bfcl_single, tau"),
+        (("nowhere/base=1",), "unknown environment 'nowhere'"),
+        (("bfcl=0",), "the weight of bfcl is 0; expected a number above 0"),
+        (("bfcl=nan",), "the weight of bfcl is nan"),
+        (("bfcl=inf",), "the weight of bfcl is inf"),
+        (("bfcl=1", "bfcl/base=1"), "bfcl and bfcl/base, which have tasks in common"),
+        (("bfcl_single/irrelevance=1", "--rows", "121"), "irrelevance has 120 train tasks, and 121 are its share"),
+        (("bfcl=1", "bfcl_single=9", "--rows", "3000"), "at most 2022 rows are possible"),
+        (("bfcl=1", "--tiny"), "leave out --environment, --categories and --tiny"),
+        (("bfcl=1", "--categories", "base"), "leave out --environment, --categories and --tiny"),
+        (("bfcl=1", "--option", "augment=true"), "begin with one of bfcl and a dot"),
+        (("bfcl=1", "--option", "bfcl.augment=maybe"), "environment bfcl: "),
+    ],
+)
+def test_a_mixture_that_cannot_be_made_is_one_line(arguments, words, tmp_path, capsys):
+    assert words in refused(capsys, tmp_path, "--mixture", *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--mixture", "bfcl"), ("--mixture", "=1"), ("--rows", "5"), ("--val-rows", "0")]
+)
+def test_what_is_no_weight_and_rows_of_no_mixture_are_refused(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path), *arguments])
+    assert arguments[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "counts"),
+    [
+        (
+            ("--environment", "bfcl_single", "--categories", "simple_java,live_relevance"),
+            {"bfcl_single_train": 58, "bfcl_single_val": 58, "bfcl_single_sft": 50},
+        ),
+        (
+            ("--categories", "base,miss_func"),
+            {
+                **{"train_format_75": 75, "bfcl_train_base": 100, "bfcl_train": 200, "bfcl_val": 200},
+                "sft_train": 200,
+            },
+        ),
+        (("--categories", "multi_turn_miss_param"), {"bfcl_train": 100, "bfcl_val": 100, "sft_train": 100}),
+    ],
+)
+def test_only_the_categories_that_are_named_are_in_the_files(arguments, counts, tmp_path):
+    rows, manifest = made(tmp_path, "--docs", "signature", *arguments)
+    assert {name: len(those) for name, those in rows.items()} == counts
+    assert "--categories " in manifest["command"]
+
+
+def test_an_unknown_category_is_refused_with_the_known_ones(tmp_path, capsys):
+    assert "'java' is no category of environment bfcl_single; known: simple_python, simple_java" in refused(
+        capsys, tmp_path, "--environment", "bfcl_single", "--categories", "java"
+    )
+
+
+def test_what_the_protocol_cannot_write_is_left_out_and_said(tmp_path, capsys):
+    arguments = ("--environment", "bfcl_single", "--categories", "simple_java", "--protocol", "python_calls")
+    rows, manifest = made(tmp_path, "--docs", "signature", *arguments)
+    left_out = {"bfcl_single/simple_java_62", "bfcl_single/simple_java_63"}
+    assert manifest["left_out"].keys() == left_out
+    said = capsys.readouterr().out
+    assert all(name in said for name in left_out) and "'from'" in said
+    there = {row["extra_info"]["task_id"] for name in ("train", "val") for row in rows[f"bfcl_single_{name}"]}
+    assert len(there) == 98 and not {f"bfcl_single/{name}" for name in there} & left_out
