@@ -208,18 +208,23 @@ def _load(category: str | None, split: str | None) -> tuple[Scenario, ...]:
         return tuple(item for item in _load(category, None) if part_of(item.index) in parts)
     answers = {row["id"]: row["ground_truth"] for row in read_rows(f"possible_answer/BFCL_v4_{category}.json")}
     rows = read_rows(f"BFCL_v4_{category}.json")
-    return tuple(_scenario(category, row, answers[row["id"]]) for row in rows)
+    return tuple(scenario_of(category, row, answers[row["id"]], int(row["id"].rsplit("_", 1)[1])) for row in rows)
 
 
-def _scenario(category: str, row: dict[str, Any], answer: list[list[str]]) -> Scenario:
+def scenario_of(category: str, row: dict[str, Any], answer: list[list[str]], index: int) -> Scenario:
+    """The scenario of a row in BFCL's form and its gold calls by turn, as texts.
+
+    Raises:
+        ValueError: turns and gold are not of one number, or gold calls what cannot be called then.
+        CallError: a gold call is not one call of literals.
+    """
     missed = {int(turn): tuple(names) for turn, names in row.get("missed_function", {}).items()}
     reveal = {name: turn for turn, names in missed.items() for name in names}
-    early = EARLY_GOLD.get(row["id"], {})
-    reveal.update(early)
+    reveal |= {name: turn for name, turn in EARLY_GOLD.get(row["id"], {}).items() if name in reveal}
     bare = Scenario(
         id=row["id"],
         category=category,
-        index=int(row["id"].rsplit("_", 1)[1]),
+        index=index,
         classes=tuple(row["involved_classes"]),
         turns=(),
         config_json=tuple((name, json.dumps(row["initial_config"].get(name, {}))) for name in row["involved_classes"]),

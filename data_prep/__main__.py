@@ -29,9 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="N",
         help="cut results in the SFT conversations, as training is set to (default: no cut; 300 with --tiny)",
     )
-    parser.add_argument(
-        "--environment", default="bfcl", metavar="NAME|FILE", help="whose tasks; a Python file of your own"
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument(
+        "--environment",
+        default="bfcl",
+        metavar="NAME|FILE",
+        help="whose tasks; or a file of your own: Python (docs/your_environment.md), or JSON (docs/your_data.md)",
     )
+    whose.add_argument("--json", dest="environment", type=_json_file, metavar="FILE", help="short for the latter")
     parser.add_argument(
         "--categories",
         type=lambda text: tuple(filter(None, text.split(","))),
@@ -87,6 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{entry['rows']:>5} rows  {options.out / name}")
     for name, reason in manifest.get("left_out", {}).items():
         print(f"left out, since no message of {options.protocol} can do it: {name} ({reason})")
+    for name in (name for name, entry in manifest["files"].items() if not entry["rows"]):
+        print(f"NOTE {options.out / name} is empty: no task belongs there")
     print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
     return 0
 
@@ -106,6 +113,12 @@ def _options(given: argparse.Namespace) -> "Options":
         given.rows,
         given.val_rows,
     )
+
+
+def _json_file(name: str) -> str:
+    if Path(name).suffix != ".json":
+        raise argparse.ArgumentTypeError(f"{name} does not end in .json; a Python file is given with --environment")
+    return name
 
 
 def _fail(message: str) -> int:

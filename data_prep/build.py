@@ -27,7 +27,7 @@ class Options:
     tiny: bool = False
     max_result_chars: int | None = None
     environment: str = DEFAULT
-    """A name, or a Python file."""
+    """A name, or a file of one's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The environment's own settings; of a mixture, `environment.setting`."""
     categories: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Options:
         if result_chars is not None:
             parts.append(f"--max-result-chars {result_chars}")
         if self.environment != DEFAULT:
-            parts.append(f"--environment {self.environment}")
+            parts.append(f"--environment {shlex.quote(self.environment)}")
         if self.categories:
             parts.append(f"--categories {','.join(self.categories)}")
         if self.mixture:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from data_prep.choice import Sets, full_names, of_categories
-from interaction.environment import DataSet, Task, known, named
+from interaction.environment import DataSet, Task, is_file, known, named
 
 SEED = 20261122
 NAMES = {"train": "mixture_train.parquet", "val": "mixture_val.parquet", "sft": "mixture_sft.parquet"}
@@ -92,7 +92,7 @@ def shares(total: int, weights: Mapping[Any, float]) -> dict[Any, int]:
 
 
 def _ingredient(name: str, weight: float) -> Ingredient:
-    environment, _, category = (name, "", "") if name in known() or name.endswith(".py") else name.rpartition("/")
+    environment, _, category = (name, "", "") if name in known() or is_file(name) else name.rpartition("/")
     if not environment:
         raise ValueError(
             f"the mixture names {name!r}; expected an environment, or one of its categories as "

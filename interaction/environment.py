@@ -4,8 +4,10 @@ This room imports no environment: an environment imports the vocabulary (`call`,
 here. A task is frozen data; `open` makes a fresh attempt at it, which is used once and closed.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -30,11 +32,15 @@ source combines categories.
 
 A row of a data set names its environment in `extra_info.environment`."""
 
+READERS: dict[str, str] = {".json": "bfcl_env.entries"}
+"""Ending of a file of a user's that holds tasks and no code -> package that reads it: its `environment(name, path)`
+gives what the packages above have."""
+
 DEFAULT = "bfcl"
 """The environment of rows that name none."""
 
 _files: dict[str, str] = {}
-"""Environments of a user's: name -> Python file, which has what the packages above have."""
+"""Environments of a user's: name -> Python file, which has what the packages above have, or a file of `READERS`."""
 
 Part = Literal["train", "choose", "report"]
 """Where a task stands: tasks to train on; held-out tasks that may decide something; held-out tasks to report."""
@@ -203,13 +209,9 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
         ValueError: there is no such environment, or two of its tasks have one id.
     """
     module = _module(environment)
-    try:
+    with _said_of(environment, "load_tasks()"):
         tasks = list(module.load_tasks())
         by_id = {task.id: task for task in tasks}
-    except Exception as error:
-        if environment in ENVIRONMENTS:
-            raise
-        raise ValueError(f"environment {environment}: load_tasks() raises {type(error).__name__}: {error}") from error
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
     return MappingProxyType(by_id)
@@ -348,9 +350,13 @@ def register(files: Mapping[str, str]) -> None:
     """Make environments of a user's known in this process, by name and file. Nothing is loaded yet.
 
     Raises:
-        ValueError: a name is that of another environment.
+        ValueError: a name is that of another environment, or would have to be quoted in settings.
     """
     for name, path in files.items():
+        if not re.fullmatch(r"[A-Za-z_][\w-]*", name, re.ASCII):
+            raise ValueError(
+                f"environment {name}: {path} gives it a name that is not of letters, digits, _ and -; rename it"
+            )
         if name in ENVIRONMENTS or _files.get(name, path) != path:
             taken = ENVIRONMENTS.get(name) or _files[name]
             raise ValueError(f"environment {name} is {taken} already, and {path} was given; choose another name")
@@ -358,21 +364,50 @@ def register(files: Mapping[str, str]) -> None:
 
 
 def named(environment: str) -> str:
-    """The name of an environment that a person gives by name or as a Python file, which becomes known by its stem.
+    """The name of an environment that a person gives by name or as a file, which becomes known by its stem.
 
     Raises:
-        ValueError: there is no such environment.
+        ValueError: there is no such environment, or something is wrong with it.
     """
-    if environment.endswith(".py"):
-        register({Path(environment).stem: environment})
-        environment = Path(environment).stem
+    if is_file(environment):
+        stem = Path(environment).stem
+        register({stem: environment})
+        environment = stem
+    check_tasks(environment)
     load_tasks(environment)
     return environment
+
+
+def is_file(environment: str) -> bool:
+    """Whether an environment is given as a file, and not by name."""
+    return Path(environment).suffix in (".py", *READERS)
+
+
+def check_tasks(environment: str) -> None:
+    """What takes longer than to load the tasks and needs to be looked at once, if the environment has such a thing.
+
+    Raises:
+        ValueError: something is wrong with them, or there is no such environment.
+    """
+    if (own := getattr(_module(environment), "check_tasks", None)) is not None:
+        with _said_of(environment, "check_tasks()"):
+            own()
 
 
 def known() -> list[str]:
     """The names of all environments that are known in this process."""
     return [*ENVIRONMENTS, *_files]
+
+
+@contextmanager
+def _said_of(environment: str, function: str) -> Iterator[None]:
+    """What code of a user's raises says where it comes from."""
+    try:
+        yield
+    except Exception as error:
+        if environment in ENVIRONMENTS or Path(_files[environment]).suffix in READERS:
+            raise
+        raise ValueError(f"environment {environment}: {function} raises {type(error).__name__}: {error}") from error
 
 
 @cache
@@ -382,6 +417,8 @@ def _module(environment: str) -> Any:
     if environment not in _files:
         raise ValueError(f"unknown environment {environment!r}; known: {', '.join(sorted(known()))}")
     path = Path(_files[environment]).expanduser()
+    if (reader := READERS.get(path.suffix)) is not None:
+        return import_module(reader).environment(environment, path)
     spec = spec_from_file_location(f"environment_{environment}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"environment {environment}: {path} is no Python file")

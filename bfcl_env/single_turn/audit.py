@@ -1,6 +1,6 @@
 """What an audit finds in these tasks, with reasons: where nothing should be called, an answer is all there is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from bfcl_env.single_turn.checker import check_calls
 from bfcl_env.single_turn.tasks import SingleTurnTask, failing_gold, load_tasks
@@ -18,7 +18,12 @@ WITHOUT_WORK = (*SILENT, "answers", "safe call", "hostile")
 
 def known() -> Mapping[str, str]:
     """What an audit finds; `*` stands for any reward."""
-    return {finding: reason for task in load_tasks() for finding, reason in _of(task)}
+    return known_of(load_tasks())
+
+
+def known_of(tasks: Iterable[SingleTurnTask]) -> Mapping[str, str]:
+    """The same of some tasks."""
+    return {finding: reason for task in tasks for finding, reason in _of(task)}
 
 
 def _of(task: SingleTurnTask) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ documented. That a name alone is shared joins nothing: `search` is many function
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -24,17 +24,26 @@ _BETWEEN = re.compile(r"\W+")
 
 def components(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Id of an entry -> the id of the first entry of its component."""
-    parents = {entry["id"]: entry["id"] for entry in entries}
+    return joined({entry["id"]: _marks(entry) for entry in entries})
+
+
+def joined(marks: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:
+    """Name -> the first name of those that it is joined to, by a mark that both have or through others.
+
+    Args:
+        marks: name -> what must not be shared by two components.
+    """
+    parents = {name: name for name in marks}
 
     def first(name: str) -> str:
         while parents[name] != name:
             parents[name] = name = parents[parents[name]]
         return name
 
-    seen: dict[Any, str] = {}
-    for entry in entries:
-        for mark in _marks(entry):
-            one, other = first(seen.setdefault(mark, entry["id"])), first(entry["id"])
+    seen: dict[Hashable, str] = {}
+    for name, those in marks.items():
+        for mark in those:
+            one, other = first(seen.setdefault(mark, name)), first(name)
             parents[other] = one
     return {name: first(name) for name in parents}
 

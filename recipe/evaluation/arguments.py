@@ -85,7 +85,9 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         default="val",
         help="which tasks; val is choose and report together (docs/evaluation.md)",
     )
-    parser.add_argument("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python file")
+    parser.add_argument(
+        "--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python or JSON file"
+    )
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
     parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from interaction import Conversation, get_protocol
 from interaction.call import Call
 from interaction.environment import (
+    READERS,
     AskUser,
     GoldMessage,
     Request,
@@ -37,6 +39,8 @@ TRIED = 4
 METHODS = ("begin", "call", "facts", "answer", "hear", "cut", "verdicts", "close")
 FIELDS = ("environment", "id", "category", "cluster", "part")
 MARK = "environment: "
+LONGEST = 2_000
+"""Characters of what is wrong, which may be a whole list."""
 
 
 class EnvironmentFault(ValueError):
@@ -59,7 +63,8 @@ def check_file(name: str, path: str, seconds: float = SECONDS) -> None:
     said = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode or not said:
         why = said[-1].removeprefix(MARK) if said else f"its process ended with status {done.returncode}"
-        raise EnvironmentFault(f"{why}. docs/your_environment.md has what is expected")
+        document = "your_data" if Path(path).suffix in READERS else "your_environment"
+        raise EnvironmentFault(f"{why}. docs/{document}.md has what is expected")
 
 
 def trial(name: str) -> None:
@@ -67,8 +72,12 @@ def trial(name: str) -> None:
 
     Raises:
         EnvironmentFault: something is not as `interaction.environment` says.
+        ValueError: its tasks cannot be loaded.
     """
-    tasks = _called("load_tasks()", lambda: load_tasks(name))
+    try:
+        tasks = load_tasks(name)
+    except SystemExit as error:
+        raise EnvironmentFault(f"its file raises {line_of(error)}") from error
     if not tasks:
         raise EnvironmentFault("load_tasks() gives no task")
     for task in tasks.values():
@@ -159,7 +168,8 @@ def main() -> int:
         register({name: path})
         trial(name)
     except (EnvironmentFault, ValueError) as error:
-        print(f"\n{MARK}{' '.join(str(error).split())}")
+        why = " ".join(str(error).split())
+        print(f"\n{MARK}{why if len(why) <= LONGEST else f'{why[:LONGEST]}...'}")
         return 1
     print(f"\n{MARK}ok")
     return 0

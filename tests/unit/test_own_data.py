@@ -1,0 +1,119 @@
+"""The data set of docs/your_data.md, as it is used: prepared, audited, evaluated, and looked at before a start."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.entries import single_turn, write
+from support.evaluation import serving
+from support.own_data import DOCUMENT, example, example_text, write_example
+
+import interaction.environment as environments
+from data_prep.__main__ import main as prepare_data
+from interaction import get_protocol
+from interaction.environment import GoldMessage
+from interaction.gold import play_gold
+from recipe import evaluate
+from recipe.curriculum import compose_stage
+from recipe.errors import PreflightError
+from recipe.preflight.checks import check_environments
+from recipe.preflight.data import check_data
+from recipe.preflight.reward import check_reward
+
+pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
+PROTOCOL = get_protocol("think_xml", docs="signature")
+
+
+def stage(folder: Path, path: Path, *overrides: str) -> Any:
+    """A stage that trains on the file's data, which are made."""
+    assert prepare_data(["--json", str(path), "--out", str(folder / "data"), "--docs", "signature"]) == 0
+    files = [f"data.{part}_files={folder}/data/{path.stem}_{part}.parquet" for part in ("train", "val")]
+    own = f"+interaction.environments.{path.stem}={path}"
+    config = compose_stage("stage2", ["hardware=cpu", own, *files, *SMALL, *overrides])
+    config.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(
+        Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
+    )
+    return config
+
+
+def test_it_passes_the_audit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recipe.audit", "--environment", str(write_example(tmp_path)), "--tasks", "all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 tasks without gold" in done.stdout and "irrelevance" in done.stdout
+
+
+def test_gold_is_right_in_an_evaluation(tmp_path: Path) -> None:
+    path = write_example(tmp_path)
+    environments.named(str(path))
+    tasks = environments.load_tasks(path.stem).values()
+    begun = {play_gold(task, PROTOCOL)[0][1]["content"]: list(task.gold()) for task in tasks}
+
+    def gold(messages: list[dict[str, str]]) -> str:
+        said = sum(message["role"] == "assistant" for message in messages)
+        item = begun[messages[1]["content"]][said]
+        assert isinstance(item, GoldMessage)
+        return PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)
+
+    with serving(gold) as server:
+        arguments = ["--environment", str(path), "--endpoint", server.url, "--out", str(tmp_path / "out")]
+        assert evaluate.main([*arguments, "--docs", "signature", "--split", "all"]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["overall"]["acc"]["mean"] == 1.0 and found["overall"]["tasks"] == len(example())
+
+
+def test_a_start_takes_its_data_and_its_settings(tmp_path: Path) -> None:
+    config = stage(tmp_path, write_example(tmp_path), "+interaction.train.environments.office.augment=true")
+    check_environments(config)
+    check_data(config)
+    check_reward(config)
+    assert config.interaction.environments.office == str(tmp_path / "office.json")
+
+
+def test_a_start_refuses_a_file_that_was_broken_since_and_lists_what_is_wrong(tmp_path: Path) -> None:
+    path = write_example(tmp_path)
+    config = stage(tmp_path, path)
+    write(
+        tmp_path, [{**example()[0], "ground_truth": [["fly()"], ["mkdir()"]]}, single_turn(ground_truth=[])], path.name
+    )
+    with pytest.raises(PreflightError) as refused:
+        check_environments(config)
+    said = str(refused.value)
+    assert "interaction.environments.office=" in said and "\n" not in said and "docs/your_data.md" in said
+    assert "multi_turn_base_0 (entry 1 (line 2)): ground_truth[0][0]: found 'fly'" in said
+    assert "simple_python_0 (entry 2" in said
+
+
+def test_rows_that_were_made_from_another_file_are_refused(tmp_path: Path) -> None:
+    path = write_example(tmp_path)
+    config = stage(tmp_path, path)
+    entries = example()
+    entries[0]["question"][0][0]["content"] = "Make a folder named letters."
+    entries[0]["ground_truth"][0] = ["mkdir(dir_name='letters')"]
+    entries[0]["ground_truth"][1] = ["mv(source='plan.txt', destination='letters')"]
+    write(tmp_path, entries, path.name)
+    check_environments(config)
+    environments.load_tasks.cache_clear()
+    environments._module.cache_clear()
+    with pytest.raises(PreflightError, match="was made for another prompt"):
+        check_data(config)
+
+
+def test_what_the_document_says_of_a_mistake_is_what_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = [
+        line.strip() for line in DOCUMENT.read_text().splitlines() if line.startswith("  ") and "; expected" in line
+    ]
+    assert shown
+    text = example_text().replace('"people": [6]', '"poeple": [6]').replace("ls()", "ls(")
+    assert prepare_data(["--json", str(write(tmp_path, text, "office.json")), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert all(line in said for line in shown)
