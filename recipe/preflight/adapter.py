@@ -14,6 +14,7 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged
 from recipe.stage.adapter import Adapter, other_base, read_adapter
 from recipe.stage.starts import HUB_ID
+from recipe.typed import shown
 
 MODEL = "actor_rollout_ref.model"
 
@@ -82,21 +83,20 @@ def check_adapter_modules(config: DictConfig) -> None:
     if model.lora_adapter_path is None or (wanted := _wanted(model)) is None:
         return
     adapter = _read(config)
-    if adapter.shapes == wanted:
-        return
-    absent, surplus = (
-        sorted(a - b) for a, b in ((wanted.keys(), adapter.shapes.keys()), (adapter.shapes.keys(), wanted.keys()))
-    )
+    found = adapter.shapes
+    absent, surplus = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     if absent or surplus:
-        differs = f"lacks {len(absent)} of their tensors and has {len(surplus)} others ({(absent + surplus)[0]}, ...)"
-    else:
-        name = next(name for name in sorted(wanted) if wanted[name] != adapter.shapes[name])
-        differs = f"has {name} of shape {adapter.shapes[name]}, and {model.path} takes {wanted[name]}"
-    raise PreflightError(
-        f"{MODEL}.target_modules={model.target_modules} (exclude_modules={model.exclude_modules}) are not the modules "
-        f"of the adapter in {adapter.folder}, which {differs}. Set {MODEL}.target_modules="
-        f"[{','.join(_modules(adapter))}], or train a new one with stage.adapter=new."
-    )
+        raise PreflightError(
+            f"{MODEL}.target_modules={model.target_modules} (exclude_modules={model.exclude_modules}) are not the "
+            f"modules of the adapter in {adapter.folder}, which lacks {len(absent)} of their tensors and has "
+            f"{len(surplus)} others ({shown((absent + surplus)[0], quote=False)}, ...). Set {MODEL}.target_modules="
+            f"{_modules(adapter)}, or train a new one with stage.adapter=new."
+        )
+    if other := next((name for name in sorted(wanted) if wanted[name] != found[name]), None):
+        raise PreflightError(
+            f"the adapter in {adapter.folder} is another model's: its {other} has the shape {shown(found[other])}, and "
+            f"{model.path} takes {wanted[other]}. Set MODEL to the model it belongs to."
+        )
 
 
 def _read(config: DictConfig) -> Adapter:
@@ -133,6 +133,7 @@ def _wanted(model: DictConfig) -> dict[str, tuple[int, ...]] | None:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _modules(adapter: Adapter) -> list[str]:
-    """The last parts of the names of an adapter's modules: q_proj, up_proj."""
-    return sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in adapter.shapes})
+def _modules(adapter: Adapter) -> str:
+    """The last parts of the names of an adapter's modules, as a setting: [q_proj,up_proj]."""
+    names = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in adapter.shapes})
+    return shown(f"[{','.join(names)}]", quote=False)

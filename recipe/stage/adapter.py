@@ -77,18 +77,22 @@ def read_adapter(folder: Path) -> Adapter:
         raise Damaged(f"{error.filename} is not there; expected {SETTINGS_FILE} and {WEIGHTS_FILE}") from error
     if fault := changed(folder):
         raise Damaged(fault)
-    rank, alpha, named = settings.get("r"), settings.get("lora_alpha"), settings.get("base_model_name_or_path")
-    for key, value in (("r", rank), ("lora_alpha", alpha)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise Damaged(f"{folder / SETTINGS_FILE} has {key}={shown(value)}; expected a whole number, 1 or more")
-    _require_plain(settings, folder / SETTINGS_FILE)
-    base = BASE.read(folder / BASE_FILE)
-    if base is None:
+    path = folder / SETTINGS_FILE
+    rank, alpha = (_whole(settings, key, path) for key in ("r", "lora_alpha"))
+    _require_plain(settings, path)
+    if (base := BASE.read(folder / BASE_FILE)) is None:
+        named = settings.get("base_model_name_or_path")
         if not isinstance(named, str) or not named:
-            raise Damaged(f"{folder / SETTINGS_FILE} has base_model_name_or_path={shown(named)}; expected its base")
+            raise Damaged(f"{path} has base_model_name_or_path={shown(named)}; expected its base")
         base = Base(named)
-    assert isinstance(rank, int) and isinstance(alpha, int)
     return Adapter(folder, rank, alpha, base, shapes)
+
+
+def _whole(settings: dict[str, Any], key: str, path: Path) -> int:
+    value = settings.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Damaged(f"{path} has {key}={shown(value)}; expected a whole number, 1 or more")
+    return value
 
 
 def _require_plain(settings: dict[str, Any], path: Path) -> None:

@@ -173,5 +173,5 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     (adapter / "README.md").unlink(missing_ok=True)  # a form that nobody has filled in
     note_base(adapter, base.name_or_path)
     model.merge_and_unload().save_pretrained(part)
-    other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json")
+    other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json", SUMS)  # the sums are of these
     shutil.copytree(source, part, ignore=other, dirs_exist_ok=True)  # the configuration as without LoRA, the tokenizer

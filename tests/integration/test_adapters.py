@@ -1,8 +1,9 @@
 """LoRA adapters by stage, for real: trained further from stage to stage, killed and resumed, evaluated on one base.
 
-About eight minutes on two cores.
+About ten minutes on two cores.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -151,7 +152,8 @@ def test_vllm_switches_adapters_on_one_base_and_answers_as_peft_does(trained: Pa
             own = wanted[name].log_softmax(-1)[:-1].gather(1, IDS[1:, None])[:, 0]
             torch.testing.assert_close(torch.tensor(given), own, atol=1e-4, rtol=1e-4)
             assert seen.setdefault(name, given) == pytest.approx(given, abs=1e-6), f"{name} changed by switching"
-    assert len({round(sum(values), 2) for values in seen.values()}) == 3, "all three answer alike: nothing is shown"
+    for one, other in itertools.combinations(seen.values(), 2):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.01, "they answer alike: nothing is shown"
 
 
 @pytest.mark.slow

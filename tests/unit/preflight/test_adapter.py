@@ -135,7 +135,7 @@ def test_a_base_of_another_size_is_refused_where_the_adapter_has_no_note(run: Pa
     model.config.intermediate_size *= 2
     type(model)(model.config).save_pretrained(wide)
     settings.write_text(settings.read_text().replace(str(original_base(settings)), str(wide)))
-    with pytest.raises(PreflightError, match=r"has .*down_proj.lora_A.weight of shape \(8, \d+\), and .*/wide takes"):
+    with pytest.raises(PreflightError, match=r"down_proj.lora_A.weight has the shape \(8, \d+\), and .*/wide takes"):
         checked(config_of(run))
 
 
