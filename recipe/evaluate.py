@@ -1,13 +1,15 @@
 """Score a model on BFCL's multi-turn tasks: both accuracies with intervals, and BFCL's own verdict beside ours.
 
     python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val
+    python -m recipe.evaluate --model BASE --adapter outputs/default/stage1_format/adapter
     python -m recipe.evaluate --endpoint http://127.0.0.1:8000/v1 --split val --samples 4 --temperature 0.7
     python -m recipe.evaluate --records outputs/default
 
-The first starts vLLM for a folder and ends it afterwards; what follows `--` goes to vLLM. The second plays through any
-OpenAI-compatible server. The third judges episodes that training or another evaluation has stored, without a model.
-Episodes are played by BFCL's rules; docs/evaluation.md says what each number means. Started again with the same --out,
-an evaluation goes on where it stopped.
+The first starts vLLM for a folder and ends it afterwards; what follows `--` goes to vLLM. The second does so for a
+LoRA adapter on the model it belongs to. The third plays through any OpenAI-compatible server. The fourth judges
+episodes that training or another evaluation has stored, without a model. Episodes are played by BFCL's rules;
+docs/evaluation.md says what each number means. Started again with the same --out, an evaluation goes on where it
+stopped.
 
 Exit status: 0 all episodes were played and the verdicts agree; 1 it could not be done; 3 episodes were lost, and are
 in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 interrupted.
@@ -36,8 +38,11 @@ from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
+    ADAPTER_NAME,
     SERVED_NAME,
     ServerError,
+    adapter_flags,
+    check_adapter_folder,
     check_model_folder,
     fingerprint,
     serve,
@@ -80,7 +85,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
-        chosen = choosing.of_model(given.model) if given.model else []
+        chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
         return _report(records, lost, settings.samples, store.folder, choosing.note(chosen, settings.split))
     finally:
         store.close()
@@ -168,8 +173,11 @@ def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settin
     if line := over_budget_line(given.model, vllm_flags, settings):
         print(line, flush=True)
     print(f"starting vLLM, log in {log}", flush=True)
-    with serve(given.model, log, given.hardware, vllm_flags) as url:
-        return asyncio.run(through(url, SERVED_NAME, "EMPTY", plain.of_model(given.model, vllm_flags)))
+    name, flags = SERVED_NAME, [*vllm_flags]
+    if given.adapter:
+        name, flags = ADAPTER_NAME, [*adapter_flags({ADAPTER_NAME: given.adapter}), *vllm_flags]
+    with serve(given.model, log, given.hardware, flags) as url:
+        return asyncio.run(through(url, name, "EMPTY", plain.of_model(given.model, vllm_flags)))
 
 
 async def _only_model(given: argparse.Namespace) -> str:
@@ -186,6 +194,9 @@ def _settings(given: argparse.Namespace) -> Settings:
     if given.model:
         check_model_folder(given.model)
         model = f"{given.model.resolve()} {fingerprint(given.model)}"
+        if given.adapter:
+            check_adapter_folder(given.adapter, given.model)
+            model += f" with {given.adapter.resolve()} {fingerprint(given.adapter)}"
     else:
         model = given.served_name
     return Settings(
@@ -214,7 +225,7 @@ def _sampling(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _name(given: argparse.Namespace) -> str:
-    source = str(given.model) if given.model else given.served_name or given.endpoint
+    source = str(given.adapter or given.model or given.served_name or given.endpoint)
     return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in f"{source}-{given.split}")
 
 

@@ -183,6 +183,11 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         return
     try:
         check_model_lora(config.model, "model")
+        if config.model.lora_adapter_path is not None:
+            raise PreflightError(
+                f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge "
+                "that one into the start model (peft: merge_and_unload, save_pretrained), and set MODEL to the result."
+            )
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
             check_weights(config.model.path)

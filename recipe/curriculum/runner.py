@@ -58,7 +58,8 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     """On the CPU profile, without a model and before the first stage of all: make the tiny policy."""
     config = stages[0].composed
     tiny = config.paths.get("tiny_policy")
-    if not tiny or config.actor_rollout_ref.model.path is not None or config.stage.previous:
+    model = config.actor_rollout_ref.model
+    if not tiny or model.path is not None or model.lora_adapter_path is not None or config.stage.previous:
         return
     folder = Path(tiny).parent
     watch = console.Watch(folder, _log(run, folder.name))

@@ -32,7 +32,8 @@ from recipe.settings.kinds import folder_name
 from recipe.stage import checkpoints
 from recipe.typed import one_line, shown
 
-START_MODEL = "actor_rollout_ref.model.path="
+OF_THE_FIRST = ("actor_rollout_ref.model.path=", "actor_rollout_ref.model.lora_adapter_path=")
+"""Overrides for all stages that only the first one takes: the others start from what the one before exported."""
 LARGEST = 2**16
 """Bytes of a curriculum file; a megabyte of YAML takes its parser seconds."""
 KEYS = ("name", "config", "gate", "handover", "overrides")
@@ -103,7 +104,7 @@ def read_stages(
 ) -> list[Stage]:
     """The stages of a curriculum's content, with the command line's overrides: for all, or `NAME:override` for one.
 
-    A start model on the command line is for the first stage; the others start from what the one before exported.
+    A start model or adapter on the command line is for the first stage.
 
     Args:
         chosen: names of the stages to return; empty for all.
@@ -140,7 +141,7 @@ def read_stages(
             continue
         overrides = [*map(str, content.get("overrides") or []), *entry["overrides"]]
         overrides.append(f"stage.previous={quoted(previous)}")
-        overrides += [item for item in for_all if not stages or not item.startswith(START_MODEL)]
+        overrides += [item for item in for_all if not stages or not item.startswith(OF_THE_FIRST)]
         overrides += for_one[entry["name"]]
         try:
             composed = compose_stage(entry["config"], overrides)

@@ -58,6 +58,8 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
         parser.error(f"argument --category: {error}")
     if flags and not given.model:
         parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
+    if given.adapter and not given.model:
+        parser.error(f"--adapter {given.adapter}: name the model it belongs to with --model")
     for name in given.leave_out:
         if getattr(given, name, None) is not None:
             parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
@@ -76,6 +78,9 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
     source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
     source.add_argument("--records", type=Path, nargs="+", metavar="RUN", help="run folders or JSONL files to judge")
+    parser.add_argument(
+        "--adapter", type=Path, metavar="PATH", help="with --model, its base: a LoRA adapter of a stage"
+    )
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
     parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")

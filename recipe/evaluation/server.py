@@ -17,18 +17,21 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
+from recipe.files import Damaged
 from recipe.launch.processes import adopt_orphans, end_descendants, end_with_parent
+from recipe.preflight.lora import RANKS
 from recipe.settings import CONFIG_DIR
+from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import SUMS, changed
 
-SERVED_NAME = "model"
+SERVED_NAME, ADAPTER_NAME = "model", "adapter"
 START_SECONDS = 1800.0
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
@@ -97,6 +100,39 @@ def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) 
         *profile_flags(hardware),
         *flags,
     ]
+
+
+def adapter_flags(adapters: Mapping[str, Path]) -> list[str]:
+    """vLLM's flags to serve LoRA adapters beside their base, each as a model of its own name.
+
+    Raises:
+        Damaged: one of them is no adapter, or changed.
+        ServerError: one of them has a rank that vLLM makes no room for.
+    """
+    read = [read_adapter(folder) for folder in adapters.values()]
+    largest = max(adapter.rank for adapter in read)
+    room = next((rank for rank in RANKS if rank >= largest), None)
+    if room is None:
+        raise ServerError(
+            f"an adapter of rank {largest} is more than the {RANKS[-1]} that vLLM takes. Evaluate the merged model "
+            "that the stage left beside it, in hf."
+        )
+    return [
+        *("--enable-lora", "--max-loras", str(len(read)), "--max-lora-rank", str(room)),
+        *("--lora-modules", *(f"{name}={adapter.folder}" for name, adapter in zip(adapters, read, strict=True))),
+    ]
+
+
+def check_adapter_folder(folder: Path, model: Path) -> None:
+    """Raises ServerError if this is no LoRA adapter, or that of another model than this one."""
+    try:
+        if fault := other_base(read_adapter(folder), str(model)):
+            raise ServerError(f"the adapter in {folder} is another model's: {fault}. Give that model with --model.")
+    except Damaged as error:
+        raise ServerError(
+            f"{error}. --adapter expects a folder such as the one a stage with LoRA exports to "
+            "outputs/<RUN>/<stage>/adapter."
+        ) from error
 
 
 def load_profile(hardware: str) -> DictConfig:

@@ -144,6 +144,7 @@ def check_model(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     from recipe.preflight import model as preflight_model
+    from recipe.preflight.adapter import check_adapter_modules
     from recipe.preflight.budget import check_budget
     from recipe.preflight.gpu import check_gpu
     from recipe.preflight.template import check_template
@@ -152,6 +153,7 @@ def check_model(config: DictConfig) -> None:
     settings = preflight_model.load_settings(path)
     preflight_model.check_context(config, settings)
     preflight_model.check_weights(path)
+    check_adapter_modules(config)
     tokenizer = preflight_model.load_tokenizer(path)
     preflight_model.check_protocol(tokenizer, protocol, path)
     template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
@@ -173,10 +175,11 @@ def summary(config: DictConfig) -> str:
     rows = f"{config.data.train_batch_size} rows x {rollout.n} rollouts a step"
     if left_out := config.data.get("leave_out"):
         rows += f", {len(left_out)} tasks left out"
+    adapter = config.actor_rollout_ref.model.lora_adapter_path
     return "\n".join(
         [
             f"stage      {config.stage.name}",
-            f"model      {config.actor_rollout_ref.model.path}",
+            f"model      {config.actor_rollout_ref.model.path}{f' with the adapter {adapter}' if adapter else ''}",
             f"data       {config.data.train_files}, {rows}",
             f"reward     {config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",

@@ -119,6 +119,13 @@ def notes(config: DictConfig) -> list[str]:
         found.append(
             "interaction.record_tokens=true with interaction.record_dir=null: no episode is written, set a folder"
         )
+    if (adapter := config.actor_rollout_ref.model.lora_adapter_path) and (
+        actor.use_kl_loss or algorithm.use_kl_in_reward
+    ):
+        found.append(
+            f"the KL is that to {config.actor_rollout_ref.model.path} without the adapter {adapter} that this stage "
+            "begins with; with stage.adapter=new it is that to the start of the stage"
+        )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):
         found.append(

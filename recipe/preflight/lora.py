@@ -6,8 +6,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 
-LARGEST_RANK = 512
-"""vLLM's (`vllm.config.lora.MaxLoRARanks`), for an adapter that it applies itself."""
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM makes room for (`vllm.config.lora.MaxLoRARanks`), where it applies an adapter itself."""
+LARGEST_RANK = RANKS[-1]
 
 EMBEDDINGS = ("lm_head", "embed_tokens")
 
@@ -24,6 +25,13 @@ def check_lora(config: DictConfig) -> None:
         raise PreflightError(
             f"critic.model.lora_rank={critic}: the critic's value head starts at random, and verl's LoRA would keep it "
             "there. Leave it 0: the critic then trains all its weights, whatever the policy does."
+        )
+    path = model.lora_adapter_path
+    further = "stage.adapter=continue" if path is None else f"actor_rollout_ref.model.lora_adapter_path={path}"
+    if not model.lora_rank and (path is not None or config.stage.adapter == "continue"):
+        raise PreflightError(
+            f"{further} trains an adapter further, and actor_rollout_ref.model.lora_rank=0 trains all weights. Set "
+            "actor_rollout_ref.model.lora_rank to the adapter's rank, or leave the former out."
         )
     if not model.lora_rank or model.lora.merge:
         return
@@ -49,12 +57,6 @@ def check_model_lora(model: DictConfig, name: str) -> None:
         raise PreflightError(
             f"{name}.lora.rank={model.lora.rank} is read by Megatron, this recipe trains with FSDP2, which would "
             f"train all weights. Set {name}.lora_rank, lora_alpha, target_modules; of {name}.lora only merge counts."
-        )
-    if model.lora_adapter_path is not None:
-        raise PreflightError(
-            f"{name}.lora_adapter_path={model.lora_adapter_path}: every stage would add this adapter to its start "
-            "model, which from the second stage on has it already. Merge it into the start model (peft: "
-            "merge_and_unload, save_pretrained) and set MODEL to that folder."
         )
     for key, least in (("lora_rank", 0), ("lora_alpha", 1)):
         value = model[key]

@@ -60,6 +60,7 @@ def _without_config(folder: Path) -> str:
     if there(folder, "adapter_config.json"):
         return (
             f"{folder} is a LoRA adapter, not a model. Merge it into its base model (peft: merge_and_unload, "
-            "save_pretrained) and take that folder"
+            "save_pretrained) and take that folder; to train it further, set actor_rollout_ref.model.lora_adapter_path "
+            "to it"
         )
     return f"no config.json in {folder}"

@@ -8,17 +8,20 @@ from omegaconf import DictConfig
 
 from recipe.errors import PreflightError
 from recipe.preflight import model_folder
+from recipe.preflight.adapter import check_adapter, resolve_adapter
 
 
 def resolve_model(config: DictConfig) -> None:
     """The model to start from: MODEL or actor_rollout_ref.model.path, else what the previous stage exported.
 
-    The CPU profile's first stage falls back on the tiny policy. `~` is written out, once and for all readers.
+    That is its merged model, or with `stage.adapter=continue` its adapter and the base under it. The CPU profile's
+    first stage falls back on the tiny policy. `~` is written out, once and for all readers.
 
     Raises:
         PreflightError: there is none, or its folder is not whole.
     """
     model = config.actor_rollout_ref.model
+    resolve_adapter(config)
     if model.path is None:
         candidates = []
         if config.stage.previous:
@@ -41,6 +44,7 @@ def resolve_model(config: DictConfig) -> None:
             )
         model.path = str(found)
     model.path = start_model(str(model.path))
+    check_adapter(config)
 
 
 def start_model(given: str) -> str:

@@ -57,6 +57,7 @@ class Stage:
     gate: Gate | None
     handover: Literal["last", "best"]
     handover_metric: Text
+    adapter: Literal["new", "continue"]
     over_budget: Literal["keep", "leave_out"]
     max_lost_share: Share
     max_gen_batches: Whole

@@ -119,12 +119,12 @@ def _of_choosing_part(metric: str) -> str:
 def decisions(config: DictConfig) -> Decisions:
     """What validation decides in this stage, after what it has decided about the model the stage starts from."""
     own = [{"stage": config.stage.name, "setting": setting, "metric": metric} for setting, metric in deciding(config)]
-    model = OmegaConf.select(config, "actor_rollout_ref.model.path")
-    return _unique([*(of_model(Path(str(model))) if model else []), *own])
+    named = [OmegaConf.select(config, f"actor_rollout_ref.model.{key}") for key in ("path", "lora_adapter_path")]
+    return _unique([*(item for name in named if name for item in of_model(Path(str(name)))), *own])
 
 
 def of_model(model: Path) -> Decisions:
-    """What has decided that a model folder is what it is: `<stage>/hf`, the best one, or a checkpoint of a stage."""
+    """What has decided that a folder is what it is: `<stage>/hf` or `adapter`, the best one, or a checkpoint."""
     stages = list(model.absolute().parents)[:4]
     return next((found for stage in stages if (found := of_stage(stage)) is not None), [])
 

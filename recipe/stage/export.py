@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.files import Damaged
+from recipe.stage.adapter import note_base
 from recipe.stage.integrity import SUMS, note_sums
 from recipe.stage.notes import ADAPTER, ADAPTER_FILE
 
@@ -27,7 +28,7 @@ def export(source: Path, target: Path, start: str) -> Path:
     """Copy a model folder so that whatever is killed when, `target` is the old one, none, or the whole new one.
 
     With LoRA the merged weights are base + B A alpha / r, and the adapter goes to the folder `adapter` beside `target`,
-    in PEFT's format.
+    in PEFT's format with a note of its base (`recipe.stage.adapter`): it goes on with that base, `target` without it.
 
     Args:
         source: `huggingface` of a checkpoint, or a folder that this function made.
@@ -170,6 +171,7 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     del weights
     model.save_pretrained(str(adapter), save_embedding_layers=False)
     (adapter / "README.md").unlink(missing_ok=True)  # a form that nobody has filled in
+    note_base(adapter, base.name_or_path)
     model.merge_and_unload().save_pretrained(part)
-    other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json")
+    other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json", SUMS)  # the sums are of these
     shutil.copytree(source, part, ignore=other, dirs_exist_ok=True)  # the configuration as without LoRA, the tokenizer

@@ -75,17 +75,28 @@ def sum_of(path: Path) -> Sum:
 
 def note_sums(folder: Path) -> None:
     """Write the sums of a model folder's weights beside them."""
-    weights = sorted([*folder.glob("*.safetensors"), *folder.glob(INDEX)])
-    with ThreadPoolExecutor(READERS) as pool:
-        SUMS_FILE.write(
-            folder / SUMS, Sums(dict(zip([path.name for path in weights], pool.map(sum_of, weights), strict=True)))
-        )
+    SUMS_FILE.write(folder / SUMS, _sums_of(folder))
 
 
 def identity(folder: Path) -> str | None:
     """A short name of the weights in a model folder, from their noted sums; None where there are none."""
     noted = SUMS_FILE.read_or_none(folder / SUMS)
-    return f"{zlib.crc32(repr(sorted(noted.files.items())).encode()):08x}" if noted and noted.files else None
+    return _short_name(noted) if noted else None
+
+
+def measured_identity(folder: Path) -> str | None:
+    """The same of any folder: where no sums are noted the weights are read; None where it has no safetensors."""
+    return identity(folder) or _short_name(_sums_of(folder))
+
+
+def _sums_of(folder: Path) -> Sums:
+    weights = sorted([*folder.glob("*.safetensors"), *folder.glob(INDEX)])
+    with ThreadPoolExecutor(READERS) as pool:
+        return Sums(dict(zip([path.name for path in weights], pool.map(sum_of, weights), strict=True)))
+
+
+def _short_name(sums: Sums) -> str | None:
+    return f"{zlib.crc32(repr(sorted(sums.files.items())).encode()):08x}" if sums.files else None
 
 
 def broken_archive(path: Path) -> str | None:
@@ -141,7 +152,7 @@ def broken_export(folder: Path) -> str | None:
 def broken_weights(folder: Path) -> str | None:
     """What of the weights in a model folder is missing or cut off; None if they are whole."""
     try:
-        for name, check in (("model.safetensors", _safetensors_names), ("pytorch_model.bin", _check_zip)):
+        for name, check in (("model.safetensors", tensor_shapes), ("pytorch_model.bin", _check_zip)):
             index = folder / f"{name}.index.json"
             if there(folder, name):
                 check(folder / name)
@@ -209,8 +220,13 @@ def _check_zip(path: Path) -> None:
         raise Damaged(fault)
 
 
-def _safetensors_names(path: Path) -> set[str]:
-    """The names of the tensors in a safetensors file, which lie in it without gaps up to its end."""
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the tensors in a safetensors file, which lie in it without gaps up to its end.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+        Damaged: it is no such file, cut off or damaged.
+    """
     require_file(path)
     size = path.stat().st_size
     try:
@@ -233,4 +249,4 @@ def _safetensors_names(path: Path) -> set[str]:
         raise Damaged(f"{path} is cut off or damaged: its header cannot be read ({type(error).__name__})") from error
     if size != 8 + length + end:
         raise Damaged(f"{path} is cut off or damaged: it has {size} bytes; its header says {8 + length + end}")
-    return set(header)
+    return {name: tuple(entry["shape"]) for name, entry in header.items()}

@@ -75,6 +75,7 @@ def note(config: DictConfig) -> Path:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": _versions(),
         "model": str(config.actor_rollout_ref.model.path),
+        "adapter": config.actor_rollout_ref.model.get("lora_adapter_path"),
         "data": {**_files(config.data.train_files), **_files(config.data.val_files)},
         "left_out": list(config.data.get("leave_out") or []),
         "seed": config.actor_rollout_ref.rollout.seed,

@@ -27,6 +27,8 @@ class Start:
     weights: str | None = None
     """Sum of the model's noted sums: a stage exports another model under the same path when it is trained anew.
     Where both are known they decide, so that a folder may be moved, mounted elsewhere or reached through a link."""
+    adapter: str | None = None
+    """The same of the adapter that is trained further; None where a new one is trained, or none."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,23 @@ class Adapter:
     task_type: str
 
 
+@dataclass(frozen=True)
+class Base:
+    """`adapter/base.json`: the model that an adapter belongs to."""
+
+    __pydantic_config__ = STRICT
+    model: str
+    """A folder's absolute path, or a hub id, as it was when the adapter was trained."""
+    weights: str | None = None
+    """Sum of the sums of its weights, which knows it wherever it is now; None where it has no safetensors."""
+
+
 STARTED, TARGET, BEST, DONE = StateFile(Start), StateFile(Target), StateFile(Best), StateFile(Done)
 LEFT_OUT = StateFile(LeftOut, earlier=lambda content: {"tasks": content} if isinstance(content, list) else content)
-KL_COEFFICIENT, ADAPTER = StateFile(KLCoefficient), StateFile(Adapter)
+KL_COEFFICIENT, ADAPTER, BASE = StateFile(KLCoefficient), StateFile(Adapter), StateFile(Base)
 
 STARTED_FILE, LEFT_OUT_FILE = "started_from.json", "left_out.json"
 MADE_WITH_FILE = "made_with.json"  # of a warm start: `recipe.sft`
 TARGET_FILE, BEST_FILE, DONE_FILE = "total_steps.json", "best.json", "done.json"
 KL_FILE = "kl_coefficient.json"
-ADAPTER_FILE = "lora_train_meta.json"
+ADAPTER_FILE, BASE_FILE = "lora_train_meta.json", "base.json"

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
 from recipe.launch.processes import LOCK
-from recipe.stage.integrity import identity
+from recipe.stage.integrity import identity, measured_identity
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE, MADE_WITH_FILE, STARTED, STARTED_FILE, LeftOut, Start
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -68,7 +68,9 @@ def start_of(config: DictConfig) -> Start:
         name = str(Path(name).expanduser().absolute())
     # another rank does not load; another alpha would change the policy by that factor
     rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
-    return Start(config.stage.name, name, rank, alpha, identity(Path(name)))
+    adapter = model.get("lora_adapter_path")
+    adapter = measured_identity(Path(str(adapter)).expanduser()) if adapter else None
+    return Start(config.stage.name, name, rank, alpha, identity(Path(name)), adapter)
 
 
 def _same(before: Start | None, start: Start) -> bool:
@@ -174,15 +176,23 @@ def _check_processes(config: DictConfig) -> None:
 
 def other_model(config: DictConfig) -> str | None:
     """What to say where a stage that is done was trained from another model than the one named now; else None."""
-    if OmegaConf.select(config, "actor_rollout_ref.model.path") is None:
+    model = OmegaConf.select(config, "actor_rollout_ref.model")
+    if model is None or (model.path is None and not model.get("lora_adapter_path")):
         return None
     before, start = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE), start_of(config)
-    if before is None or _same_model(before, start):
+    if before is None:
         return None
-    return (
-        f"{config.stage.name} is done and was trained from {before.model}, not from {start.model}. Leave MODEL out to "
-        f"go on with what it has made. {REMEDY}"
-    )
+    if model.path is not None and not _same_model(before, start):
+        return (
+            f"{config.stage.name} is done and was trained from {before.model}, not from {start.model}. Leave MODEL out "
+            f"to go on with what it has made. {REMEDY}"
+        )
+    if start.adapter not in (None, before.adapter):
+        return (
+            f"{config.stage.name} is done and was not trained from the adapter {model.lora_adapter_path}. Leave "
+            f"actor_rollout_ref.model.lora_adapter_path out to go on with what it has made. {REMEDY}"
+        )
+    return None
 
 
 def check_same_rows(config: DictConfig, left_out: list[str]) -> None:
@@ -287,7 +297,10 @@ def _check_outside(config: DictConfig) -> None:
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     folders = [path.resolve() for path in (stage, *step_folders(checkpoints).values()) if path.is_dir()]
     named: list[tuple[str, Any]] = [("MODEL", start_of(config).model)]
-    settings = ("critic.model.path", "data.train_files", "data.val_files", "reward.custom_reward_function.path")
+    settings = (
+        *("actor_rollout_ref.model.lora_adapter_path", "critic.model.path", "data.train_files", "data.val_files"),
+        "reward.custom_reward_function.path",
+    )
     for setting in settings:
         value: Any = OmegaConf.select(config, setting)
         named += [(setting, item) for item in (value if OmegaConf.is_list(value) else [value]) if item]

@@ -41,9 +41,10 @@ from recipe.launch import remains
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_conversations, check_data
 from recipe.preflight.model import load_tokenizer
-from recipe.preflight.start import start_model
+from recipe.preflight.start import resolve_model, start_model
 from recipe.rescore import rescore
 from recipe.stage import checkpoints, manifest, starts
+from recipe.stage.adapter import note_base
 from recipe.stage.integrity import note_sums
 from recipe.stage.metrics_log import read_steps
 from recipe.user_code import reward_file
@@ -172,6 +173,16 @@ def _model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def _adapter(folder: Path, base: Path) -> None:
+    import numpy
+    from safetensors.numpy import save_file
+
+    plain = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    _json(folder / "adapter_config.json", plain | {"base_model_name_or_path": str(base), "use_dora": False})
+    save_file({"q_proj.lora_A.weight": numpy.ones((2, 3), numpy.float32)}, folder / "adapter_model.safetensors")
+    note_base(folder, str(base))
+
+
 def _record() -> dict[str, Any]:
     scenario, protocol = load_scenarios("multi_turn_base")[0], get_protocol("think_xml")
     with Conversation(scenario, protocol=protocol) as conversation:
@@ -276,6 +287,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.close()
     (rooms / "user").mkdir()
     (rooms / "user" / "reward.py").write_text(REWARD)
+    _adapter(rooms / "adapter", rooms / "model")
     shutil.copy(ROOT / "recipe/config/agent_loops.yaml", rooms / "user" / "loops.yaml")
     (rooms / "user" / "curriculum.yaml").write_text(
         "stages:\n  - name: stage1\n    overrides: [trainer.total_epochs=2]\n"
@@ -299,6 +311,13 @@ def _read_data(room: Path) -> None:
 
 def _read_model(room: Path) -> None:
     load_tokenizer(start_model(str(room / "model")))
+
+
+def _read_adapter(room: Path) -> None:
+    config = _room_config(room)
+    model = {"path": str(room / "model"), "lora_adapter_path": str(room / "adapter"), "lora_rank": 2, "lora_alpha": 4}
+    config.actor_rollout_ref.model = model
+    resolve_model(config)
 
 
 def _repair(room: Path) -> list[str]:
@@ -435,12 +454,23 @@ def _model_kinds() -> list[Kind]:
     return [Kind(f"model/{name}", _read_model, end) for name, end in ends.items()]
 
 
+def _adapter_kinds() -> list[Kind]:
+    ends = {
+        "adapter_config.json": {**BYTES},
+        "adapter_model.safetensors": {},
+        "base.json": {**BYTES, "missing": EITHER},  # an adapter from elsewhere has none, and this one names the path
+        "checksums.json": {**BYTES, "missing": FINE},
+    }
+    return [Kind(f"adapter/{name}", _read_adapter, end, also=("model",)) for name, end in ends.items()]
+
+
 KINDS = [
     Kind("data/tiny_full.parquet", _read_data),
     Kind("data/tiny_val.parquet", _read_data),
     Kind("data/manifest.json", _read_data, {**NOTE, **dict.fromkeys(FOREIGN, FINE)}),
     Kind("data/tiny_sft.parquet", lambda room: check_conversations(str(room / "data/tiny_sft.parquet"), "make it")),
     *_model_kinds(),
+    *_adapter_kinds(),
     *_checkpoint_kinds(),
     Kind(TRACKER, _repair, {**BYTES}, MENDS),
     Kind(f"run/{STAGE}/hf/model.safetensors", _done, {}, MENDS),

@@ -12,6 +12,8 @@ from recipe.curriculum import __main__ as command
 from recipe.curriculum import ablations, compose_stage, runner, stages, state
 from recipe.stage import checkpoints
 
+ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
+
 
 def finished(folder: Path, step: int = 12, **note) -> None:
     (folder / "hf").mkdir(parents=True, exist_ok=True)
@@ -85,10 +87,17 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     assert statuses(tmp_path) == [("stage1_format", "done"), ("stage2_base", "done"), ("stage3_full", "done")]
 
 
-def test_a_start_model_is_for_the_first_stage_only(tmp_path, launched):
-    command.main(["actor_rollout_ref.model.path=/given", f"paths.run={tmp_path}"])
-    models = [("actor_rollout_ref.model.path=/given" in arguments, model) for _, arguments, model in launched]
+@pytest.mark.parametrize("given", ["actor_rollout_ref.model.path=/given", f"{ADAPTER}=/given"])
+def test_a_start_model_or_adapter_is_for_the_first_stage_only(given, tmp_path, launched):
+    command.main([given, "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}"])
+    models = [(given in arguments, model) for _, arguments, model in launched]
     assert models == [(True, "/m"), (False, None), (False, None)]
+
+
+def test_an_adapter_that_is_named_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
+    monkeypatch.delenv("MODEL")
+    command.main([f"{ADAPTER}=/given", "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}"])
+    assert [module for module, _, _ in launched] == ["recipe.train"] * 3
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):

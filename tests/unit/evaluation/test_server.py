@@ -10,10 +10,22 @@ import time
 
 import psutil
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from interaction.endpoint.client import SAMPLING
 from recipe import evaluate
-from recipe.evaluation.server import context_length, fingerprint, profile_environment, profile_flags
+from recipe.evaluation.server import (
+    ServerError,
+    adapter_flags,
+    context_length,
+    fingerprint,
+    profile_environment,
+    profile_flags,
+)
+from recipe.stage.adapter import note_base
 from recipe.stage.integrity import note_sums
 
 
@@ -106,6 +118,49 @@ def test_gpu_profiles_give_the_server_a_share_of_each_card_and_their_environment
     assert profile_flags("gpu8") == profile_flags("gpu1") == ["--gpu-memory-utilization", "0.8"]
     assert profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
     assert profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
+
+
+def adapter_of(base, folder, rank=4, seed=0):
+    torch.manual_seed(seed)
+    settings = LoraConfig(r=rank, lora_alpha=rank, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), settings).save_pretrained(str(folder))
+    note_base(folder, str(base))
+    return folder
+
+
+@pytest.mark.parametrize(("ranks", "room"), [((4,), "8"), ((1,), "1"), ((8, 33), "64"), ((300, 16), "320")])
+def test_vllm_makes_room_for_the_largest_of_the_adapters(ranks, room, tiny, tmp_path):
+    adapters = {f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks}
+    flags = adapter_flags(adapters)
+    assert flags[:5] == ["--enable-lora", "--max-loras", str(len(ranks)), "--max-lora-rank", room]
+    assert flags[5:] == ["--lora-modules", *(f"of_{rank}={tmp_path / str(rank)}" for rank in ranks)]
+
+
+def test_an_adapter_that_vllm_cannot_take_is_to_be_evaluated_merged(tiny, tmp_path):
+    with pytest.raises(ServerError, match="rank 513 is more than the 512 that vLLM takes. Evaluate the merged model"):
+        adapter_flags({"large": adapter_of(tiny, tmp_path / "large", 513)})
+
+
+def test_an_adapter_is_evaluated_on_the_model_it_belongs_to_only(tiny, tmp_path, capsys):
+    adapter, other = adapter_of(tiny, tmp_path / "adapter"), tmp_path / "other"
+    shutil.copytree(tiny, other)
+    weights = load_file(other / "model.safetensors")
+    save_file(weights | {"model.norm.weight": weights["model.norm.weight"] + 1}, other / "model.safetensors")
+    assert evaluate.main(arguments(other, tmp_path / "out", "--adapter", str(adapter))) == 1
+    assert f"another model's: it belongs to {tiny}" in capsys.readouterr().err
+    (adapter / "adapter_config.json").unlink()
+    assert evaluate.main(arguments(tiny, tmp_path / "out", "--adapter", str(adapter))) == 1
+    assert "adapter_config.json is not there" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_episodes_of_two_adapters_are_never_mixed(tiny, tmp_path, capsys, monkeypatch):
+    adapters = [adapter_of(tiny, tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
+    monkeypatch.setattr(evaluate, "_play", lambda *_: [])
+    for adapter, status in ((adapters[0], 0), (adapters[0], 0), (adapters[1], 1), (None, 1)):
+        more = ("--adapter", str(adapter)) if adapter else ()
+        assert evaluate.main(arguments(tiny, tmp_path / "out", *more)) == status
+    assert "model was" in capsys.readouterr().err
 
 
 def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):

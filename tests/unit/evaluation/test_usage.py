@@ -18,6 +18,7 @@ from recipe.evaluation.server import context_length
         (("--endpoint", "http://x/v1", "--category", "simple"), "known: base, miss_func, miss_param, long_context"),
         (("--endpoint", "http://x/v1", "--api-key-env", "NO_SUCH"), "no such environment variable"),
         (("--endpoint", "http://x/v1", "--", "--tensor-parallel-size", "2"), "which only --model starts"),
+        (("--endpoint", "http://x/v1", "--adapter", "/a"), "name the model it belongs to with --model"),
         (("--endpoint", "http://x/v1", "--limit", "0"), "is not a whole number, 1 or more"),
         ((), "one of the arguments --model --endpoint --records is required"),
     ],

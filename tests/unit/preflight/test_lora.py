@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.launch.compose import launch_overrides
-from recipe.preflight.lora import LARGEST_RANK, check_lora
+from recipe.preflight.lora import RANKS, check_lora
 from recipe.settings import CONFIG_DIR
 
 MODEL = "actor_rollout_ref.model"
@@ -42,6 +42,8 @@ def composed(*overrides: str) -> DictConfig:
         (f"{MODEL}.lora_rank=8", f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.exclude_modules=.*gate.*"),
         (f"{MODEL}.lora_rank=8", f"{MODEL}.lora.merge=true"),
         (f"{MODEL}.lora_rank=1024", f"{MODEL}.lora.merge=true"),
+        (f"{MODEL}.lora_rank=8", f"{MODEL}.lora_adapter_path=/a"),
+        (f"{MODEL}.lora_rank=8", "stage.adapter=continue"),
         (
             f"{MODEL}.lora_rank=8",
             "actor_rollout_ref.rollout.layered_summon=true",
@@ -57,7 +59,8 @@ def test_what_works_passes(overrides):
     ("overrides", "message"),
     [
         ((f"{MODEL}.lora.rank=8",), r"lora\.rank=8 is read by Megatron.*Set actor_rollout_ref\.model\.lora_rank"),
-        ((f"{MODEL}.lora_adapter_path=/a",), "every stage would add this adapter.*Merge it"),
+        ((f"{MODEL}.lora_adapter_path=/a",), r"lora_adapter_path=/a trains an adapter further.*Set .*lora_rank"),
+        (("stage.adapter=continue",), r"stage\.adapter=continue trains an adapter further.*Set .*lora_rank"),
         ((f"{MODEL}.lora_rank=-1",), "lora_rank=-1 is not a whole number of 0 or more"),
         ((f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=12.5"), "lora_alpha=12.5 is not a whole number of 1 or more"),
         ((f"{MODEL}.lora_rank=1024",), r"more than the 512.*lora\.merge=true"),
@@ -73,7 +76,7 @@ def test_what_cannot_work_is_refused_with_the_setting_to_change(overrides, messa
         check_lora(composed(*overrides))
 
 
-def test_the_largest_rank_is_vllms():
+def test_the_ranks_are_vllms():
     folder = Path(importlib.util.find_spec("vllm").submodule_search_locations[0])  # importing it takes seconds
     ranks = re.search(r"MaxLoRARanks = Literal\[(.*)\]", (folder / "config" / "lora.py").read_text())
-    assert ranks and max(int(rank) for rank in ranks[1].split(",")) == LARGEST_RANK
+    assert ranks and tuple(int(rank) for rank in ranks[1].split(",")) == RANKS

@@ -169,6 +169,7 @@ RIGHT: dict[str, Callable[[Any], bool]] = {
     "stage.previous": lambda value: value is None or safe_name(value),
     "stage.poll_interval": number(0, above=True),
     "stage.handover": one_of("last", "best"),
+    "stage.adapter": one_of("new", "continue"),
     "stage.over_budget": one_of("keep", "leave_out"),
     "stage.max_lost_share": number(0, 1),
     "stage.max_gen_batches": whole(1),

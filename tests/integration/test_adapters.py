@@ -1,0 +1,176 @@
+"""LoRA adapters by stage, for real: trained further from stage to stage, killed and resumed, evaluated on one base.
+
+About ten minutes on two cores.
+"""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from data_prep.__main__ import main as prepare_data
+from recipe import evaluate
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.curriculum import state
+from recipe.evaluation.server import adapter_flags, serve
+from recipe.stage.metrics_log import read_steps
+from recipe.stage.starts import TRACKER
+
+ROOT = Path(__file__).parents[2]
+STAGES = ("stage1_format", "stage2_base", "stage3_full")
+EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
+"""Logits in float32, of the adapter on its base and of the merged model."""
+
+REWARD = '''
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    """Not ours: rewards length, so that an untrained policy gets a gradient."""
+    return {"score": 1.0 + len(solution_str) % 11}
+'''
+
+
+def command(folder: Path) -> list[str]:
+    """Three stages of two steps; the third with a learning rate of 0, to see what a start and an end leave alone."""
+    return [
+        *(sys.executable, "-m", "recipe.curriculum"),
+        f"paths.run={folder}/run",
+        f"paths.data={folder}/data",
+        f"actor_rollout_ref.model.path={folder}/model",
+        f"reward.custom_reward_function.path={folder}/my_reward.py",
+        "actor_rollout_ref.model.lora_rank=8",
+        "actor_rollout_ref.model.lora_alpha=24",
+        "stage.adapter=continue",
+        "actor_rollout_ref.actor.optim.lr=0.001",
+        "stage3:actor_rollout_ref.actor.optim.lr=0.0",
+        "trainer.total_training_steps=2",
+        "trainer.save_freq=1",
+        "trainer.test_freq=-1",
+        "stage.gate=null",
+        "data.max_response_length=300",
+        "actor_rollout_ref.rollout.n=4",
+    ]
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    log = (folder / "console.log").open("a")
+    return subprocess.Popen(command(folder), cwd=ROOT, env=environment, stdout=log, stderr=log, text=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of `command`, killed after the first step of its second stage and started again."""
+    folder = tmp_path_factory.mktemp("trained")
+    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
+    make_tiny_policy(folder / "model")
+    (folder / "my_reward.py").write_text(REWARD)
+    tracker, end = folder / "run" / STAGES[1] / "checkpoints" / TRACKER, time.monotonic() + 3600
+    with start(folder) as killed:
+        while not tracker.is_file():
+            assert killed.poll() is None and time.monotonic() < end, (folder / "console.log").read_text()[-3000:]
+            time.sleep(0.1)
+        os.kill(killed.pid, signal.SIGKILL)
+    assert tracker.read_text() == "1", "it was killed too late to show anything"
+    with start(folder) as again:
+        assert again.wait(timeout=3600) == 0, (folder / "console.log").read_text()[-3000:]
+    return folder
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+
+IDS = torch.arange(40, 80)
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.float().eval()(input_ids=IDS[None]).logits[0]
+
+
+@pytest.mark.slow
+def test_every_stage_hands_on_an_adapter_of_the_one_base_and_its_merge(trained: Path) -> None:
+    base = logits(load(trained / "model"))
+    before = base
+    for stage in STAGES:
+        folder = trained / "run" / stage
+        assert json.loads((folder / "adapter" / "base.json").read_text())["model"] == str(trained / "model")
+        on_base = logits(PeftModel.from_pretrained(load(trained / "model"), folder / "adapter"))
+        torch.testing.assert_close(logits(load(folder / "hf")), on_base, **EQUAL)
+        moved = (on_base - before).abs().max()
+        assert moved == 0 if stage == STAGES[2] else moved > 0.01, stage
+        before = on_base
+
+
+@pytest.mark.slow
+def test_a_stage_that_learns_nothing_hands_on_what_it_was_given_to_the_bit(trained: Path) -> None:
+    second, third = (trained / "run" / stage for stage in STAGES[1:])
+    for name in ("adapter/adapter_model.safetensors", "hf/model.safetensors"):
+        given, left = load_file(second / name), load_file(third / name)
+        assert given.keys() == left.keys() and all(torch.equal(given[key], left[key]) for key in given)
+
+
+@pytest.mark.slow
+def test_the_killed_stage_went_on_from_its_checkpoint(trained: Path) -> None:
+    entries = {entry.folder: entry for entry in state.read(trained / "run").stages}
+    assert [entries[stage].launches for stage in STAGES] == [1, 2, 1]
+    assert all(entries[stage].global_step == 2 for stage in STAGES)
+    logs = sorted((trained / "run" / "logs").glob(f"{STAGES[1]}_*.log"))
+    assert "RESUME from the checkpoint of step 1" in logs[-1].read_text(errors="replace")
+    for stage in STAGES:
+        for values in read_steps(trained / "run" / stage).values():
+            assert values["training/rollout_actor_probs_pearson_corr"] > 0.99
+
+
+@pytest.mark.slow
+def test_vllm_switches_adapters_on_one_base_and_answers_as_peft_does(trained: Path, tmp_path: Path) -> None:
+    adapters = {stage: trained / "run" / stage / "adapter" for stage in STAGES[:2]}
+    wanted = {"model": logits(load(trained / "model"))}
+    for stage, folder in adapters.items():
+        wanted[stage] = logits(PeftModel.from_pretrained(load(trained / "model"), folder))
+    seen: dict[str, list[float]] = {}
+    with serve(trained / "model", tmp_path / "log", "cpu", adapter_flags(adapters)) as url:
+        for name in (*wanted, *reversed(wanted), *wanted):
+            asked = {"model": name, "prompt": IDS.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+            answer = httpx.post(f"{url}/completions", json=asked, timeout=120).raise_for_status().json()
+            given = [
+                entry[str(token)]["logprob"]
+                for token, entry in zip(IDS.tolist(), answer["choices"][0]["prompt_logprobs"], strict=True)
+                if entry
+            ]
+            own = wanted[name].log_softmax(-1)[:-1].gather(1, IDS[1:, None])[:, 0]
+            torch.testing.assert_close(torch.tensor(given), own, atol=1e-4, rtol=1e-4)
+            assert seen.setdefault(name, given) == pytest.approx(given, abs=1e-6), f"{name} changed by switching"
+    for one, other in itertools.combinations(seen.values(), 2):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.01, "they answer alike: nothing is shown"
+
+
+@pytest.mark.slow
+def test_an_adapter_on_its_base_plays_as_its_merge(trained: Path, tmp_path: Path) -> None:
+    stage = trained / "run" / STAGES[1]
+    small = ["--docs", "signature", "--limit", "1", "--max-tokens", "32", "--hardware", "cpu", "--category", "base"]
+    parts = {"adapter": ["--model", str(trained / "model"), "--adapter", str(stage / "adapter")]}
+    parts["merged"] = ["--model", str(stage / "hf")]
+    said = {}
+    for name, which in parts.items():
+        assert evaluate.main([*which, "--out", str(tmp_path / name), *small]) == 0
+        lines = (tmp_path / name / "episodes.jsonl").read_text().splitlines()
+        said[name] = [json.loads(line)["episode"]["turns"] for line in lines]
+    assert [texts(turns) for turns in said["adapter"]] == [texts(turns) for turns in said["merged"]]
+    settings = json.loads((tmp_path / "adapter" / "settings.json").read_text())
+    assert settings["model"].count(str(trained)) == 2, "base and adapter are both named"
+
+
+def texts(turns: list[dict[str, Any]]) -> list[str]:
+    return [step["text"] for turn in turns for step in turn["steps"]]
