@@ -2,12 +2,13 @@
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
-from support.own_environment import write_example
+from support import own_data, own_environment
 
 from data_prep.__main__ import main as prepare_data
 from recipe.fctncalling import __main__ as command
@@ -298,17 +299,18 @@ def test_the_curves_and_the_report_stand_where_they_are_looked_for(ran: list[lis
     assert (results / "tensorboard").read_text() == "mine", "what is no link is left alone"
 
 
+@pytest.mark.parametrize("write", [own_environment.write_example, own_data.write_example])
 def test_data_of_ones_own_is_made_first_as_the_printed_command_says(
-    ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
+    write: Callable[[Path], Path], ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = write_example(folder)
+    own = write(folder)
     assert command.main(line(dataset_path=str(own))) == 0
     shown, train = printed(capsys)[:2]
     assert ran == [train[1:]] and shown[:3] == ["python", "-m", "data_prep"]
     config = composed(train[5:])
-    assert config.interaction.environments == {"inventory": str(own)}
+    assert config.interaction.environments == {own.stem: str(own)}
     made = {Path(path) for path in (config.data.train_files, config.data.val_files)}
-    assert {path.name for path in made} == {"inventory_train.parquet", "inventory_val.parquet"}
+    assert {path.name for path in made} == {f"{own.stem}_train.parquet", f"{own.stem}_val.parquet"}
     first = {path.name: path.read_bytes() for path in made}
     for path in made:
         path.unlink()
