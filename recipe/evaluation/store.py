@@ -176,13 +176,8 @@ class Store:
             raise
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """Task and sample -> the finished episode. A line that is damaged is none, and is played again."""
-        found = {}
-        for _, text in lines(self.path):
-            with suppress(ValueError, TypeError, KeyError, RecursionError):
-                line = json.loads(text)
-                found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
-        return found
+        """As `finished_episodes`; what is none is played again."""
+        return finished_episodes(self.path)
 
     def _keep_settings(self, settings: Settings) -> None:
         path = self.folder / "settings.json"
@@ -235,6 +230,16 @@ def record_of(data: Any) -> EpisodeRecord:
     if not isinstance(data, dict):
         raise ValueError("no episode record")
     return _records().validate_python(upgrade(data))
+
+
+def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
+    """Task and sample -> the finished episode, of an evaluation's episodes.jsonl. A damaged line is none."""
+    found = {}
+    for _, text in lines(path):
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            line = json.loads(text)
+            found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
+    return found
 
 
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
