@@ -13,7 +13,7 @@ from typing import Any
 
 from interaction.environment import known, load_tasks, task_key_of, task_name
 from interaction.record import EpisodeRecord
-from recipe.evaluation.store import finished_episodes
+from recipe.evaluation.store import finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
 from recipe.report.tables import reported, trained_stages
@@ -171,7 +171,10 @@ def _validated(place: Place, several: bool) -> Played:
 
 def _episode(place: Place) -> Mapping[str, Any] | None:
     line = read_record(place)
-    return None if line is None else line["episode"]
+    try:
+        return None if line is None else record_of(line["episode"]).to_dict()
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _method(source: Episodes) -> Method:
