@@ -32,7 +32,7 @@ from recipe.report import pass_rate_page, sources, votes
 
 LOST_STATUS = 3
 
-NAMED = Named("--endpoint", "--served-name", "--api-key-env", "Leave {name} out.")
+NAMED = Named("--endpoint", "--served-name", "--api-key-env", "Give another --{name}.")
 
 
 class JudgeError(RuntimeError):
@@ -150,6 +150,8 @@ def _asked(paths: Sequence[Path], longest: int) -> list[Asked]:
                 file = Path(_plain(method.name)) / f"{_plain(item.subset)}.json"
                 query = item.task if samples == 1 else f"{item.task}#{item.sample}"
                 found.append(Asked(file, query, _entry(item, record), messages(record, longest)))
+    if not found:
+        raise JudgeError(f"all {damaged} stored episodes of {', '.join(map(str, paths))} are damaged")
     if damaged:
         print(f"NOTE {damaged} stored episodes are damaged and are not judged")
     twice = [name for name, number in Counter((item.file, item.query) for item in found).items() if number > 1]

@@ -4,6 +4,7 @@ python -m recipe.report --votes PATH [PATH ...] [--baseline METHOD] [--out DIR]"
 import argparse
 from pathlib import Path
 
+from recipe.files import told
 from recipe.report import held_out, page, pass_rate_page, sources, tables
 
 OUT = Path("outputs") / "pass_rate"
@@ -57,6 +58,8 @@ def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: st
         methods = sources.methods(paths)
     except sources.SourceError as error:
         parser.exit(1, f"{error}\n")
+    except OSError as error:  # a folder or file that is another's
+        parser.exit(1, f"the votes cannot be read: {told(error)}\n")
     names = [method.name for method in methods]
     if baseline is not None and baseline not in names:
         parser.error(f"--baseline {baseline}: there is no such method; there are {', '.join(names)}")
@@ -64,7 +67,7 @@ def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: st
     try:
         written = pass_rate_page.write(methods, against, out)
     except OSError as error:
-        parser.exit(1, f"the table cannot be written: {error}; choose another --out\n")
+        parser.exit(1, f"the table cannot be written: {told(error)}; choose another --out\n")
     print(pass_rate_page.text(methods, against))
     print(f"\nwritten  {', '.join(map(str, written))}")
 

@@ -34,9 +34,17 @@ def notes(methods: Sequence[Method], baseline: Method) -> list[str]:
     """What a reader has to know of single rows."""
     found = [f"{method.name}: {note}" for method in methods for note in method.notes]
     for method in methods:
+        if lacks := ", ".join(map(label, _lacking(method, methods))):
+            found.append(f"{method.name} has no {lacks}, so its Average is over other subsets than another row's")
         if method is not baseline and not compare(method, baseline):
             found.append(f"{method.name} and {baseline.name} have no query in common, so they are not compared")
     return found
+
+
+def _lacking(method: Method, methods: Sequence[Method]) -> list[str]:
+    """Subsets of the rows that have one of its subsets, which it has not."""
+    like = [other.subsets for other in methods if other.subsets.keys() & method.subsets.keys()]
+    return ordered(name for subsets in like for name in subsets if name not in method.subsets)
 
 
 def text(methods: Sequence[Method], baseline: Method) -> str:

@@ -4,7 +4,7 @@ Of an evaluation or a run, a task that was solved has a vote of 1, any other one
 subsets are the categories. A run has a row for each stage, from its last validation.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,21 +62,22 @@ def methods(paths: Sequence[Path]) -> list[Method]:
         SourceError: something cannot be read, or there is nothing to read.
     """
     wrong: list[str] = []
-    files: dict[Path, dict[Path, None]] = defaultdict(dict)
+    files: dict[Path, dict[Path, Path]] = defaultdict(dict)  # each by its absolute path, which it may be given by twice
     found: dict[Path, list[Method]] = defaultdict(list)  # by folder, which tells two of one name apart
-    for path in dict.fromkeys(path.absolute() for path in paths):
+    for path in dict.fromkeys(paths):
         if (played := episodes(path)) is not None:
-            found[path] = [_method(item) for item in played]
+            found[path.absolute()] = [_method(item) for item in played]
             wrong += [] if played else [f"{path} holds no episode that can be read"]
         elif given := vote_files(path):
             for file in given:
-                found[file.parent] = found[file.parent]  # its place among the rows
-                files[file.parent][file] = None
+                folder = file.absolute().parent
+                found[folder] = found[folder]  # its place among the rows
+                files[folder][file.absolute()] = file
         else:
             wrong.append(_nothing(path))
     for folder, its_files in files.items():
         subsets = {}
-        for file in its_files:
+        for file in its_files.values():
             subsets[file.stem], more = read_votes(file)
             wrong += more
         found[folder] = [Method(folder.name, subsets)]
@@ -103,15 +104,16 @@ def _nothing(path: Path) -> str:
 
 
 def _told_apart(found: Mapping[Path, Sequence[Method]]) -> list[Method]:
-    """Methods of one name get as much of their folder's path as tells them apart."""
-    rows = [(folder, method) for folder, made in found.items() for method in made]
+    """Methods of one name get as much of the path of their folder's folder as tells them apart."""
+    rows = [(folder.parent.parts, method) for folder, made in found.items() for method in made]
     names = [method.name for _, method in rows]
-    return [
-        method
-        if names.count(method.name) == 1
-        else Method(f"{folder.parent}/{method.name}", method.subsets, method.notes)
-        for folder, method in rows
-    ]
+    for depth in range(1, max((len(parts) for parts, _ in rows), default=0) + 1):
+        again = {name for name, times in Counter(names).items() if times > 1}
+        names = [
+            str(Path(*parts[-depth:], method.name)) if name in again else name
+            for name, (parts, method) in zip(names, rows, strict=True)
+        ]
+    return [Method(name, method.subsets, method.notes) for name, (_, method) in zip(names, rows, strict=True)]
 
 
 def episodes(path: Path) -> list[Episodes] | None:

@@ -146,7 +146,11 @@ def test_files_of_one_folder_are_a_method_and_methods_of_one_name_are_told_apart
     (own,) = sources.methods(files)
     assert (own.name, [*own.subsets]) == ("m", ["one", "two"])
     names = [item.name for item in sources.methods([*files, tmp_path / "y"])]
-    assert names == [f"{tmp_path}/x/m", f"{tmp_path}/y/m"]
+    assert names == ["x/m", "y/m"]
+    for folder in ("x/z", "y/z"):
+        write(tmp_path / folder / "m" / "one.json", a="S")
+    names = [item.name for item in sources.methods([tmp_path / "x" / "z", tmp_path / "y" / "z"])]
+    assert names == ["x/z/m", "y/z/m"]
 
 
 def test_a_baseline_is_named(
@@ -157,6 +161,15 @@ def test_a_baseline_is_named(
     with pytest.raises(SystemExit):
         report(monkeypatch, "--votes", example, "--out", tmp_path / "none", "--baseline", "ppo")
     assert "there are sft_cot, step_cot" in capsys.readouterr().err and not (tmp_path / "none").exists()
+
+
+def test_a_row_that_lacks_a_subset_is_named(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(example / "step_cot" / "G3_instruction.json", g="S")
+    report(monkeypatch, "--votes", example, "--out", tmp_path / "out")
+    said = capsys.readouterr().out
+    assert "sft_cot has no I3 Ins., so its Average is over other subsets" in said and "step_cot has no" not in said
 
 
 def test_names_of_folders_become_no_markup(
