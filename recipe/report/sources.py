@@ -5,7 +5,7 @@ subsets are the categories. A run has a row for each stage, from its last valida
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ class Played:
     task: str
     """Environment and id, as one text."""
     sample: int
-    cluster: Hashable
+    cluster: tuple[str, str]
     passed: bool
     record: Callable[[], Mapping[str, Any] | None]
     """The record of the whole conversation, read when it is called; None if it is damaged."""
@@ -141,7 +141,7 @@ def _of_evaluation(finished: Mapping[tuple[str, int], EpisodeRecord]) -> list[Pl
     ]
 
 
-def _cluster(environment: str, task: str) -> Hashable:
+def _cluster(environment: str, task: str) -> tuple[str, str]:
     """That of a task which is known here, or the task itself: an environment of a user's is a file, not given here."""
     found = load_tasks(environment).get(task) if environment in known() else None
     return environment, task if found is None else found.cluster
