@@ -66,8 +66,12 @@ def read_text(path: Path, largest: int = LARGEST) -> str:
         raise Damaged(f"{path} cannot be read: {error}") from error
 
 
-def read_json(path: Path, largest: int = LARGEST) -> Any:
+def read_json(path: Path, largest: int = LARGEST, made: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
     """What a JSON file holds.
+
+    Args:
+        largest: bytes that it may have.
+        made: what becomes of an object, of which it gets names and values: a name may stand there twice.
 
     Raises:
         FileNotFoundError: there is nothing of that name.
@@ -75,7 +79,7 @@ def read_json(path: Path, largest: int = LARGEST) -> Any:
     """
     text = read_text(path, largest)
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=made)
     except RecursionError as error:
         raise Damaged(f"{path} cannot be read: it is nested too deeply") from error
     except ValueError as error:  # no JSON, or a number of thousands of digits

@@ -28,7 +28,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_SOLVED = {"solved": 1.0, "unsure": 0.5, "unsolved": 0.0}
+SOLVED = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
+"""What a vote on a query or a user turn says, and what it is worth."""
+_SPELLINGS = {f"{prefix}{name}".lower(): value for name, value in SOLVED.items() for prefix in ("", "AnswerStatus.")}
+"""As StepTool's files have it, and as people write it: in capitals or not."""
 _FIELDS = {"succ_calling": 1.0, "contribution": 5.0, "is_solved": 1.0}
 """The largest vote of each field."""
 
@@ -127,8 +130,13 @@ def _read(path: str) -> Mapping[str, Mapping[int, Vote]]:
     return {key: {step: _averaged(votes) for step, votes in steps.items()} for key, steps in given.items()}
 
 
+def worth(vote: Any) -> float | None:
+    """1, 0.5 or 0 for a word of `SOLVED`, with `AnswerStatus.` before it or not; None for anything else."""
+    return _SPELLINGS.get(vote.lower()) if isinstance(vote, str) else None
+
+
 def _number(field: str, vote: Any, most: float) -> float:
-    value = _SOLVED.get(vote.lower()) if field == "is_solved" and isinstance(vote, str) else vote
+    value = worth(vote) if field == "is_solved" and isinstance(vote, str) else vote
     if not isinstance(value, int | float) or not 0 <= value <= most:
         expected = "Solved, Unsure or Unsolved" if field == "is_solved" else f"0 to {most:g}"
         raise ValueError(f"a vote in {field!r} is {vote!r}; expected {expected}")

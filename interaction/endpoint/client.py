@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -109,6 +110,8 @@ class Endpoint:
         self.plain = plain
         self.require = require
         self.named = named
+        self.faults: Counter[str] = Counter()
+        """Requests without a usable reply so far, by kind: `status 429`, `timeout`, `no usable reply`, ..."""
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(
@@ -147,10 +150,12 @@ class Endpoint:
             except (ContextFull, EndpointRefusal):
                 raise
             except TimeoutError:
+                self.faults["timeout"] += 1
                 fault = f"no reply within {self.timeout:g} s"
             except Exception as error:
                 fault = words(error)
                 status = getattr(error, "status_code", None)
+                self.faults[_kind(error, status)] += 1
                 if isinstance(status, int) and 400 <= status < 500 and status not in _RETRIED_STATUS:
                     break  # the same request gets the same answer
                 wait = asked_to_wait(error) or wait
@@ -214,3 +219,10 @@ class Endpoint:
                 f"{self.url} serves {one_line(', '.join(names)) or 'nothing'}; choose with {self.named.model}"
             )
         return names[0]
+
+
+def _kind(error: Exception, status: Any) -> str:
+    """Of a fault, for counting."""
+    if isinstance(status, int):
+        return f"status {status}"
+    return "no usable reply" if isinstance(error, ValueError) else type(error).__name__

@@ -104,11 +104,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
-    parser.add_argument("--samples", type=_count, default=1, help="episodes of each task")
-    parser.add_argument("--temperature", type=_number(0), help="default: 0, greedy, as training's validation")
-    parser.add_argument("--top-p", type=_number(0, 1, above=True), help="default: 1, all tokens")
+    parser.add_argument("--samples", type=count, default=1, help="episodes of each task")
+    parser.add_argument("--temperature", type=number(0), help="default: 0, greedy, as training's validation")
+    parser.add_argument("--top-p", type=number(0, 1, above=True), help="default: 1, all tokens")
     parser.add_argument("--top-k", type=_top_k, help="default: -1, all tokens")
-    parser.add_argument("--repetition-penalty", type=_number(0, above=True), help="default: 1, none")
+    parser.add_argument("--repetition-penalty", type=number(0, above=True), help="default: 1, none")
     parser.add_argument(
         "--leave-out",
         action="append",
@@ -116,14 +116,14 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         choices=SAMPLING,
         help="a sampling field that the endpoint does not take; may be repeated",
     )
-    parser.add_argument("--max-tokens", type=_count, help="of one message (default: what the context leaves)")
-    parser.add_argument("--limit", type=_count, help="only the first tasks of each category")
+    parser.add_argument("--max-tokens", type=count, help="of one message (default: what the context leaves)")
+    parser.add_argument("--limit", type=count, help="only the first tasks of each category")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
-    parser.add_argument("--concurrency", type=_count, default=32, help="episodes at a time")
-    parser.add_argument("--timeout", type=_number(0, above=True), default=600.0, help="seconds for one message")
-    parser.add_argument("--attempts", type=_count, default=5, help="requests for one message before it is a fault")
+    parser.add_argument("--concurrency", type=count, default=32, help="episodes at a time")
+    parser.add_argument("--timeout", type=number(0, above=True), default=600.0, help="seconds for one message")
+    parser.add_argument("--attempts", type=count, default=5, help="requests for one message before it is a fault")
     parser.add_argument(
-        "--backoff", type=_number(0), default=1.0, help="seconds before the second request, then doubled"
+        "--backoff", type=number(0), default=1.0, help="seconds before the second request, then doubled"
     )
     return parser
 
@@ -147,16 +147,17 @@ def _narrow(given: argparse.Namespace, categories: Sequence[str], parser: argpar
     given.category = fits
 
 
-def _count(value: str) -> int:
+def count(value: str) -> int:
+    """A whole number, 1 or more."""
     if not value.isdecimal() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
     return int(value)
 
 
-def _number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
+def number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
     """A number from `low` (with `above`: more than it) to `high`."""
 
-    def number(value: str) -> float:
+    def read(value: str) -> float:
         found = float(value)
         if not low <= found <= high or math.isinf(found) or (above and found == low):
             limits = f"{'more than' if above else 'at least'} {low:g}" + (
@@ -165,7 +166,7 @@ def _number(low: float, high: float = math.inf, above: bool = False) -> Callable
             raise argparse.ArgumentTypeError(f"{value} is not {limits}")
         return found
 
-    return number
+    return read
 
 
 def _top_k(value: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import comb, sqrt
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean
 
 import numpy as np
 
@@ -90,16 +90,23 @@ def t_quantile(degrees: float) -> float:
     return Z + sum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
-def t_interval(values: Sequence[float]) -> Interval:
-    """95 % interval for the mean of independent `values`, by Student's t with one degree of freedom less than values.
+def t_interval(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
+    """95 % interval for the mean of `values`, by Student's t with one degree of freedom less than independent ones.
+
+    With clusters these are independent and the values of one are not: the variance is linearised over clusters, as for
+    `effective_trials`; with one value in each it is the ordinary one.
 
     Raises:
-        ValueError: fewer than two values, which say nothing about their spread.
+        ValueError: fewer than two values, or clusters, which say nothing about their spread.
     """
-    if len(values) < 2:
-        raise ValueError("an interval needs at least two values")
-    half = t_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
-    return fmean(values) - half, fmean(values) + half
+    mean = fmean(values)
+    groups = _sums([value - mean for value in values], range(len(values)) if clusters is None else clusters)
+    count = len(groups)
+    if count < 2:
+        raise ValueError("an interval needs at least two values, of two clusters")
+    spread = sum(total**2 for total, _ in groups) * count / (count - 1)
+    half = t_quantile(count - 1) * sqrt(spread) / len(values)
+    return mean - half, mean + half
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:

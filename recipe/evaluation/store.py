@@ -1,15 +1,12 @@
 """What an evaluation keeps: its settings, and every finished episode as a line of `episodes.jsonl`.
 
-A second start goes on where the first one stopped, and refuses to mix episodes of other settings. A power cut or a
-full disk costs the episode that was being written and no other: its line is cut off at the next start and it is played
-again.
+A second start goes on where the first one stopped, and refuses to mix episodes of other settings. An episode that was
+being written when it stopped is played again (`recipe.appended`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -20,7 +17,8 @@ from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, task_id_of, tasks_under
 from interaction.record import EpisodeRecord, upgrade
-from recipe.files import Damaged, StateFile, lines, require_file
+from recipe.appended import Appended
+from recipe.files import Damaged, StateFile, lines
 from recipe.typed import STRICT
 
 
@@ -131,33 +129,23 @@ class Store:
         self.folder = folder
         self.path = folder / "episodes.jsonl"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                require_file(self.path)
-            self._file = self.path.open("ab+", buffering=0)
+            self._lines = Appended(self.path)
+        except BlockingIOError:
+            raise SettingsError(
+                f"another evaluation is writing to {folder}; wait for it, or choose another --out"
+            ) from None
         except OSError as error:
             raise SettingsError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
         except Damaged as error:
             raise SettingsError(f"{error}; choose another --out") from error
         try:
-            self._begin(settings)
+            self._keep_settings(settings)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
-    def _begin(self, settings: Settings) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SettingsError(
-                f"another evaluation is writing to {self.folder}; wait for it, or choose another --out"
-            ) from None
-        self._keep_settings(settings)
-        whole = max((begin + len(line) for begin, line in lines(self.path) if line.endswith(b"\n")), default=0)
-        self._file.truncate(whole)  # a line without end: the last start was ended while it wrote
-
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
     def add(self, line: dict[str, Any]) -> None:
         """Keep one finished episode.
@@ -165,24 +153,11 @@ class Store:
         Raises:
             OSError: it cannot be written; what was kept before is whole.
         """
-        left = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        end = self._file.seek(0, os.SEEK_END)
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError:
-            with suppress(OSError):
-                self._file.truncate(end)
-            raise
+        self._lines.add(line)
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """Task and sample -> the finished episode. A line that is damaged is none, and is played again."""
-        found = {}
-        for _, text in lines(self.path):
-            with suppress(ValueError, TypeError, KeyError, RecursionError):
-                line = json.loads(text)
-                found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
-        return found
+        """As `finished_episodes`; what is none is played again."""
+        return finished_episodes(self.path)
 
     def _keep_settings(self, settings: Settings) -> None:
         path = self.folder / "settings.json"
@@ -235,6 +210,16 @@ def record_of(data: Any) -> EpisodeRecord:
     if not isinstance(data, dict):
         raise ValueError("no episode record")
     return _records().validate_python(upgrade(data))
+
+
+def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
+    """Task and sample -> the finished episode, of an evaluation's episodes.jsonl. A damaged line is none."""
+    found = {}
+    for _, text in lines(path):
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            line = json.loads(text)
+            found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
+    return found
 
 
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:

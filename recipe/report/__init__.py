@@ -2,6 +2,9 @@
 
 `tables` reads numbers, `rise` says how sure they are, `curves` draws them, `episodes` chooses which rollouts are shown,
 `page` puts all into one file.
+
+With --votes a table of pass rates: `sources` finds votes, evaluations and runs, `votes` reads files of votes,
+`pass_rate` has the formulas, `pass_rate_page` makes text, CSV and page.
 """
 
 from recipe.report.episodes import read_records

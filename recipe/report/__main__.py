@@ -1,19 +1,44 @@
-"""python -m recipe.report RUN_DIR [RUN_DIR ...]"""
+"""python -m recipe.report RUN_DIR [RUN_DIR ...]
+python -m recipe.report --votes PATH [PATH ...] [--baseline METHOD] [--out DIR]"""
 
 import argparse
 from pathlib import Path
 
-from recipe.report import held_out, page, tables
+from recipe.files import told
+from recipe.report import held_out, page, pass_rate_page, sources, tables
+
+OUT = Path("outputs") / "pass_rate"
 
 
 def main() -> None:
     """Entry point of `python -m recipe.report`."""
     parser = argparse.ArgumentParser(
         prog="python -m recipe.report",
-        description="Table and HTML page of one run, or of several seeds of one; the page is written into the first.",
+        description="Table and HTML page of one run, or of several seeds of one; the page is written into the first. "
+        "With --votes a table of pass rates (docs/offline.md).",
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
-    runs = parser.parse_args().runs
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
+    parser.add_argument(
+        "--votes",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="files of votes, folders of them, evaluations and runs, a row of the table for each method",
+    )
+    parser.add_argument("--baseline", metavar="METHOD", help="with --votes: compare with this row (default: the first)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"with --votes: for page and CSV (default: {OUT})")
+    given = parser.parse_args()
+    if given.votes:
+        return _pass_rates(parser, [*given.votes, *given.runs], given.baseline, given.out or OUT)
+    if given.baseline is not None or given.out is not None:
+        parser.error("--baseline and --out belong to --votes")
+    if not given.runs:
+        parser.error("give a run such as outputs/default, or --votes PATH")
+    _runs(parser, given.runs)
+
+
+def _runs(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
     for run in runs:
         begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
         if not begun and not tables.trained_stages(run):
@@ -26,6 +51,25 @@ def main() -> None:
     if moved := held_out.table(runs):
         print(f"\n{moved}")
     print(f"\nreport  {path}")
+
+
+def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: str | None, out: Path) -> None:
+    try:
+        methods = sources.methods(paths)
+    except sources.SourceError as error:
+        parser.exit(1, f"{error}\n")
+    except OSError as error:  # a folder or file that is another's
+        parser.exit(1, f"the votes cannot be read: {told(error)}\n")
+    names = [method.name for method in methods]
+    if baseline is not None and baseline not in names:
+        parser.error(f"--baseline {baseline}: there is no such method; there are {', '.join(names)}")
+    against = methods[0 if baseline is None else names.index(baseline)]
+    try:
+        written = pass_rate_page.write(methods, against, out)
+    except OSError as error:
+        parser.exit(1, f"the table cannot be written: {told(error)}; choose another --out\n")
+    print(pass_rate_page.text(methods, against))
+    print(f"\nwritten  {', '.join(map(str, written))}")
 
 
 if __name__ == "__main__":

@@ -148,16 +148,21 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
     next one, resumed in the same step, appended to what it found.
     """
     for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
-        with place.path.open("rb") as file:
-            file.seek(place.offset)
-            line = file.readline(LONGEST_LINE)
-        try:
-            record = upgraded(json.loads(line, parse_constant=str))  # a browser reads no NaN
-            record.pop("tokens", None)  # a page shows texts
-            if isinstance(record["episode"]["turns"], list):
-                yield {"stage": place.stage, **_cut(record)}
-        except DAMAGE:
-            continue
+        if (record := read_record(place)) is not None:
+            yield {"stage": place.stage, **_cut(record)}
+
+
+def read_record(place: Place) -> dict[str, Any] | None:
+    """The whole line of an episode but for its tokens; None if what comes after its beginning is no episode."""
+    with place.path.open("rb") as file:
+        file.seek(place.offset)
+        line = file.readline(LONGEST_LINE)
+    try:
+        record = upgraded(json.loads(line, parse_constant=str))  # a browser reads no NaN
+        record.pop("tokens", None)  # a page shows texts
+        return record if isinstance(record["episode"]["turns"], list) else None
+    except DAMAGE:
+        return None
 
 
 def upgraded(line: dict[str, Any]) -> dict[str, Any]:

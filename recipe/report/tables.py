@@ -15,7 +15,7 @@ from typing import Any
 from interaction.environment import task_key_of
 from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
-from recipe.report.episodes import headers, validation_files
+from recipe.report.episodes import Place, headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
@@ -191,13 +191,10 @@ def validations(run: Path) -> list[Validation]:
     Where a part of the tasks has decided something in this run, those of the other part only.
     """
     rows = []
-    decided = choosing.of_run(run)
-    left_out = {"choose", "train"} if decided and choosing.all_by_choosing_part(decided) else set()
     for stage in trained_stages(run):
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
-            found = [place.header for place in headers(path)]
-            found = [header for header in found if (header.get("part") or choosing.part_of_row(header)) not in left_out]
+            found = [place.header for place in reported(run, path)]
             kinds = sorted({kind_of(header) for header in found})
             names = [category for category, _ in kinds]
             for category, environment in kinds:
@@ -207,6 +204,17 @@ def validations(run: Path) -> list[Validation]:
             if len(kinds) > 1:
                 rows.append(_validation(stage.name, "all", found))
     return rows
+
+
+def reported(run: Path, path: Path) -> list[Place]:
+    """The episodes of one validation of a run; where the tasks for choosing decided something, of the others only."""
+    decided = choosing.of_run(run)
+    left_out = {"choose", "train"} if decided and choosing.all_by_choosing_part(decided) else set()
+    return [
+        place
+        for place in headers(path)
+        if (place.header.get("part") or choosing.part_of_row(place.header)) not in left_out
+    ]
 
 
 def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:

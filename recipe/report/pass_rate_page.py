@@ -1,0 +1,165 @@
+"""The table of pass rates as text, as CSV files, and as a page that opens without a network."""
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from textwrap import fill
+
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup
+
+from recipe.columns import aligned
+from recipe.files import write_atomic
+from recipe.report.page import TEMPLATES
+from recipe.report.pass_rate import Figure, Method, Paired, compare, figures, label, ordered
+
+WHAT = (
+    "Pass rate in percent: Solved 1, Unsure 0.5, Unsolved 0. +- is the population standard deviation over rounds "
+    "of votes, which says how far a judge agrees with itself and nothing about which queries there are. I1 and I2 "
+    "weigh their subsets by queries, Average weighs a row's subsets the same; their +- is the mean of the subsets'."
+)
+PAIRED = (
+    "The same queries under both methods, each counting the same; the brackets are 95 % by Student's t over queries, "
+    "over clusters where queries of one cluster are known."
+)
+
+
+def differences(methods: Sequence[Method], baseline: Method) -> list[Paired]:
+    """Every other method against the baseline."""
+    return [pair for method in methods if method is not baseline for pair in compare(method, baseline)]
+
+
+def notes(methods: Sequence[Method], baseline: Method) -> list[str]:
+    """What a reader has to know of single rows."""
+    found = [f"{method.name}: {note}" for method in methods for note in method.notes]
+    for method in methods:
+        if lacks := ", ".join(map(label, _lacking(method, methods))):
+            found.append(f"{method.name} has no {lacks}, so its Average is over other subsets than another row's")
+        if method is not baseline and not compare(method, baseline):
+            found.append(f"{method.name} and {baseline.name} have no query in common, so they are not compared")
+    return found
+
+
+def _lacking(method: Method, methods: Sequence[Method]) -> list[str]:
+    """Subsets of the rows that have one of its subsets, which it has not."""
+    like = [other.subsets for other in methods if other.subsets.keys() & method.subsets.keys()]
+    return ordered(name for subsets in like for name in subsets if name not in method.subsets)
+
+
+def text(methods: Sequence[Method], baseline: Method) -> str:
+    """The tables for a terminal."""
+    head, *rows = _table(methods)
+    parts = [aligned([head, *rows]), fill(WHAT, 120)]
+    if pairs := differences(methods, baseline):
+        lines = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
+        lines += [
+            [pair.method, pair.baseline, label(pair.subset), str(pair.queries), rates_text(pair), difference_text(pair)]
+            for pair in pairs
+        ]
+        parts += [aligned(lines), fill(PAIRED, 120)]
+    return "\n\n".join(parts + [fill(f"{note}.", 120) for note in notes(methods, baseline)])
+
+
+def _table(methods: Sequence[Method]) -> list[list[str]]:
+    """A row for each method; a column for each subset that any of them has, then for what is put together."""
+    rows = [(method, figures(method)) for method in methods]
+    subsets = ordered(name for method in methods for name in method.subsets)
+    more = [name for _, found in rows for name in found if name not in subsets]
+    columns = [*subsets, *sorted(dict.fromkeys(more), key=_last)]
+    lines = [["method", "queries", *map(label, columns)]]
+    for method, found in rows:
+        queries = sum(map(len, method.subsets.values()))
+        lines.append([method.name, str(queries), *(figure_text(found.get(name)) for name in columns)])
+    return lines
+
+
+def _last(name: str) -> tuple[bool, str]:
+    """I1, I2, then Average."""
+    return not name.startswith("I"), name
+
+
+def figure_text(figure: Figure | None) -> str:
+    """In percent, as the field writes it; without a deviation where there is one round."""
+    if figure is None:
+        return "-"
+    return f"{100 * figure.mean:.1f}" + ("" if figure.deviation is None else f" +- {100 * figure.deviation:.1f}")
+
+
+def rates_text(pair: Paired) -> str:
+    """The baseline's pass rate and the method's."""
+    return f"{100 * pair.before:.1f} -> {100 * pair.after:.1f}"
+
+
+def difference_text(pair: Paired) -> str:
+    """The difference in percentage points with its interval."""
+    difference = f"{100 * (pair.after - pair.before):+.1f}"
+    if pair.interval is None:
+        return f"{difference} (one query or cluster: no interval)"
+    return f"{difference} [{100 * pair.interval[0]:+.1f}, {100 * pair.interval[1]:+.1f}]"
+
+
+def write(methods: Sequence[Method], baseline: Method, out: Path) -> list[Path]:
+    """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
+
+    The CSV files have a line for each number, unrounded, in percent; those of what is put together have no votes.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    made = {
+        "pass_rate.html": _page(methods, baseline),
+        "pass_rate.csv": _rates_csv(methods),
+        "differences.csv": _differences_csv(methods, baseline),
+    }
+    for name, content in made.items():
+        write_atomic(out / name, content)
+    return [out / name for name in made]
+
+
+def _page(methods: Sequence[Method], baseline: Method) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(default=True), trim_blocks=True
+    )
+    head, *rows = _table(methods)
+    return environment.get_template("pass_rate.html").render(
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        head=head,
+        rows=rows,
+        what=WHAT,
+        pairs=differences(methods, baseline),
+        paired=PAIRED,
+        label=label,
+        rates_text=rates_text,
+        difference_text=difference_text,
+        notes=notes(methods, baseline),
+    )
+
+
+def _rates_csv(methods: Sequence[Method]) -> str:
+    lines: list[Sequence[object]] = [("method", "subset", "queries", "votes", "pass_rate", "standard_deviation")]
+    for method in methods:
+        for name, item in figures(method).items():
+            deviation = None if item.deviation is None else 100 * item.deviation
+            lines.append((method.name, label(name), item.queries, item.votes, 100 * item.mean, deviation))
+    return _csv(lines)
+
+
+def _differences_csv(methods: Sequence[Method], baseline: Method) -> str:
+    lines: list[Sequence[object]] = [
+        ("method", "baseline", "subset", "queries", "baseline_pass_rate", "pass_rate", "difference", "low", "high")
+    ]
+    for pair in differences(methods, baseline):
+        low, high = (None, None) if pair.interval is None else pair.interval
+        numbers = (pair.before, pair.after, pair.after - pair.before, low, high)
+        percent = [None if number is None else 100 * number for number in numbers]
+        lines.append((pair.method, pair.baseline, label(pair.subset), pair.queries, *percent))
+    return _csv(lines)
+
+
+def _csv(lines: Sequence[Sequence[object]]) -> str:
+    """None is an empty cell."""
+    made = StringIO()
+    csv.writer(made, lineterminator="\n").writerows(lines)
+    return made.getvalue()
