@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_prep.pairs import key_value, weight
+from data_prep.steptool import command as steptool
 
 if TYPE_CHECKING:
     from data_prep.build import Options
@@ -67,13 +68,17 @@ def main(arguments: list[str] | None = None) -> int:
         "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
     )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
+    steptool.add_arguments(parser)
     options = parser.parse_args(arguments)
+    steptool.check(parser, options)
     if options.max_result_chars is not None and options.max_result_chars < 1:
         parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
     for name in ("rows", "val_rows"):
         number = getattr(options, name)
         if number is not None and (number < 1 or not options.mixture):
             parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more, and --mixture")
+    if options.steptool is not None:
+        return steptool.run(options)
     if options.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = options.tau2_data
 

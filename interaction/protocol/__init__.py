@@ -11,9 +11,10 @@ from .hermes import Hermes
 from .llama3_json import Llama3Json
 from .python_calls import PythonCalls
 from .think_xml import ThinkXml
+from .toolbench import ToolBench
 
 PROTOCOLS: dict[str, type[Protocol]] = {
-    protocol.name: protocol for protocol in (ThinkXml, Hermes, Llama3Json, PythonCalls)
+    protocol.name: protocol for protocol in (ThinkXml, Hermes, Llama3Json, PythonCalls, ToolBench)
 }
 
 

@@ -90,6 +90,7 @@ PAIRS = [
     ("multi_turn_base", "hermes"),
     ("multi_turn_long_context", "llama3_json"),
     ("multi_turn_miss_param", "python_calls"),
+    ("multi_turn_base", "toolbench"),
 ]
 
 

@@ -211,7 +211,7 @@ async def test_what_does_not_fit_ends_the_episode_and_no_turn_after_it_passes(ma
     )
 
 
-@pytest.mark.parametrize("protocol", ["think_xml", "hermes", "llama3_json", "python_calls"])
+@pytest.mark.parametrize("protocol", ["think_xml", "hermes", "llama3_json", "python_calls", "toolbench"])
 async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, protocol):
     scenarios = [load_scenarios(category)[38] for category in CATEGORIES]
     said = {scenario.id: gold_messages(scenario, get_protocol(protocol, docs="signature")) for scenario in scenarios}

@@ -106,6 +106,8 @@ def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(nam
         text = f"<tool_call>\n{call}\n</tool_call>"
     elif name == "llama3_json":
         text = call.replace('"arguments"', '"parameters"')
+    elif name == "toolbench":
+        text = f"Action: {arguments['name']}\nAction Input: {hidden(arguments['arguments'])}"
     else:
         values = ", ".join(f"{key}={value!r}" for key, value in arguments["arguments"].items() if key.isidentifier())
         function = arguments["name"] if arguments["name"].isidentifier() else "cd"

@@ -35,6 +35,16 @@ def block(content: str) -> str:
 
 
 LLAMA = '{"name": "cd", "parameters": {"folder": "x"}}'
+ACTION = 'Action: cd\nAction Input: {"folder": "x"}'
+
+
+def finish(**given: object) -> str:
+    return f"Thought: t\nAction: Finish\nAction Input: {json.dumps(given)}"
+
+
+def action_input(content: str) -> str:
+    return f"Thought: t\nAction: f\nAction Input: {content}"
+
 
 MALFORMED = {
     "think_xml": [
@@ -207,6 +217,59 @@ MALFORMED = {
         ("[f(x=" + "[" * 5_000 + "]" * 5_000 + ")]", "too_deep"),
         ("[f(x=" + "-" * 10_000 + "1)]", "too_deep"),
         ("[f" + ".a" * 9_000 + "()]", "too_deep"),
+    ],
+    "toolbench": [
+        ("", "missing_action"),
+        ("I am done.", "missing_action"),
+        ("Thought: I am done.", "missing_action"),
+        ("Thought: I could\nnot.", "missing_action"),
+        ('{"name": "cd", "arguments": {}}', "missing_action"),
+        ("thought: t\naction: ls\naction input: {}", "missing_action"),
+        ("Thought: t Action: ls Action Input: {}", "missing_action"),
+        ("I look.\n" + ACTION, "text_outside"),
+        ("<think>t</think>\n" + ACTION, "text_outside"),
+        ("Action: cd\nin there\nAction Input: {}", "text_outside"),
+        (ACTION + " done", "text_outside"),
+        (ACTION + "\nObservation: None", "text_outside"),
+        (ACTION + "}", "text_outside"),
+        (f"{ACTION}\nthen\n{ACTION}", "text_outside"),
+        ("Thought: a\nThought: b\n" + ACTION, "multiple_blocks"),
+        (f"Thought: a\n{ACTION}\nThought: b\n{ACTION}", "multiple_blocks"),
+        ("Thought: t\nAction: ls", "missing_tag"),
+        ("Action: ls\nAction: ls\nAction Input: {}", "missing_tag"),
+        ("Thought: t\nAction Input: {}", "missing_tag"),
+        (ACTION + "\nAction Input: {}", "missing_tag"),
+        (ACTION + "\nAction: ls", "missing_tag"),
+        (action_input(""), "bad_json"),
+        (action_input("folder"), "bad_json"),
+        (action_input("{'folder': 'x'}"), "bad_json"),
+        (action_input('{"folder": "x"'), "bad_json"),
+        (action_input('{"folder": "x",}'), "bad_json"),
+        (action_input('{"a": "b\nc"}'), "bad_json"),
+        (action_input('{"x": NaN}'), "bad_json"),
+        (action_input('{"x": 1e999}'), "bad_json"),
+        (action_input('{"x": 1, "x": 2}'), "bad_json"),
+        (action_input('{"x": "\\ud800"}'), "bad_json"),
+        (action_input("[]"), "wrong_shape"),
+        (action_input("null"), "wrong_shape"),
+        (action_input('"x"'), "wrong_shape"),
+        ("Action:\nAction Input: {}", "wrong_shape"),
+        (f"Action: {'f' * 200}\nAction Input: {{}}", "wrong_shape"),
+        (finish(), "wrong_shape"),
+        (finish(return_type="give_answer"), "wrong_shape"),
+        (finish(final_answer="x"), "wrong_shape"),
+        (finish(return_type="give_answer", final_answer=["x"]), "wrong_shape"),
+        (finish(return_type="give_up_and_restart", final_answer=None), "wrong_shape"),
+        (finish(return_type="answer", final_answer="x"), "wrong_shape"),
+        (finish(return_type=[], final_answer="x"), "wrong_shape"),
+        (finish(return_type="give_answer", final_answer="x", why="y"), "wrong_shape"),
+        (f"{ACTION}\n{finish(return_type='give_answer', final_answer='x')[11:]}", "both_actions"),
+        (f"{finish(return_type='give_answer', final_answer='x')}\n{ACTION}", "both_actions"),
+        ("\n".join([ACTION] * 41), "too_many_calls"),
+        ("x" * 200_001, "too_long"),
+        (action_input('{"a":' + "[" * 40 + "]" * 40 + "}"), "too_deep"),
+        (action_input('{"a":' + "[" * 90_000), "too_deep"),
+        (action_input('{"a": [' + "[]," * 20_000 + "0]}"), "too_long"),
     ],
 }
 CASES = [(name, text, error) for name, table in MALFORMED.items() for text, error in table]

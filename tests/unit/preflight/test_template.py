@@ -57,7 +57,7 @@ def test_a_template_that_rollouts_cannot_use_is_refused_by_name(tokenizer, templ
         check(tokenizer, template.replace("for m in", "for message in").replace("m.role ==", "message.role =="))
 
 
-@pytest.mark.parametrize("protocol", ["think_xml", "llama3_json", "python_calls"])
+@pytest.mark.parametrize("protocol", ["think_xml", "llama3_json", "python_calls", "toolbench"])
 def test_a_header_that_opens_the_thought_is_refused_for_protocols_that_would_not_read_it(tokenizer, protocol):
     with pytest.raises(PreflightError, match=f"opens <think> itself.*interaction.protocol={protocol} does not read"):
         check(tokenizer, CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif"), protocol)

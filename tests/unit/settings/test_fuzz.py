@@ -175,7 +175,7 @@ RIGHT: dict[str, Callable[[Any], bool]] = {
     "stage.max_gen_batches": whole(1),
     **{f"stage.alarms.{name}": number(0) for name in ("malformed", "truncated", "lost", "turns")},
     "stage.gate": lambda value: value is None or "kind" in value,
-    "interaction.protocol": one_of("think_xml", "hermes", "llama3_json", "python_calls"),
+    "interaction.protocol": one_of("think_xml", "hermes", "llama3_json", "python_calls", "toolbench"),
     "interaction.docs": one_of("json", "signature"),
     "interaction.max_tokens_per_reply": whole(1, null=True),
     "interaction.engine_timeout": number(0, above=True),

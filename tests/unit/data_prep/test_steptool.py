@@ -1,0 +1,352 @@
+"""StepTool's files through the command: what becomes of each row, and what is said of each mistake."""
+
+import copy
+import csv
+import hashlib
+import io
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+from support.control_tokens import QWEN, tokenizer_with
+
+from data_prep.__main__ import main
+from data_prep.rows import SFT_SCHEMA
+from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
+from interaction import get_protocol
+from recipe.preflight.data import check_conversations
+
+CALL = '\nThought: \nAction: weather\nAction Input: {"city": "Oslo"}'
+DONE = '\nThought: done\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "Rain."}'
+PROMPTS = ['<|im_start|>system\nIt\'s "quoted"<|im_end|>\n<|im_start|>assistant\n', '{"error": "", "response": "é\\n"}']
+RESPONSES = [f"{CALL}<|im_end|>\n", f"{DONE}<|im_end|>\n"]
+ROW = (PROMPTS, RESPONSES, [1 / 30, 1.0])
+TALK = [
+    {"from": "system", "value": "Rules."},
+    {"from": "user", "value": "\nWill it rain?\nBegin!\n"},
+    {"from": "user", "value": "This is not the first try."},
+    {"from": "assistant", "value": CALL},
+    {"from": "function", "value": '{"error": "", "response": "rain"}'},
+    {"from": "assistant", "value": DONE},
+]
+
+
+def step_csv(*rows, header=("prompt", "response", "reward")):
+    """A file of rows; cells that are no texts are written as Python writes them."""
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter="\t").writerows([header, *rows])
+    return text.getvalue()
+
+
+def sft_json(*instances, query="10012", **entry):
+    return json.dumps({query: {"cnt": len(instances), "instances": list(instances), **entry}})
+
+
+def instance(name="Step 2: Will it rain?", talk=TALK):
+    return {"id": name, "conversations": copy.deepcopy(talk)}
+
+
+def changed(place, **fields):
+    """The instance, one message of it changed."""
+    talk = copy.deepcopy(TALK)
+    talk[place] |= fields
+    return instance(talk=talk)
+
+
+@pytest.fixture
+def convert(tmp_path, capsys):
+    """Runs the command on a text or bytes; status, standard output, errors, and the files."""
+
+    def run(content, *arguments, name="file.txt"):
+        source, out = tmp_path / name, tmp_path / "out"
+        source.write_bytes(content if isinstance(content, bytes) else content.encode())
+        status = main(["--steptool", str(source), "--out", str(out), *arguments])
+        said = capsys.readouterr()
+        files = {}
+        for path in sorted(out.glob("*")):
+            files[path.name] = json.loads(path.read_text()) if path.suffix == ".json" else pq.read_table(path)
+        return status, said.out, said.err, files
+
+    return run
+
+
+def test_a_row_of_the_csv_becomes_a_trajectory(convert, tmp_path):
+    status, said, _, files = convert(step_csv(ROW, (PROMPTS[:1], RESPONSES[1:], [0])), name="wrong.json")
+    assert status == 0 and "2 rows of 2" in said and list(files) == ["manifest.json", "trajectories.parquet"]
+    table = files["trajectories.parquet"]
+    assert table.schema == TRAJECTORY_SCHEMA
+    first, second = table.to_pylist()
+    assert first["steps"] == [
+        {"prompt": prompt, "response": response, "reward": reward}
+        for prompt, response, reward in zip(*ROW, strict=True)
+    ]
+    assert (first["source_row"], second["source_row"], first["steps_dropped"]) == (1, 2, 0)
+    assert second["steps"][0]["reward"] == 0.0
+    assert first["query_id"] == second["query_id"], "the same first prompt is the same query"
+    entry = files["manifest.json"]["files"]["trajectories.parquet"]
+    assert entry["sha256"] == hashlib.sha256((tmp_path / "out/trajectories.parquet").read_bytes()).hexdigest()
+
+
+def test_a_column_of_query_ids_is_taken(convert):
+    columns = ("reward", "query_id", "prompt", "response")
+    *_, files = convert(step_csv((ROW[2], "10012", *ROW[:2]), header=columns))
+    assert files["trajectories.parquet"]["query_id"].to_pylist() == ["10012"]
+
+
+def test_an_instance_of_the_json_becomes_a_conversation_for_the_warm_start(convert, tmp_path):
+    status, said, _, files = convert(sft_json(instance(), instance("Step 1", TALK[:4])), name="wrong.csv")
+    assert status == 0 and "2 rows of 2" in said and list(files) == ["manifest.json", "sft_train.parquet"]
+    table = files["sft_train.parquet"]
+    assert table.schema == SFT_SCHEMA
+    first, second = table.to_pylist()
+    assert [message["role"] for message in first["messages"]] == [
+        "system",
+        *["user"] * 2,
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert [message["content"] for message in first["messages"]] == [item["value"].strip() for item in TALK]
+    assert second["messages"] == first["messages"][:4]
+    assert (first["task_id"], second["task_id"]) == ("10012/Step 2: Will it rain?", "10012/Step 1")
+    check_conversations(str(tmp_path / "out/sft_train.parquet"), "x")
+
+
+def test_the_models_messages_are_those_of_the_protocol(convert):
+    *_, files = convert(sft_json(instance()))
+    protocol = get_protocol("toolbench")
+    messages = files["sft_train.parquet"].to_pylist()[0]["messages"]
+    call, answer = [protocol.parse(item["content"]) for item in messages if item["role"] == "assistant"]
+    assert (call.calls[0].name, call.calls[0].arguments, answer.answer) == ("weather", {"city": "Oslo"}, "Rain.")
+    assert messages[4] == protocol.results(["rain"])[0]
+
+
+def test_the_same_file_gives_the_same_bytes(convert, tmp_path):
+    convert(step_csv(ROW))
+    before = (tmp_path / "out/trajectories.parquet").read_bytes()
+    convert(step_csv(ROW))
+    assert (tmp_path / "out/trajectories.parquet").read_bytes() == before
+
+
+RUN = "[__import__('os').mkdir('ran')]"
+BAD_ROWS = [
+    ((PROMPTS, RESPONSES, [1.0]), "steps", "2 in prompt, 2 in response, 1 in reward"),
+    ((PROMPTS[:1], RESPONSES, ROW[2]), "steps", "1 in prompt, 2 in response"),
+    ((RUN, RESPONSES, ROW[2]), "prompt", "never run; at character 1"),
+    ((PROMPTS, RUN, ROW[2]), "response", "never run; at character 1"),
+    ((PROMPTS, RESPONSES, "[0.5, __import__('os').mkdir('ran')]"), "reward", "at character 6"),
+    ((PROMPTS, RESPONSES, "[np.float64(1.0), 1.0]"), "reward", "np.float64"),
+    ((PROMPTS, RESPONSES, "[2**9, 1]"), "reward", "at character 2"),
+    ((PROMPTS, "['a' 'b', 'c']", ROW[2]), "response", "at character 5"),
+    ((PROMPTS, "[f'{1}', 'c']", ROW[2]), "response", "at character 1"),
+    ((PROMPTS, "[b'a', 'c']", ROW[2]), "response", "at character 1"),
+    ((PROMPTS, "[['a'], 'c']", ROW[2]), "response", "at character 1"),
+    ((PROMPTS, "['a', 'b'] + ['c']", ROW[2]), "response", "at character 10"),
+    ((PROMPTS, "['a', 'b'", ROW[2]), "response", "at character 9"),
+    ((PROMPTS, "('a', 'b')", ROW[2]), "response", "at character 0"),
+    ((PROMPTS, "['\\x4', 'b']", ROW[2]), "response", "no Python literal"),
+    ((PROMPTS, "[" * 100_000, ROW[2]), "response", "at character 1"),
+    ((PROMPTS, "-" * 100_000, ROW[2]), "response", "at character 0"),
+    ((PROMPTS, RESPONSES, "[" + "1," * 50_000 + "]"), "reward", "at most 1000 numbers"),
+    ((PROMPTS, "x" * 1_000_001, ROW[2]), "columns", "larger than field limit"),
+    ((PROMPTS, "[1, 2]", ROW[2]), "response", "quoted texts"),
+    ((PROMPTS, RESPONSES, ["1", "2"]), "reward", "numbers"),
+    ((PROMPTS, RESPONSES, [True, 1]), "reward", "numbers"),
+    ((PROMPTS, RESPONSES, "[nan, 1.0]"), "reward[0]", "nan is no finite number"),
+    ((PROMPTS, RESPONSES, "[1.0, -inf]"), "reward[1]", "-inf is no finite number"),
+    ((PROMPTS, RESPONSES, "[1e999, 1]"), "reward[0]", "inf is no finite number"),
+    (([], [], []), "prompt", "the list is empty"),
+    ((PROMPTS, RESPONSES, ""), "reward", "at character 0"),
+    (([PROMPTS[0], ""], RESPONSES, ROW[2]), "prompt[1]", "is empty"),
+    ((PROMPTS, ["a", " \n"], ROW[2]), "response[1]", "is empty"),
+    ((PROMPTS, "['a', '\\ud800']", ROW[2]), "response[1]", "half of a surrogate pair"),
+    ((PROMPTS, RESPONSES), "columns", "2 cells; expected 3"),
+    ((*ROW, "4"), "columns", "4 cells; expected 3"),
+    ((), "columns", "0 cells; expected 3"),
+]
+
+
+@pytest.mark.parametrize(("row", "field", "what"), BAD_ROWS)
+def test_each_mistake_in_a_row_of_the_csv_is_named_and_can_be_left_out(
+    row, field, what, convert, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = step_csv(ROW, row, ROW)
+    status, said, error, files = convert(text)
+    assert (status, said, files) == (1, "", {})
+    first, last = error.splitlines()[0], error.splitlines()[-1]
+    assert first.startswith(f"data_prep: {tmp_path / 'file.txt'}, row 2, {field}: ") and what in first
+    assert len(first) < 500 and "of 3 rows. Nothing was written" in last and "--skip-bad" in last
+    status, said, _, files = convert(text, "--skip-bad")
+    assert status == 0 and f"left out: row 2, {field}: " in said
+    assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 3]
+    assert files["manifest.json"]["left_out"][0].startswith(f"row 2, {field}")
+    assert not os.path.exists("ran")
+
+
+def test_bytes_that_are_not_utf_8_and_open_quotes_cost_the_row_that_has_them(convert):
+    good = step_csv(ROW).encode()
+    row = good.split(b"\r\n", 1)[1]
+    text = good + row.replace(b"weather", b"w\xe9ather", 1) + row.replace(b'"[', b'"["x', 1) + row
+    status, _, error, _ = convert(text)
+    assert status == 1 and "row 2, response: holds bytes that are not UTF-8" in error and "row 3, columns" in error
+    *_, files = convert(text, "--skip-bad")
+    assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 4]
+
+
+BAD_INSTANCES = [
+    (changed(0, **{"from": "gpt"}), "conversations[0].from", "'gpt' is no role"),
+    (changed(0, **{"from": None}), "conversations[0].from", "None is no role"),
+    (changed(2, **{"from": "system"}), "conversations[2].from", "at the beginning only"),
+    (changed(2, **{"from": "function"}), "conversations[2].from", "follows the assistant"),
+    (changed(4, **{"from": "assistant", "value": CALL}), "conversations[4].from", "follows the user or a function"),
+    (instance(talk=TALK[3:]), "conversations[0].from", "follows the user or a function"),
+    (changed(1, value=""), "conversations[1].value", "is empty"),
+    (changed(1, value=5), "conversations[1].value", "5 is no text"),
+    (changed(1, value="\ud800"), "conversations[1].value", "half of a surrogate pair"),
+    (changed(3, value="I will look."), "conversations[3].value", "missing_action"),
+    (changed(3, value=CALL[:-1]), "conversations[3].value", "bad_json"),
+    (changed(5, value="Action: Finish\nAction Input: {}"), "conversations[5].value", "return_type"),
+    (instance(talk=TALK[:5]), "conversations", "does not end with the assistant"),
+    (instance(talk=[]), "conversations", "expected a list of messages"),
+    (instance(talk=["x"]), "conversations[0]", "expected from and value"),
+    ({"id": "x"}, "conversations", "expected a list of messages"),
+    (instance(name=""), "id", "is empty"),
+    (instance(name=7), "id", "7 is no text"),
+    (instance(name="good"), "id", "occurs twice"),
+    ([1], "id, conversations", "expected one of each"),
+]
+
+
+@pytest.mark.parametrize(("bad", "field", "what"), BAD_INSTANCES)
+def test_each_mistake_in_an_instance_is_named_and_can_be_left_out(bad, field, what, convert):
+    text = sft_json(instance("good"), bad, instance("too"))
+    status, said, error, files = convert(text)
+    assert (status, said, files) == (1, "", {})
+    assert f"query '10012', instances[1], {field}: " in error and what in error and "--skip-bad" in error
+    status, said, _, files = convert(text, "--skip-bad")
+    assert status == 0 and f"left out: query '10012', instances[1], {field}: " in said
+    assert files["sft_train.parquet"]["task_id"].to_pylist() == ["10012/good", "10012/too"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (sft_json(instance(), cnt=3), "cnt: is 3, and there are 1 instances"),
+        (sft_json(), "instances: found"),
+        ('{"1": 5}', "instances: found 5"),
+        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "no key twice"),
+        (f'{{"1": {{"instances": [{json.dumps(instance())}]}}, "1": {{}}}}', "query '1', id: occurs twice"),
+        (sft_json(instance(), query=""), "query '', id: is empty"),
+    ],
+)
+def test_each_mistake_in_a_query_is_named(text, what, convert):
+    status, _, error, files = convert(text)
+    assert status == 1 and what in error and not files
+    status, _, error, files = convert(text, "--skip-bad")
+    assert status == 1 and "none is left" in error and not files
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("", "is empty; expected"),
+        (" \n\n", "is empty; expected"),
+        ("hello", "begins with 'hello'; expected"),
+        (step_csv(ROW).replace("\t", ","), "begins with 'prompt,response,reward"),
+        ("prompt\tanswer\treward\n", "the columns are 'prompt, answer, reward'; expected prompt, response, reward"),
+        ("prompt\tresponse\treward\tprompt\n", "the columns are"),
+        (step_csv(ROW).split("\n", 1)[1], "the columns are"),
+        ('"prompt\tresponse\n', "has no header of columns"),
+        (step_csv(), "has 0 rows and none is left"),
+        ("{", "is not JSON"),
+        ('{"1": ' + "[" * 100_000, "nested too deeply"),
+        (f"[{sft_json(instance())}]", "expected an object of queries"),
+        ("{}", "has 0 rows and none is left"),
+        (b"\xff\xfe{\x00", "begins with"),
+        (b"\x00\x01\x02", "begins with"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_in_one_line(content, what, convert):
+    for more in ([], ["--skip-bad"]):
+        status, said, error, files = convert(content, *more)
+        assert (status, said, files) == (1, "", {})
+        assert error.startswith("data_prep: ") and error.count("\n") == 1 and what in error and len(error) < 500
+
+
+def test_many_mistakes_are_counted_and_not_all_printed(convert):
+    status, _, error, _ = convert(step_csv(*[ROW, ([], [], [])] * 50))
+    assert status == 1 and error.count("\n") == 21 and "mistakes: 150, in 50 of 100 rows, the first 20 above" in error
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path, capsys):
+    for name in ("missing", "."):
+        assert main(["--steptool", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 1
+        assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--steptool", "x", "--protocol", "hermes"], "--protocol does nothing with --steptool"),
+        (["--steptool", "x", "--tiny"], "--tiny does nothing with --steptool"),
+        (["--skip-bad"], "--skip-bad does nothing without --steptool"),
+        (["--max-context", "5"], "--max-context does nothing without --steptool"),
+        (["--steptool", "x", "--max-context", "0", "--tokenizer", "t"], "--max-context is 0"),
+        (["--steptool", "x", "--max-response", "9"], "give a limit and a tokenizer"),
+        (["--steptool", "x", "--tokenizer", "t"], "give a limit and a tokenizer"),
+    ],
+)
+def test_arguments_that_do_nothing_are_refused(arguments, what, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path / "out"), *arguments])
+    assert what in capsys.readouterr().err
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder with a tokenizer and a chat template."""
+    tokenizer = tokenizer_with(QWEN)
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tokenizer, str(tmp_path / "model")
+
+
+def test_steps_that_do_not_fit_are_dropped_whole_from_the_end_and_counted(convert, model):
+    tokenizer, folder = model
+
+    def tokens(*texts):
+        return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+
+    first, whole = tokens(PROMPTS[0], RESPONSES[0]), tokens(*PROMPTS, *RESPONSES)
+    for limit, left in ((whole, 2), (whole - 1, 1), (first, 1), (first - 1, 0)):
+        text = step_csv(ROW, (["a"], ["b"], [1.0]))
+        status, said, _, files = convert(text, "--max-context", str(limit), "--tokenizer", folder)
+        rows = files["trajectories.parquet"].to_pylist()
+        assert status == 0 and [len(row["steps"]) for row in rows] == ([left, 1] if left else [1])
+        assert rows[0]["steps_dropped"] == (2 - left if left else 0)
+        manifest = files["manifest.json"]
+        assert manifest["too_long"] == ([] if left else ["row 1"]) and manifest["shortened"] == (left == 1)
+        assert f"too long: {0 if left else 1} rows left out, {int(left == 1)} shortened" in said
+    longest = tokens(RESPONSES[0])
+    assert longest < tokens(RESPONSES[1])
+    *_, files = convert(step_csv(ROW), "--max-response", str(longest), "--tokenizer", folder)
+    assert len(files["trajectories.parquet"]["steps"][0]) == 1
+
+
+def test_a_conversation_is_shortened_to_a_message_of_the_model(convert, model):
+    tokenizer, folder = model
+    *_, files = convert(sft_json(instance()))
+    messages = files["sft_train.parquet"].to_pylist()[0]["messages"]
+    whole = len(tokenizer.encode(tokenizer.apply_chat_template(messages, tokenize=False), add_special_tokens=False))
+    for limit, left in ((whole, 6), (whole - 1, 4)):
+        *_, files = convert(sft_json(instance()), "--max-context", str(limit), "--tokenizer", folder)
+        assert files["sft_train.parquet"].to_pylist()[0]["messages"] == messages[:left]
+    status, _, error, _ = convert(sft_json(instance()), "--max-context", "1", "--tokenizer", folder)
+    assert status == 1 and "none is left: 0 mistakes, 1 too long" in error
+
+
+def test_a_tokenizer_that_cannot_be_read_is_named(convert, tmp_path):
+    (tmp_path / "empty").mkdir()
+    status, _, error, _ = convert(step_csv(ROW), "--max-context", "9", "--tokenizer", str(tmp_path / "empty"))
+    assert status == 1 and "--tokenizer" in error and "cannot be read" in error and error.count("\n") == 1
