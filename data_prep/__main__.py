@@ -4,10 +4,9 @@ import argparse
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_prep.pairs import key_value, weight
+from data_prep.arguments import parse
 from data_prep.steptool import command as steptool
 
 if TYPE_CHECKING:
@@ -16,67 +15,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Parses the command line and builds; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m data_prep", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files; made if missing")
-    parser.add_argument("--protocol", default="think_xml", help="wire format of the prompts (default: %(default)s)")
-    parser.add_argument(
-        "--docs",
-        choices=["json", "signature"],
-        help="how prompts document functions (default: json; signature with --tiny)",
-    )
-    parser.add_argument(
-        "--max-result-chars",
-        type=int,
-        metavar="N",
-        help="cut results in the SFT conversations, as training is set to (default: no cut; 300 with --tiny)",
-    )
-    whose = parser.add_mutually_exclusive_group()
-    whose.add_argument(
-        "--environment",
-        default="bfcl",
-        metavar="NAME|FILE",
-        help="whose tasks; or a file of your own: Python (docs/your_environment.md), or JSON (docs/your_data.md)",
-    )
-    whose.add_argument("--json", dest="environment", type=_json_file, metavar="FILE", help="short for the latter")
-    parser.add_argument(
-        "--categories",
-        type=lambda text: tuple(filter(None, text.split(","))),
-        default=(),
-        metavar="A,B,...",
-        help="only these of the environment's categories (default: all)",
-    )
-    parser.add_argument(
-        "--mixture",
-        nargs="+",
-        default=[],
-        type=weight,
-        metavar="NAME=WEIGHT",
-        help="rows of several environments by weight, in place of --environment: bfcl/base=2 bfcl_single=1",
-    )
-    for name, kind in (("--rows", "training"), ("--val-rows", "validation")):
-        help_text = f"{kind} rows of the mixture (default: as many as the weights allow)"
-        parser.add_argument(name, type=int, metavar="N", help=help_text)
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        type=key_value,
-        metavar="KEY=VALUE",
-        help="a setting of the environment's own that its prompts depend on; may be repeated",
-    )
-    parser.add_argument(
-        "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
-    )
-    parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
-    steptool.add_arguments(parser)
-    options = parser.parse_args(arguments)
-    steptool.check(parser, options)
-    if options.max_result_chars is not None and options.max_result_chars < 1:
-        parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
-    for name in ("rows", "val_rows"):
-        number = getattr(options, name)
-        if number is not None and (number < 1 or not options.mixture):
-            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more, and --mixture")
+    options = parse(sys.argv[1:] if arguments is None else arguments, __doc__)
     if options.steptool is not None:
         return steptool.run(options)
     if options.tau2_data is not None:
@@ -118,12 +57,6 @@ def _options(given: argparse.Namespace) -> "Options":
         given.rows,
         given.val_rows,
     )
-
-
-def _json_file(name: str) -> str:
-    if Path(name).suffix != ".json":
-        raise argparse.ArgumentTypeError(f"{name} does not end in .json; a Python file is given with --environment")
-    return name
 
 
 def _fail(message: str) -> int:
