@@ -67,12 +67,13 @@ class Gold:
 
 
 gold = Gold()
-for category, name in json.loads(sys.argv[1]):
+for number, (category, name) in enumerate(json.loads(sys.argv[1])):
     handler = handler_class()("m", 0.0, model_name(name), False)
     handler.model_path_or_id, gold.protocol = "m", handler.protocol
     handler.client = SimpleNamespace(chat=SimpleNamespace(completions=gold))
     answers = {item["id"]: item["ground_truth"] for item in load_ground_truth_entry(category)}
-    for entry in load_dataset_entry(category)[: int(sys.argv[2])]:
+    size = int(sys.argv[2])
+    for entry in load_dataset_entry(category)[number * size : (number + 1) * size]:  # BFCL keeps states by entry
         gold.scenario = scenarios_by_id()[entry["id"]]
         result, _ = handler.inference(entry, False, True)
         decoded = []
@@ -102,7 +103,11 @@ def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
     assert played.returncode == 0, played.stderr[-3000:]
     results = [json.loads(line[7:]) for line in played.stdout.splitlines() if line.startswith("RESULT ")]
     assert [item["valid"] for item in results] == [True] * 4 * len(PAIRS)
-    scenarios = [(scenario, name) for category, name in PAIRS for scenario in load_scenarios(category)[:4]]
+    scenarios = [
+        (scenario, name)
+        for number, (category, name) in enumerate(PAIRS)
+        for scenario in load_scenarios(category)[4 * number : 4 * number + 4]
+    ]
     for item, (scenario, name) in zip(results, scenarios, strict=True):
         with Conversation(
             scenario, get_protocol(name), environments={"bfcl": {"withheld": "official"}}
