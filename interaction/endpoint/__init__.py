@@ -2,5 +2,6 @@
 
 client.py      one message from a server, with retries, and which kinds of fault there are
 reply.py       what a server's reply says, whatever its shape
+workers.py     several who ask one server side by side
 bounded.py     the HTTP client, which reads no more than a message can be
 """

@@ -9,7 +9,6 @@ counts.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from time import perf_counter
@@ -20,6 +19,7 @@ from tqdm import tqdm
 from interaction import Conversation, StopReason
 from interaction.conversation import Reply
 from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
+from interaction.endpoint.workers import side_by_side
 from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
@@ -130,12 +130,7 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
                 lost.append(Lost(task.id, task.category, sample, fault))
                 bar.set_postfix(lost=len(lost))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(work())
-        except* (EndpointRefusal, OSError) as ends:
-            raise ends.exceptions[0] from None
+        await side_by_side(work, concurrency)
     return lost
 
 

@@ -6,7 +6,6 @@ is judged anew. Where the server does not answer, or not with a vote, there is n
 lost, and counted.
 """
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
+from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault
+from interaction.endpoint.workers import side_by_side
 from interaction.protocol import Message
 from recipe.appended import Appended
 from recipe.files import lines
@@ -86,10 +86,5 @@ async def cast(endpoint: Endpoint, ballots: Iterable[Ballot], kept: Appended, co
                 lost[ballot.name] = fault
                 bar.set_postfix(lost=len(lost))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(work())
-        except* (EndpointRefusal, OSError) as ends:
-            raise ends.exceptions[0] from None
+        await side_by_side(work, concurrency)
     return lost

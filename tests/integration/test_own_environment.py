@@ -6,7 +6,6 @@ One start of all processes, two steps: about two minutes on two cores.
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +15,11 @@ import pyarrow.parquet as parquet
 import pytest
 from support.own_environment import write_example
 from support.phone import write_phone
+from support.short_training import ROOT, episodes, train
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.metrics_log import read_steps
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -40,9 +38,8 @@ def test_it_trains_beside_bfcl_and_stands_in_the_report(tmp_path: Path) -> None:
     }
     mixed = pa.concat_tables([parquet.read_table(path).slice(0, rows) for path, rows in parts.items()])
     parquet.write_table(mixed, tmp_path / "mixed.parquet")
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "stage2"),
-        f"paths.run={tmp_path}/run",
+    stage = train(
+        tmp_path,
         f"paths.data={tmp_path}/bfcl",
         f"data.train_files={tmp_path}/mixed.parquet",
         f"data.val_files={tmp_path}/own/inventory_val.parquet",
@@ -50,24 +47,10 @@ def test_it_trains_beside_bfcl_and_stands_in_the_report(tmp_path: Path) -> None:
         f"+interaction.environments.{phone.stem}={phone}",
         f"+interaction.train.environments.{phone.stem}.greeting=Be short.",
         "interaction.user={kind: scripted, lines: [My line is dead., Goodbye.]}",
-        f"actor_rollout_ref.model.path={tmp_path}/model",
-        "trainer.total_training_steps=2",
-        "trainer.save_freq=2",
-        "trainer.test_freq=2",
-        "data.train_batch_size=4",
-        "data.max_response_length=300",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
-        "actor_rollout_ref.rollout.n=2",
         "stage.max_lost_share=1.0",
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    stage = tmp_path / "run" / "stage2_base"
+    )
     assert sorted(read_steps(stage)) == [0, 1, 2] or sorted(read_steps(stage)) == [1, 2]
-    lines = [
-        json.loads(line) for path in stage.glob("rollouts/train/*.jsonl") for line in path.read_text().splitlines()
-    ]
+    lines = episodes(stage)
     assert {line["environment"] for line in lines} == {"inventory", "bfcl", phone.stem} and len(lines) == 2 * 4 * 2
     assert {line["episode"]["environment"] for line in lines} == {"inventory", "bfcl", phone.stem}
     heard = [line["episode"] for line in lines if line["environment"] == phone.stem]
