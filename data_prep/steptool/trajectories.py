@@ -51,6 +51,11 @@ the header; `steps_dropped` is how many steps were taken from the end because th
 _TEXT = r"""(?:'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+")"""
 _NUMBER = r"(?:[-+]?+(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?+\d++)?+|inf)|nan)"
 
+_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\'": "'", r"\"": '"'}
+_COMMON = r"\\[ntr'\"\\]"
+_SIMPLE = re.compile(rf""" *+(?:'((?:[^'\\\n\r\0]++|{_COMMON})*+)'|"((?:[^"\\\n\r\0]++|{_COMMON})*+)") *+([],])""")
+"""An item of a list with what ends it: a text as `repr` writes it, but for escapes by number."""
+
 
 def _list_of(item: str) -> re.Pattern[str]:
     """A list of them, as far as it is one; the group is its closing bracket."""
@@ -153,6 +158,8 @@ def _fault(value: Any) -> str | None:
 
 def _texts(cell: str) -> list[str]:
     """The texts in a cell. Raises ValueError for what is not a list of them."""
+    if (simple := _simple_texts(cell)) is not None:
+        return simple
     text = _checked(cell, _TEXTS, "quoted texts")
     try:
         with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know, and keeps
@@ -161,6 +168,26 @@ def _texts(cell: str) -> list[str]:
         raise ValueError("holds bytes that are not UTF-8") from None
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"a text in it is no Python literal: {shown(str(error))}") from None
+
+
+def _simple_texts(cell: str) -> list[str] | None:
+    """The texts of a list with no escapes but the common ones, in half the time; None for anything else."""
+    found, at, begun = list[str](), 1, cell.startswith("[")
+    while begun and len(found) < MOST_STEPS and (item := _SIMPLE.match(cell, at)):
+        found.append(item[1] or item[2] or "")
+        if item[3] == "]":
+            return [_unescaped(text) for text in found] if item.end() == len(cell) else None
+        at = item.end()
+    return None
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts = text.split("\\\\")
+    for escape, meant in _ESCAPES.items():
+        parts = [part.replace(escape, meant) for part in parts]
+    return "\\".join(parts)
 
 
 def _numbers(cell: str) -> list[float]:

@@ -1,5 +1,6 @@
 """StepTool's files through the command: what becomes of each row, and what is said of each mistake."""
 
+import ast
 import copy
 import csv
 import hashlib
@@ -9,11 +10,13 @@ import os
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.control_tokens import QWEN, tokenizer_with
 
 from data_prep.__main__ import main
 from data_prep.rows import SFT_SCHEMA
-from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
+from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, trajectories
 from interaction import get_protocol
 from recipe.preflight.data import check_conversations
 
@@ -86,6 +89,28 @@ def test_a_row_of_the_csv_becomes_a_trajectory(convert, tmp_path):
     assert first["query_id"] == second["query_id"], "the same first prompt is the same query"
     entry = files["manifest.json"]["files"]["trajectories.parquet"]
     assert entry["sha256"] == hashlib.sha256((tmp_path / "out/trajectories.parquet").read_bytes()).hexdigest()
+
+
+WRITTEN = st.lists(st.text("ab '\"\\n\n\r\té\0\U0001f600", min_size=1), min_size=1, max_size=3)
+
+
+@settings(deadline=None)
+@given(WRITTEN.map(repr) | st.text("[]',\" \\nrx\n\r\t0", max_size=12).map("['{}']".format))
+def test_a_cell_is_read_as_python_reads_it_or_not_at_all(cell):
+    row = step_csv((cell, cell, "[1.0]"))
+    (found,) = trajectories(io.StringIO(row, newline=""))
+    if isinstance(found, dict):
+        read = [step["prompt"] for step in found["steps"]]
+        assert read == ast.literal_eval(cell) == [step["response"] for step in found["steps"]]
+    else:
+        assert all(mistake.row == "row 1" for mistake in found)
+
+
+@settings(deadline=None)
+@given(st.text("ab '\"\\n\n\té\U0001f600", min_size=1).filter(str.strip))
+def test_a_text_comes_back_whatever_is_in_it(text):
+    (found,) = trajectories(io.StringIO(step_csv(([text], [text], [1.0])), newline=""))
+    assert found["steps"] == [{"prompt": text, "response": text, "reward": 1.0}]
 
 
 def test_a_column_of_query_ids_is_taken(convert):
@@ -190,7 +215,7 @@ def test_bytes_that_are_not_utf_8_and_open_quotes_cost_the_row_that_has_them(con
     row = good.split(b"\r\n", 1)[1]
     text = good + row.replace(b"weather", b"w\xe9ather", 1) + row.replace(b'"[', b'"["x', 1) + row
     status, _, error, _ = convert(text)
-    assert status == 1 and "row 2, response: holds bytes that are not UTF-8" in error and "row 3, columns" in error
+    assert status == 1 and "row 2, response[0]: holds bytes that are not UTF-8" in error and "row 3, columns" in error
     *_, files = convert(text, "--skip-bad")
     assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 4]
 
