@@ -254,7 +254,7 @@ class BFCLAgentLoop(AgentLoopBase):
             "task_id": task.id,
             "category": task.category,
             "cluster": task.cluster,
-            "part": part_of(row["extra_info"]),
+            "part": "guard" if split == "val" and self._guarded(row) else part_of(row["extra_info"]),
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),
@@ -274,6 +274,10 @@ class BFCLAgentLoop(AgentLoopBase):
             spans=trajectory.spans,
             overlong_penalty=self._price(played, truncated) if split == "train" else None,
         )
+
+    def _guarded(self, row: dict[str, Any]) -> bool:
+        """Whether a row is validated on as a guard (`environment.guard`): by its data source."""
+        return row.get("data_source") in (OmegaConf.select(self.config, "environment.guarded") or ())
 
     def _price(self, played: _Played, truncated: bool) -> float | None:
         """What the length of a training episode costs; None where that is off."""

@@ -1,36 +1,30 @@
 """Checks of the data of a stage: every file is whole and as it was made, and every row can be played as it says.
 
-All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second. What
-`python -m data_prep` wrote has a hash in the manifest beside it and a checksum in every page, so one changed byte is
-found; of files from elsewhere the structure and the values that are read. Other tools call a file manifest.json too, so
-one without data_prep's marks says nothing here.
+All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second.
 """
 
-import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
 from interaction.environment import DEFAULT, Task, UserWords, task_id_of, task_of
 from interaction.gold import opening
 from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
-from recipe.files import Damaged, read_json, require_file
+from recipe.files import Damaged
 from recipe.preflight.agent_loops import read_loops
+from recipe.preflight.data_file import check_whole, rows_of
 from recipe.preflight.writing import cannot_write
 from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of
 from recipe.typed import shown
 
-SPLITS = {"train_files": "train", "val_files": "val"}
+SPLITS = {"data.train_files": "train", "data.val_files": "val", "environment.guard": "val"}
 """What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
 
 A validation on training rows shows whether they are learned by heart, so it may be asked for; the reverse would train
@@ -46,21 +40,6 @@ TEXTS = (
 )
 OTHERS = ("reward_model.ground_truth",)
 """Columns that verl and the agent loop read; of two names the second is that of earlier releases."""
-
-LARGEST = 4 * 2**30
-"""Bytes of a file: all 800 tasks with their prompts take a few megabytes."""
-
-MOST_ROWS = 1_000_000
-"""Rows of a file; a parquet file of a few kilobytes can state billions."""
-
-COMMAND = "python -m data_prep "
-"""What the command in data_prep's own manifest begins with."""
-
-BEGINNING = f'{{\n  "command": "{COMMAND}'.encode()
-"""Of data_prep's own manifest; tells a damaged one from a file of another tool."""
-
-PATTERN = "*?["
-"""Characters that `datasets`, with which verl reads the files, takes for a pattern."""
 
 
 def check_data(config: DictConfig) -> None:
@@ -88,31 +67,56 @@ def check_data(config: DictConfig) -> None:
         return f"{data_command(config, rules.environment)} {chosen}"
 
     def remedy(key: str) -> str:
-        return f"Make it again with `{command()}`, or set data.{key}."
+        return f"Make it again with `{command()}`, or set {key}."
 
+    files, sources = {}, dict[str, set[str]]()
     for key, split in SPLITS.items():
-        names = [os.path.expanduser(name) for name in as_list(config.data[key])]
+        given = OmegaConf.select(config, key)
+        names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
+        if key == "environment.guard" and given is None:
+            continue
         of_split = Counter[str]()
         for name in names:
             rules.environment = environment_of(config, name)
             try:
-                of_split += _check_file(Path(name), rules)
+                found = _check_file(Path(name), rules)
             except FileNotFoundError as error:
-                raise PreflightError(f"data.{key}={name} does not exist. {remedy(key)}") from error
+                raise PreflightError(f"{key}={name} does not exist. {remedy(key)}") from error
             except Damaged as error:
-                raise PreflightError(f"data.{key}: {error}. {remedy(key)}") from error
+                raise PreflightError(f"{key}: {error}. {remedy(key)}") from error
+            of_split += found.of_split
+            sources.setdefault(key, set()).update(found.sources)
         rows = of_split.total()
         if not rows:
-            raise PreflightError(f"data.{key}={','.join(names)} has no rows. {remedy(key)}")
+            raise PreflightError(f"{key}={','.join(names)} has no rows. {remedy(key)}")
         if others := rows - of_split[split]:
-            _tell_other_split(f"{others} of the {rows} rows of data.{key}={','.join(names)}", key, command())
-        if key == "train_files" and rows < config.data.train_batch_size:
+            _tell_other_split(f"{others} of the {rows} rows of {key}={','.join(names)}", key, command())
+        if key == "data.train_files" and rows < config.data.train_batch_size:
             raise PreflightError(
                 f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
                 f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
                 "less."
             )
-        config.data[key] = names if OmegaConf.is_list(config.data[key]) else names[0]
+        OmegaConf.update(config, key, names if OmegaConf.is_list(given) else names[0])
+    if guard := sources.get("environment.guard"):
+        _join_guard(config, files, guard, sources["data.val_files"])
+
+
+def _join_guard(config: DictConfig, files: Mapping[str, list[str]], guard: set[str], val: set[str]) -> None:
+    """The guard's files are validated on too; its rows are known by their data sources.
+
+    Raises:
+        PreflightError: by these it cannot be told from the rest of the validation.
+    """
+    if both := sorted(guard & val):
+        raise PreflightError(
+            f"environment.guard={','.join(files['environment.guard'])} and data.val_files="
+            f"{','.join(files['data.val_files'])} both have rows of {shown(', '.join(both), quote=False)}, and a "
+            "guard is reported apart by its data sources. Leave them out of one of the two."
+        )
+    config.data.val_files = [*files["data.val_files"], *files["environment.guard"]]
+    with open_dict(config):
+        config.environment.guarded = sorted(guard)
 
 
 def _environments(config: DictConfig, split: str) -> dict[str, Any]:
@@ -133,8 +137,8 @@ def check_conversations(name: str, command: str) -> None:
     path, number = Path(os.path.expanduser(name)), -1
     remedy = f"Make it again with `{command}`, or set data.train_files."
     try:
-        _check_whole(path)
-        for number, row in enumerate(_rows(path, ("messages.[].role", "messages.[].content"))):
+        check_whole(path)
+        for number, row in enumerate(rows_of(path, ("messages.[].role", "messages.[].content"))):
             if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
                 raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
     except FileNotFoundError as error:
@@ -147,7 +151,7 @@ def check_conversations(name: str, command: str) -> None:
 
 def _tell_other_split(rows: str, key: str, command: str) -> None:
     """Say what it means that a file has rows of the other split, or refuse them."""
-    if key == "train_files":
+    if key == "data.train_files":
         raise PreflightError(
             f"{rows} are held out (extra_info.split is 'val'); expected 'train'. Set data.train_files to training "
             f"rows, which `{command}` writes beside them."
@@ -191,122 +195,36 @@ class _Rules:
         return not self.user and any(isinstance(item, UserWords) for item in task.gold())
 
 
-def _check_file(path: Path, rules: _Rules) -> Counter[str]:
-    """Looks at all rows of a file; returns how many there are of each split.
+@dataclass
+class _Found:
+    """What a file's rows say."""
+
+    of_split: Counter[str] = field(default_factory=Counter)
+    sources: set[str] = field(default_factory=set)
+
+
+def _check_file(path: Path, rules: _Rules) -> _Found:
+    """Looks at all rows of a file; returns how many there are of each split, and their data sources.
 
     Raises:
         FileNotFoundError, Damaged: it is not there, or has a fault.
     """
-    _check_whole(path)
-    of_split = Counter[str]()
-    for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
+    check_whole(path)
+    found = _Found()
+    for number, row in enumerate(rows_of(path, TEXTS, OTHERS)):
         if rules.environment != MIXTURE:
             rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):
             raise Damaged(f"{path}, row {number}: {fault}")
-        of_split[row["extra_info"]["split"]] += 1
-    return of_split
+        found.of_split[row["extra_info"]["split"]] += 1
+        found.sources.add(row["data_source"])
+    return found
 
 
 def _environment(row: dict[str, Any], by_name: str) -> str:
     info = row["extra_info"]
     named = by_name if info is None else info.get("environment") or DEFAULT
     return named if isinstance(named, str) else by_name
-
-
-def _check_whole(path: Path) -> None:
-    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
-    if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
-        raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
-    if path.suffix != ".parquet":
-        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
-    require_file(path, LARGEST)
-    manifest = path.with_name("manifest.json")
-    entry = _described(manifest).get(path.name)
-    if entry is None:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if entry["sha256"] != found:
-        raise Damaged(
-            f"{path} is not the file that {manifest} describes: it was changed or is damaged (SHA-256 {found[:12]}...; "
-            f"there {shown(entry)}). If you changed it yourself, take it out of that manifest"
-        )
-
-
-def _described(manifest: Path) -> dict[str, dict[str, Any]]:
-    """The files in a manifest of data_prep, each with its hash; none where there is no such manifest.
-
-    Raises:
-        Damaged: it begins as data_prep's does, and cannot be read.
-    """
-    try:
-        content = read_json(manifest)
-    except FileNotFoundError:
-        return {}
-    except Damaged:
-        if _begins_as_ours(manifest):
-            raise
-        return {}
-    if not isinstance(content, dict) or not str(content.get("command")).startswith(COMMAND):
-        return {}
-    files = content.get("files")
-    if not isinstance(files, dict):
-        return {}
-    return files if all(isinstance(entry, dict) and "sha256" in entry for entry in files.values()) else {}
-
-
-def _begins_as_ours(manifest: Path) -> bool:
-    try:
-        require_file(manifest)
-        with manifest.open("rb") as file:
-            return file.read(len(BEGINNING)) == BEGINNING
-    except (Damaged, OSError):
-        return False
-
-
-def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            if file.metadata.num_rows > MOST_ROWS:
-                raise Damaged(f"{path} states {file.metadata.num_rows} rows; expected at most {MOST_ROWS}")
-            for name in (*texts, *others):
-                kind = _column(path, file.schema_arrow, name)
-                if name in texts and not _is_text(kind):
-                    raise Damaged(
-                        f"{path}: the column {name.partition('|')[0].replace('.[]', '')} is {kind}; expected text"
-                    )
-            for batch in file.iter_batches(batch_size=256):
-                yield from batch.to_pylist()
-    except (OSError, pa.ArrowException, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        raise Damaged(f"{path} cannot be read as parquet: {words[:200]}") from error
-
-
-def _column(path: Path, schema: pa.Schema, name: str) -> pa.DataType:
-    name, _, earlier = name.partition("|")
-    if earlier:
-        with suppress(Damaged):
-            return _column(path, schema, earlier)
-    kind: Any = pa.struct(list(schema))
-    for part in name.split("."):
-        if part == "[]":
-            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-                raise Damaged(f"{path}: the column {name.partition('.')[0]} is {kind}; expected a list of messages")
-            kind = kind.value_type
-            continue
-        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
-            has = ", ".join(item.name for item in kind) if pa.types.is_struct(kind) else kind
-            raise Damaged(f"{path} has no column {name.replace('.[]', '')}; there is {shown(str(has))}")
-        kind = kind.field(part).type
-    return kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
@@ -317,7 +235,7 @@ def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
     except (ValueError, TypeError) as error:
         return f"extra_info.task_id is {shown(task_id_of(info))}: {shown(str(error), quote=False)}"
     if info["split"] not in SPLITS.values():
-        return f"extra_info.split is {shown(info['split'])}; expected one of {', '.join(SPLITS.values())}"
+        return f"extra_info.split is {shown(info['split'])}; expected one of train, val"
     if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
         return "data_source or reward_model.ground_truth is empty"
     if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:

@@ -16,6 +16,7 @@ CURVES: dict[str, Sequence[str]] = {
     "solved (acc)": ["train/acc"],
     "validation: progress": ["val/progress"],
     "validation: solved (acc, official)": ["val/acc", "val/acc_official"],
+    "guard: solved (acc)": ["val_guard/acc"],
     "well-formed messages": ["train/format_rate"],
     "successful calls": ["train/call_success_rate"],
     "KL to the reference": ["actor/kl_loss", "actor/reward_kl_penalty"],

@@ -16,7 +16,7 @@ from interaction.record import EpisodeRecord
 from recipe.evaluation.store import finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
-from recipe.report.tables import reported, trained_stages
+from recipe.report.tables import is_guard, reported, trained_stages
 from recipe.report.votes import read_votes
 from recipe.stage import choosing
 
@@ -123,7 +123,7 @@ def episodes(path: Path) -> list[Episodes] | None:
         name = path.absolute().name
         return [Episodes(name, _of_evaluation(finished))] if finished else []
     stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
-    return [_of_stage(path, stage) for stage in stages] or None
+    return [source for stage in stages for source in _of_stage(path, stage)] or None
 
 
 def _of_evaluation(finished: Mapping[tuple[str, int], EpisodeRecord]) -> list[Played]:
@@ -147,15 +147,21 @@ def _cluster(environment: str, task: str) -> tuple[str, str]:
     return environment, task if found is None else found.cluster
 
 
-def _of_stage(run: Path, stage: Path) -> Episodes:
+def _of_stage(run: Path, stage: Path) -> list[Episodes]:
+    """Its last validation, and what was played in it for a guard."""
     path = validation_files(stage)[-1]
     places = [place for place in reported(run, path) if type(place.header["session_id"]) is int]
-    several = len({str(place.header["environment"]) for place in places}) > 1
-    played = [_validated(place, several) for place in places]
     note = f"the validation of {stage.name} after step {int(path.stem)}"
     if decided := choosing.sentence(choosing.of_run(run)):
         note += f". {decided}"
-    return Episodes(f"{run.absolute().name}/{stage.name}", played, (note.rstrip("."),))
+    name, notes = f"{run.absolute().name}/{stage.name}", (note.rstrip("."),)
+    found = []
+    for title, guard in ((name, False), (f"{name}, guard", True)):
+        of_part = [place for place in places if is_guard(place.header) is guard]
+        several = len({str(place.header["environment"]) for place in of_part}) > 1
+        if played := [_validated(place, several) for place in of_part]:
+            found.append(Episodes(title, played, notes))
+    return found
 
 
 def _validated(place: Place, several: bool) -> Played:

@@ -200,10 +200,18 @@ def validations(run: Path) -> list[Validation]:
             for category, environment in kinds:
                 name = category if names.count(category) < 2 else f"{environment}/{category}"
                 chosen = [header for header in found if kind_of(header) == (category, environment)]
-                rows.append(_validation(stage.name, name, chosen))
-            if len(kinds) > 1:
-                rows.append(_validation(stage.name, "all", found))
+                more = ", guard" if is_guard(chosen[0]) else ""
+                rows.append(_validation(stage.name, name + more, chosen))
+            for name, guard in (("all", False), ("all, guard", True)):
+                of_part = [header for header in found if is_guard(header) is guard]
+                if len({kind_of(header) for header in of_part}) > 1:
+                    rows.append(_validation(stage.name, name, of_part))
     return rows
+
+
+def is_guard(header: dict[str, Any]) -> bool:
+    """Whether an episode was played for `environment.guard`: such episodes are reported apart."""
+    return header.get("part") == choosing.GUARD
 
 
 def reported(run: Path, path: Path) -> list[Place]:

@@ -54,5 +54,7 @@ def _own(config: DictConfig) -> Any:
 
 
 def as_list(files: Any) -> list[str]:
-    """Names of data files, which may be one or several."""
+    """Names of data files, which may be one or several; none for null."""
+    if files is None:
+        return []
     return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]

@@ -7,6 +7,7 @@ from interaction.policy import TurnPolicy
 from recipe.settings.gates import Gate
 from recipe.settings.kinds import (
     FolderName,
+    Names,
     Natural,
     NotNegative,
     PartAbove0,
@@ -65,6 +66,14 @@ class Stage:
     warm_start: FolderName = "sft"
     """The configuration that makes the tiny policy, where a curriculum starts with it."""
     tiny: Tiny = field(default_factory=Tiny)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """`environment`."""
+
+    __pydantic_config__ = STRICT
+    guard: Names | None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from recipe.settings.renamed import all_renamed
 TRAINING: Mapping[str, type] = {
     "stage": ours.Stage,
     "paths": ours.Paths,
+    "environment": ours.Environment,
     "interaction": ours.Interaction,
     "launcher": ours.Launcher,
     "data": verl.Data,

@@ -6,7 +6,8 @@ several. So validation plays all held-out tasks and is logged three times: `val/
 use the choosing part only. What they decided is noted beside the model, and goes on to every model that starts from it.
 
 The part of a row follows from its task, not from anything else that a data file says. A file of one's own may hold
-training tasks: they are in `val/<name>` and in neither part.
+training tasks: they are in `val/<name>` and in neither part. Rows of `environment.guard` are logged as
+`val_guard/<name>` and nowhere else: what a model must not forget is no part of what it is trained for.
 """
 
 import re
@@ -24,7 +25,10 @@ from recipe.files import Damaged, read_json
 from recipe.settings.data_files import as_list, data_command, environment_of
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
-HELD_OUT = ("choose", "report")
+GUARD = "guard"
+"""The part of an episode that was played for `environment.guard`, whatever its task's is."""
+
+APART = ("choose", "report", GUARD)
 
 Decisions = list[dict[str, str]]
 """What validation has decided: stage, setting (`stage.gate.metric` or `stage.handover_metric`) and metric of each."""
@@ -39,7 +43,9 @@ def part_of_row(row: Mapping[str, Any]) -> str | None:
 
 
 def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """Means of a validation: `val/<name>` over all samples, and over those of each part, all and by data source.
+    """Means of a validation: `val/<name>` over all samples but the guard's, and those of each part.
+
+    The latter over all of the part, `val_<part>/<name>`, and by data source, `val_<part>/<source>/<name>`.
 
     Args:
         sources: data source of each sample, such as bfcl/base.
@@ -50,8 +56,9 @@ def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]
     for name, column in infos.items():
         for source, part, value in zip(sources, parts, column, strict=True):
             if isinstance(value, int | float):
-                values[f"val/{name}"].append(value)
-                if part in HELD_OUT:
+                if part != GUARD:
+                    values[f"val/{name}"].append(value)
+                if part in APART:
                     values[f"val_{part}/{name}"].append(value)
                     values[f"val_{part}/{source}/{name}"].append(value)
     return {name: fmean(numbers) for name, numbers in values.items()}
@@ -93,18 +100,19 @@ def check_rows(config: DictConfig) -> None:
         return
     import pyarrow.parquet as parquet  # here, because settings are looked at without it
 
-    files = config.data.val_files
+    guard = as_list(OmegaConf.select(config, "environment.guard"))
+    files = [name for name in as_list(config.data.val_files) if name not in guard]
     rows = [
         row
-        for name in as_list(files)
+        for name in files
         for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
     ]
     if not any(part_of_row(row) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
-        environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, as_list(files)[0])
+        environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, files[0])
         raise PreflightError(
-            f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={files} is one "
-            "(for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with "
+            f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
+            "is one (for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with "
             f"`{data_command(config, environment)}`, which takes both parts, or add such rows; or decide without "
             "validation: stage.handover=last, and a gate on a metric of training or stage.gate=null."
         )

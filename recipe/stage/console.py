@@ -22,7 +22,12 @@ SHOWN = {
 }
 """Numbers of a step that a person watches, where they are logged. The throughput is that of one GPU."""
 
-VALIDATED = {"val/score": "reward {:.3f}", "val/progress": "progress {:.3f}", "val/acc": "accuracy {:.3f}"}
+VALIDATED = {
+    "val/score": "reward {:.3f}",
+    "val/progress": "progress {:.3f}",
+    "val/acc": "accuracy {:.3f}",
+    "val_guard/acc": "of the guard {:.3f}",
+}
 
 SAID = ("ALARM ", "GATE ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""

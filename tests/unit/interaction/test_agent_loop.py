@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
@@ -177,3 +178,14 @@ def test_the_trainer_is_told_the_part_of_the_task_beside_what_the_reward_says(pl
     output, _ = play(gold_replies())
     output.extra_fields["reward_extra_info"] = {"score": 1.5}
     assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5, "part": "train"}
+
+
+@pytest.mark.parametrize(("split", "part"), [("val", "guard"), ("train", "train")])
+def test_a_validation_episode_of_a_guarded_source_is_the_guards(make_loop, engine, tokenizer, split, part):
+    async def run() -> Any:
+        loop = make_loop(tokenizer, engine(tokenizer, gold_replies()))
+        loop.config = OmegaConf.merge(loop.config, {"environment": {"guarded": ["bfcl/base"]}})
+        row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "data_source": "bfcl/base"}
+        return await loop.run({"temperature": 1.0}, **row, global_steps=7)
+
+    assert asyncio.run(run()).record_header["part"] == part

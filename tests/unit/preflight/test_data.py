@@ -65,6 +65,43 @@ def test_what_data_prep_made_is_played(made: Path) -> None:
     check_data(configured(str(made / "tiny_full.parquet"), [val_of(made), val_of(made)]))
 
 
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("guard")
+    mixture = ["--mixture", "bfcl_single/multiple=1", "bfcl_single/irrelevance=1", "--rows", "2", "--val-rows", "4"]
+    assert prepare_data(["--out", str(folder), "--docs", "signature", *mixture]) == 0
+    return str(folder / "mixture_val.parquet")
+
+
+def guarded(made: Path, val: Any, guard: Any) -> DictConfig:
+    """The settings with a guard."""
+    return OmegaConf.merge(configured(str(made / "tiny_full.parquet"), val), {"environment": {"guard": guard}})  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_guard_is_validated_on_beside_the_other_rows_and_known_by_its_sources(
+    made: Path, guard: str, several: bool
+) -> None:
+    config = guarded(made, val_of(made), [guard, guard] if several else guard)
+    check_data(config)
+    assert config.data.val_files == [val_of(made), *[guard] * (1 + several)]
+    assert config.environment.guarded == ["bfcl_single/irrelevance", "bfcl_single/multiple"]
+    import datasets  # as verl reads them
+
+    parts = [datasets.load_dataset("parquet", data_files=name)["train"] for name in config.data.val_files]
+    assert len(datasets.concatenate_datasets(parts)) == 8 + 4 * (1 + several)
+
+
+def test_a_guard_that_cannot_be_told_apart_or_played_is_refused(made: Path, guard: str) -> None:
+    said = refusal(guarded(made, [val_of(made), guard], guard))
+    assert "both have rows of bfcl_single/irrelevance, bfcl_single/multiple, and a guard" in said
+    missing = str(made / "bfcl_single_val.parquet")
+    said = refusal(guarded(made, val_of(made), missing))
+    assert said.startswith(f"environment.guard={missing} does not exist. Make it again with `")
+    assert "--environment bfcl_single" in said and said.endswith("or set environment.guard.")
+    assert refusal(guarded(made, val_of(made), str(made / "manifest.json"))).startswith("environment.guard: ")
+
+
 def rewritten(made: Path, path: Path, change: Callable[[list[Row]], Any], **options: Any) -> str:
     """The path of the tiny training rows after a change."""
     rows = parquet.read_table(made / "tiny_full.parquet").to_pylist()

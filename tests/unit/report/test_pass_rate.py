@@ -251,3 +251,9 @@ def test_a_run_has_a_row_for_the_last_validation_of_each_stage(tmp_path: Path) -
     (row,) = sources.methods([run])
     assert row.name == "run/stage2_base" and row.notes == ("the validation of stage2_base after step 2",)
     assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((1.0,), ("bfcl", "1"))
+    path.write_text(
+        path.read_text().replace('"task_id": "multi_turn_base_2"', '"part": "guard", "task_id": "multi_turn_base_2"')
+    )
+    row, guard = sources.methods([run])
+    assert (row.name, guard.name) == ("run/stage2_base", "run/stage2_base, guard")
+    assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_2"]

@@ -176,5 +176,20 @@ def test_validation_keeps_the_clusters_and_categories_of_two_environments_apart(
         "b/all_there_is": (8, 0.0),
         "all": (16, 0.5),
     }
+    path.write_text(
+        "".join(line("a", task, 1.0) for task in range(8))
+        + "".join(
+            line(name, task, 0.0).replace('"category"', '"part": "guard", "category"')
+            for task in range(4)
+            for name in "bc"
+        )
+    )
+    found = {row.category: (row.tasks, row.acc.value) for row in report.validations(run)}
+    assert found == {
+        "a/all_there_is": (8, 1.0),
+        "b/all_there_is, guard": (4, 0.0),
+        "c/all_there_is, guard": (4, 0.0),
+        "all, guard": (8, 0.0),
+    }
     low, high = rows["all"].acc.interval
     assert high - low > 0.3, "16 clusters; as 8 that each hold a pass and a failure they would not differ at all"

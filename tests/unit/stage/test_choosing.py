@@ -109,6 +109,28 @@ def test_a_validation_is_logged_over_all_tasks_and_over_each_part():
     }
 
 
+def test_what_a_guard_plays_is_in_no_mean_but_its_own():
+    infos = {"acc": [1.0, 0.0, 0.5], "part": ["choose", "guard", "guard"]}
+    assert choosing.validation_metrics(["bfcl/base", "bfcl_single/multiple", "bfcl_single/irrelevance"], infos) == {
+        "val/acc": 1.0,
+        "val_choose/acc": 1.0,
+        "val_choose/bfcl/base/acc": 1.0,
+        "val_guard/acc": 0.25,
+        "val_guard/bfcl_single/multiple/acc": 0.0,
+        "val_guard/bfcl_single/irrelevance/acc": 0.5,
+    }
+
+
+def test_tasks_of_a_guard_are_none_to_choose_by(config, tmp_path):
+    config.stage.handover = "best"
+    own, guard = rows_file(tmp_path / "own.parquet", REPORT), rows_file(tmp_path / "guard.parquet", CHOOSE)
+    config.data.val_files = [own, guard]
+    choosing.check_rows(config)
+    guarded = OmegaConf.merge(config, {"environment": {"guard": guard}})
+    with pytest.raises(PreflightError, match=r"none of the 1 rows of data.val_files=\S*own.parquet is one"):
+        choosing.check_rows(guarded)
+
+
 @pytest.mark.parametrize("returned", [{"acc": [0.5]}, {"score": [0.5], "acc": [1.0]}], ids=["number", "dict"])
 def test_the_metric_of_the_hand_over_is_logged_whatever_a_reward_returns(returned):
     """verl calls a bare number `acc`, and logs what it trains on as `reward`."""
