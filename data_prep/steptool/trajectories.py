@@ -51,7 +51,8 @@ the header; `steps_dropped` is how many steps were taken from the end because th
 _TEXT = r"""(?:'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+")"""
 _NUMBER = r"(?:[-+]?+(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?+\d++)?+|inf)|nan)"
 
-_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\'": "'", r"\"": '"'}
+_ESCAPES = {r"\\": "\0", r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\'": "'", r"\"": '"', "\0": "\\"}
+"""In this order: a backslash that was written out is out of sight, as what is in no text, while the others go."""
 _COMMON = r"\\[ntr'\"\\]"
 _SIMPLE = re.compile(rf""" *+(?:'((?:[^'\\\n\r\0]++|{_COMMON})*+)'|"((?:[^"\\\n\r\0]++|{_COMMON})*+)") *+([],])""")
 """An item of a list with what ends it: a text as `repr` writes it, but for escapes by number."""
@@ -182,12 +183,10 @@ def _simple_texts(cell: str) -> list[str] | None:
 
 
 def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    parts = text.split("\\\\")
-    for escape, meant in _ESCAPES.items():
-        parts = [part.replace(escape, meant) for part in parts]
-    return "\\".join(parts)
+    if "\\" in text:
+        for escape, meant in _ESCAPES.items():
+            text = text.replace(escape, meant)
+    return text
 
 
 def _numbers(cell: str) -> list[float]:
