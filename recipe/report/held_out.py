@@ -5,9 +5,10 @@ the standard error of a run covers which tasks they are, and which episodes were
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from interaction.environment import task_key_of
 from recipe.columns import aligned
@@ -23,14 +24,15 @@ WHAT = (
 )
 
 
-def held_out(stages: list[Path], metric: str) -> Rise | None:
+def held_out(stages: list[Path], metric: str, part: str = "report", category: str | None = None) -> Rise | None:
     """How a metric moved in a stage of several runs; None if any has not validated twice, or no such tasks."""
     runs = []
     for stage in stages:
         files = validation_files(stage)
         if len(files) < 2:
             return None
-        difference = compare(_values(files[0], metric), _values(files[-1], metric), drawn=True)
+        first, last = (_values(path, metric, part, category) for path in (files[0], files[-1]))
+        difference = compare(first, last, drawn=True)
         if difference is None:
             return None
         runs.append(difference)
@@ -43,12 +45,10 @@ def table(runs: list[Path]) -> str:
     for stage in trained_stages(runs[0]):
         stages = [run / stage.name for run in runs if (run / stage.name / "metrics").is_dir()]
         head = [stage.name, str(len(stages))]
-        for metric in METRICS:
-            if (moved := held_out(stages, metric)) is None:
-                continue
+        for name, moved in _moved(stages):
             tasks = str(max(run.tasks for run in moved.runs))
             each = ", ".join(map(run_text, moved.runs)) if len(moved.runs) > 1 else ""
-            lines.append([*head, tasks, metric, windows_text(moved), difference_text(moved), each])
+            lines.append([*head, tasks, name, windows_text(moved), difference_text(moved), each])
             head = ["", ""]
     if len(lines) == 1:
         return ""
@@ -57,12 +57,36 @@ def table(runs: list[Path]) -> str:
     return f"{aligned(lines)}\n\n{fill(WHAT, 120)}"
 
 
-def _values(path: Path, metric: str) -> dict[Hashable, list[float]]:
-    """Task -> values of its episodes, of the tasks for reporting."""
+def _moved(stages: list[Path]) -> Iterator[tuple[str, Rise]]:
+    """What is shown of a stage: the metrics over all tasks, the first one by category, and what a guard plays."""
+    names: list[tuple[str, str, str, str | None]] = [(metric, metric, "report", None) for metric in METRICS]
+    files = validation_files(stages[0])
+    kinds = sorted({(_part(header), str(header["category"])) for header in _headers(files[-1])} if files else ())
+    for part, title in (("report", ""), (choosing.GUARD, ", guard")):
+        categories = [category for of, category in kinds if of == part]
+        if title and categories:
+            names.append((f"{METRICS[0]}{title}", METRICS[0], part, None))
+        if len(categories) > 1:
+            names += [(f"{METRICS[0]}{title}: {category}", METRICS[0], part, category) for category in categories]
+    for name, metric, part, category in names:
+        if (rise := held_out(stages, metric, part, category)) is not None:
+            yield name, rise
+
+
+def _values(path: Path, metric: str, part: str, category: str | None) -> dict[Hashable, list[float]]:
+    """Task -> values of its episodes."""
     values: dict[Hashable, list[float]] = defaultdict(list)
-    for place in headers(path):
-        value = (place.header.get("reward") or {}).get(metric)
-        part = place.header.get("part") or choosing.part_of_row(place.header)
-        if part == "report" and isinstance(value, int | float):
-            values[task_key_of(place.header)].append(float(value))
+    for header in _headers(path):
+        value = (header.get("reward") or {}).get(metric)
+        chosen = _part(header) == part and category in (None, header["category"])
+        if chosen and isinstance(value, int | float):
+            values[task_key_of(header)].append(float(value))
     return values
+
+
+def _headers(path: Path) -> list[dict[str, Any]]:
+    return [place.header for place in headers(path)]
+
+
+def _part(header: dict[str, Any]) -> str | None:
+    return header.get("part") or choosing.part_of_row(header)

@@ -1,6 +1,7 @@
 """How much held-out tasks moved: from tasks for reporting alone, with errors that cover which tasks they are."""
 
 import json
+import re
 from pathlib import Path
 from statistics import stdev
 
@@ -51,6 +52,26 @@ def test_the_table_is_printed_where_a_stage_has_validated_twice(run: Path, capsy
     main()
     said = capsys.readouterr().out
     assert "0.250 -> 0.750" in said and "acc_official" in said and "Held-out tasks for reporting" in said
+
+
+def test_categories_and_what_a_guard_plays_have_rows_of_their_own(run: Path) -> None:
+    validated(run, 0, {"base_1": [0, 0], "base_2": [0, 0]})
+    validated(run, 9, {"base_1": [1, 1], "base_2": [1, 1]})
+    assert "acc: " not in held_out.table([run]) and "guard" not in held_out.table([run])
+    validated(run, 0, {"miss_1": [1, 1], "miss_2": [1, 1]})
+    validated(run, 9, {"miss_1": [0, 0], "miss_2": [1, 1]})
+    validated(run, 0, {"easy_1": [1, 1], "easy_2": [1, 1], "long_1": [1, 1], "long_2": [1, 1]}, part="guard")
+    validated(run, 9, {"easy_1": [0, 0], "easy_2": [0, 0], "long_1": [1, 1], "long_2": [1, 1]}, part="guard")
+    found = dict(re.findall(r"(acc[^\d]*?) +(\d\.\d+ -> \d\.\d+)", held_out.table([run])))
+    assert found == {
+        "acc": "0.500 -> 0.750",
+        "acc_official": "1.000 -> 1.000",
+        "acc: base": "0.000 -> 1.000",
+        "acc: miss": "1.000 -> 0.500",
+        "acc, guard": "1.000 -> 0.500",
+        "acc, guard: easy": "1.000 -> 0.000",
+        "acc, guard: long": "1.000 -> 1.000",
+    }
 
 
 def test_several_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
