@@ -121,30 +121,6 @@ def _environments(config: DictConfig, split: str) -> dict[str, Any]:
     return OmegaConf.to_container(policy.get("environments") or OmegaConf.create(), resolve=True)  # type: ignore[return-value]
 
 
-def check_conversations(name: str, command: str) -> None:
-    """A file of whole conversations, for the warm start.
-
-    Args:
-        command: what makes it.
-
-    Raises:
-        PreflightError: it is missing, or a row is no conversation.
-    """
-    path, number = Path(os.path.expanduser(name)), -1
-    remedy = f"Make it again with `{command}`, or set data.train_files."
-    try:
-        _check_whole(path)
-        for number, row in enumerate(_rows(path, ("messages.[].role", "messages.[].content"))):
-            if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
-                raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
-    except FileNotFoundError as error:
-        raise PreflightError(f"data.train_files={name} does not exist. {remedy}") from error
-    except Damaged as error:
-        raise PreflightError(f"data.train_files: {error}. {remedy}") from error
-    if number < 0:
-        raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
-
-
 def _tell_other_split(rows: str, key: str, command: str) -> None:
     """Say what it means that a file has rows of the other split, or refuse them."""
     if key == "train_files":
@@ -197,9 +173,9 @@ def _check_file(path: Path, rules: _Rules) -> Counter[str]:
     Raises:
         FileNotFoundError, Damaged: it is not there, or has a fault.
     """
-    _check_whole(path)
+    check_whole(path)
     of_split = Counter[str]()
-    for number, row in enumerate(_rows(path, TEXTS, OTHERS)):
+    for number, row in enumerate(parquet_rows(path, TEXTS, OTHERS)):
         if rules.environment != MIXTURE:
             rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):
@@ -214,12 +190,16 @@ def _environment(row: dict[str, Any], by_name: str) -> str:
     return named if isinstance(named, str) else by_name
 
 
-def _check_whole(path: Path) -> None:
-    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
+def check_whole(path: Path, endings: Sequence[str] = (".parquet",)) -> None:
+    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so.
+
+    Raises:
+        FileNotFoundError, Damaged: it is not there, or has a fault.
+    """
     if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
         raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
-    if path.suffix != ".parquet":
-        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    if path.suffix not in endings:
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected {' or '.join(endings)}")
     require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
     entry = _described(manifest).get(path.name)
@@ -265,8 +245,12 @@ def _begins_as_ours(manifest: Path) -> bool:
         return False
 
 
-def _rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
+def parquet_rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items.
+
+    Raises:
+        Damaged: it has not, or cannot be read; the message names file and column.
+    """
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             if file.metadata.num_rows > MOST_ROWS:
