@@ -43,7 +43,9 @@ RL_SCHEMA = pa.schema(
         ("agent_name", pa.string()),
     ]
 )
-SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("task_id", pa.string())])
+SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("task_id", pa.string()), ("query_id", pa.string())])
+"""`query_id` is what conversations have in common that must not stand on two sides of a split: of a task its cluster,
+of StepTool's instances their query."""
 
 
 def rl_row(
@@ -109,6 +111,7 @@ def sft_table(
         {
             "messages": gold_messages(task, protocol, max_result_chars, (options or {}).get(task.environment)),
             "task_id": task.id,
+            "query_id": f"{task.environment}/{task.cluster}",
         }
         for task in tasks
     ]

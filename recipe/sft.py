@@ -1,4 +1,4 @@
-"""Stage 0: supervised warm start on gold conversations, with verl's own SFT trainer.
+"""Stage 0: supervised warm start on conversations, with verl's own SFT trainer.
 
     python -m recipe.sft [Hydra overrides]                             one process
     torchrun --nproc_per_node=8 -m recipe.sft [Hydra overrides]        one process a GPU
@@ -7,88 +7,42 @@ On the CPU profile, and without a MODEL, the tiny policy is made first and the r
 """
 
 import atexit
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
+from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
+from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.errors import PreflightError
-from recipe.files import StateFile, told
+from recipe.files import told
 from recipe.launch import processes, remains
 from recipe.launch.command import read
 from recipe.launch.processes import LOCK
 from recipe.launch.remains import TOKEN
-from recipe.preflight.data import check_conversations
 from recipe.preflight.gpu import choose_attention
 from recipe.preflight.lora import check_model_lora
 from recipe.preflight.model import check_weights
 from recipe.preflight.start import start_model
 from recipe.settings import reading
-from recipe.settings.data_files import data_command, environment_of
+from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
 from recipe.stage.export import ExportError, export
 from recipe.stage.integrity import broken_export
 from recipe.stage.notes import MADE_WITH_FILE
 from recipe.stage.resume import WARM_START, go_back
-from recipe.typed import STRICT
 
 
-@dataclass(frozen=True)
-class MadeWith:
-    """`made_with.json`: what the model in `hf`, or the checkpoints beside it, were made with."""
-
-    __pydantic_config__ = STRICT
-    fingerprint: str
-
-
-MADE_WITH = StateFile(MadeWith)
-
-DECIDE_NOTHING = ("resume_mode", "save_freq", "max_ckpt_to_keep", "logger")
-"""Settings of `trainer` with which the same model is made."""
-
-
-def fingerprint(config: DictConfig, without: tuple[str, ...] = DECIDE_NOTHING) -> str:
-    """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in without}
-    parts = [json.dumps(settings, sort_keys=True).encode()]
-    parts.append(Path(config.data.train_files).read_bytes())
-    parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def check_same_settings(config: DictConfig, made: Sequence[MadeWith]) -> None:
-    """A checkpoint at the last step has nothing left to train, so another setting must not resume it. Writes nothing.
-
-    Args:
-        made: how this start would note itself, as this release and as earlier ones do; those left no note beside their
-            checkpoints, only one of the model that was made of them.
-
-    Raises:
-        PreflightError: other settings or data wrote what is there, or it is not known which.
-    """
-    if not starts.resumes(config):
-        return
-    checkpoints = Path(config.trainer.default_local_dir)
-    notes = [folder / MADE_WITH_FILE for folder in (checkpoints, Path(config.paths.stage))]
-    before = next((MADE_WITH.read_or_none(note) for note in notes if note.exists()), None)
-    if before not in made:
-        raise PreflightError(
-            f"{checkpoints} holds checkpoints made with {'other' if before else 'unknown'} settings or data; expected "
-            f"those of this start. {starts.REMEDY}"
-        )
+def is_main_process() -> bool:
+    """Whether this is the one of torchrun's processes that reads the data and writes."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def machines() -> int:
@@ -162,17 +116,37 @@ def hold(run: Path, held: ExitStack) -> None:
         held.enter_context(processes.alone(run))
 
 
+def choose_folder(config: DictConfig) -> None:
+    """The tiny policy is for all runs; a model of the user's is trained in the folder of its run, on a CPU too."""
+    paths, tiny = config.paths, config.paths.get("tiny_policy")
+    if config.model.path is None or tiny is None:
+        return
+    if paths.run == tiny:
+        paths.run = "outputs/${oc.env:RUN,default}"
+    if paths.stage == tiny:
+        paths.stage = "${paths.run}/${stage.name}"
+
+
+def expand_files(config: DictConfig) -> None:
+    """`~` written out in the names of the data, for all readers."""
+    for key in ("train_files", "val_files"):
+        if names := config.data[key]:
+            expanded = [os.path.expanduser(name) for name in as_list(names)]
+            config.data[key] = expanded if OmegaConf.is_list(names) else expanded[0]
+
+
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Make the warm start, unless it is there."""
     restart_with_environment(config)
+    choose_folder(config)
     set_environment(config, machines())
-    stage = Path(config.paths.stage)
-    config.data.train_files = os.path.expanduser(config.data.train_files)
+    stage, sides = Path(config.paths.stage), None
+    expand_files(config)
     try:
         starts.check_mode(config)
-        check_conversations(
-            config.data.train_files, data_command(config, environment_of(config, config.data.train_files))
-        )
+        if is_main_process():
+            environment = environment_of(config, as_list(config.data.train_files)[0])
+            sides = read_sides(config, data_command(config, environment))
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     made = MadeWith(fingerprint(config))
@@ -193,17 +167,17 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             check_weights(config.model.path)
             starts.check_same_start(config)
             check_same_settings(config, known)
+            sides = arrange(sides, config) if sides else None
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     with ExitStack() as held:  # until the model is written
-        train(config, overrides, made, held)
+        train(config, overrides, made, sides, held)
 
 
-def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitStack) -> None:
-    """Train and export, in a process that has checked everything."""
+def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides | None, held: ExitStack) -> None:
+    """Train and export, in a process that has checked everything. `sides` has the main process alone."""
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    main_process = int(os.environ.get("RANK", "0")) == 0
-    if main_process:
+    if sides:
         with writing(config):
             folder = Path(config.paths.run)
             hold(folder, held)
@@ -213,40 +187,56 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, held: ExitSt
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-    if config.model.path is None:
-        if config.trainer.device != "cpu":
-            sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
-        from recipe.cpu.tiny_policy import make_tiny_policy
-
-        config.model.path = str(stage / "untrained")
-        for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
-            shutil.rmtree(stage / old, ignore_errors=True)
-        lines = Path(config.data.train_files) if config.stage.get("tiny_knows") == "lines" else None
-        parameters = make_tiny_policy(Path(config.model.path), conversations=lines)
-        print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
-    if main_process:
-        with writing(config):
-            write_start(config, overrides)
-            MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
-    if config.trainer.device == "cuda":  # every process, so that all come to the same attention
-        try:
-            line = choose_attention(config, "cuda")
-        except PreflightError as error:
-            sys.exit(f"\n{config.stage.name} cannot start: {error}")
-        if line and main_process:
-            print(line, flush=True)
+    try:
+        if config.model.path is None:
+            sides = begin_with_tiny_policy(config, sides)
+        if sides:
+            with writing(config):
+                write(sides, folder_of(config))
+                write_start(config, overrides)
+                MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
+        # every process, so that all come to the same attention
+        line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
+    except PreflightError as error:
+        sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    if line and sides:
+        print(line, flush=True)
     process_group()
-    from verl.trainer.sft_trainer import run_sft
+    from recipe.conversations.trainer import train as make_steps
 
-    run_sft(config)
-    if main_process:
-        source = checkpoints / f"global_step_{starts.latest(checkpoints)}" / "huggingface"
-        try:
-            target = export(source, stage / "hf", str(config.model.path))
-            MADE_WITH.write(stage / MADE_WITH_FILE, made)
-        except (OSError, ExportError) as error:
-            sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
-        print(f"warm-started model in {target}")
+    last = make_steps(for_verl(config))
+    if not sides:
+        return
+    if (reached := starts.latest(checkpoints)) != last:
+        sys.exit(f"{config.stage.name} ended at step {reached} of {last}. Start it again: it goes on from there.")
+    try:
+        target = export(checkpoints / f"global_step_{last}" / "huggingface", stage / "hf", str(config.model.path))
+        MADE_WITH.write(stage / MADE_WITH_FILE, made)
+    except (OSError, ExportError) as error:
+        sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
+    print(f"warm-started model in {target}")
+
+
+def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:
+    """Make the tiny policy, where no model is given; what its tokenizer makes of the conversations.
+
+    Raises:
+        PreflightError: they cannot be learned.
+    """
+    if config.trainer.device != "cpu":
+        sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
+    from recipe.cpu.tiny_policy import make_tiny_policy
+
+    stage, lines = Path(config.paths.stage), None
+    config.model.path = str(stage / "untrained")
+    for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
+        shutil.rmtree(stage / old, ignore_errors=True)
+    if sides and config.stage.get("tiny_knows") == "lines":
+        lines = folder_of(config) / "train.parquet"
+        write_side(sides.train, lines)
+    parameters = make_tiny_policy(Path(config.model.path), conversations=lines)
+    print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
+    return arrange(sides, config) if sides else None
 
 
 def main() -> None:

@@ -87,7 +87,7 @@ def _instance(query: str, row: str, instance: Any, seen: set[str]) -> dict[str, 
     if mistakes:
         return mistakes
     messages = [{"role": ROLES[message["from"]], "content": message["value"].strip()} for message in spoken]
-    return {"messages": messages, "task_id": f"{query}/{name}"}
+    return {"messages": messages, "task_id": f"{query}/{name}", "query_id": query}
 
 
 def _faults(message: Any, before: list[str]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
 from recipe.launch import processes
+from recipe.preflight.start import warm_started
 from recipe.stage import checkpoints, console, starts
 from recipe.stage.begin import gate_advice
 from recipe.stage.notes import DONE_FILE, Done
@@ -55,11 +56,13 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
 
 
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
-    """On the CPU profile, without a model and before the first stage of all: make the tiny policy."""
+    """On the CPU profile, without a model of the run's and before the first stage of all: make the tiny policy."""
     config = stages[0].composed
     tiny = config.paths.get("tiny_policy")
     model = config.actor_rollout_ref.model
     if not tiny or model.path is not None or model.lora_adapter_path is not None or config.stage.previous:
+        return
+    if (warm_started(config) / "config.json").is_file():
         return
     folder = Path(tiny).parent
     watch = console.Watch(folder, _log(run, folder.name))

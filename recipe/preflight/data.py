@@ -19,7 +19,7 @@ from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
 from recipe.files import Damaged
 from recipe.preflight.agent_loops import read_loops
-from recipe.preflight.data_file import check_whole, rows_of
+from recipe.preflight.data_file import check_whole, parquet_rows
 from recipe.preflight.writing import cannot_write
 from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of
 from recipe.typed import shown
@@ -125,30 +125,6 @@ def _environments(config: DictConfig, split: str) -> dict[str, Any]:
     return OmegaConf.to_container(policy.get("environments") or OmegaConf.create(), resolve=True)  # type: ignore[return-value]
 
 
-def check_conversations(name: str, command: str) -> None:
-    """A file of whole conversations, for the warm start.
-
-    Args:
-        command: what makes it.
-
-    Raises:
-        PreflightError: it is missing, or a row is no conversation.
-    """
-    path, number = Path(os.path.expanduser(name)), -1
-    remedy = f"Make it again with `{command}`, or set data.train_files."
-    try:
-        check_whole(path)
-        for number, row in enumerate(rows_of(path, ("messages.[].role", "messages.[].content"))):
-            if not row["messages"] or any(None in (message or {"": None}).values() for message in row["messages"]):
-                raise Damaged(f"{path}, row {number}: messages is {shown(row['messages'])}; expected a conversation")
-    except FileNotFoundError as error:
-        raise PreflightError(f"data.train_files={name} does not exist. {remedy}") from error
-    except Damaged as error:
-        raise PreflightError(f"data.train_files: {error}. {remedy}") from error
-    if number < 0:
-        raise PreflightError(f"data.train_files={name} has no rows. {remedy}")
-
-
 def _tell_other_split(rows: str, key: str, command: str) -> None:
     """Say what it means that a file has rows of the other split, or refuse them."""
     if key == "data.train_files":
@@ -211,7 +187,7 @@ def _check_file(path: Path, rules: _Rules) -> _Found:
     """
     check_whole(path)
     found = _Found()
-    for number, row in enumerate(rows_of(path, TEXTS, OTHERS)):
+    for number, row in enumerate(parquet_rows(path, TEXTS, OTHERS)):
         if rules.environment != MIXTURE:
             rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):

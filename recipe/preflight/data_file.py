@@ -33,12 +33,16 @@ PATTERN = "*?["
 """Characters that `datasets`, with which verl reads the files, takes for a pattern."""
 
 
-def check_whole(path: Path) -> None:
-    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so."""
+def check_whole(path: Path, endings: Sequence[str] = (".parquet",)) -> None:
+    """verl can read a file of that name, and it is what the manifest beside it describes, if it names one so.
+
+    Raises:
+        FileNotFoundError, Damaged: it is not there, or has a fault.
+    """
     if wild := next((letter for letter in str(path.absolute()) if letter in PATTERN), None):
         raise Damaged(f"{path.absolute()} has {wild} in its name, which is read as a pattern; give it another name")
-    if path.suffix != ".parquet":
-        raise Damaged(f"{path} has the ending {path.suffix!r}; expected .parquet")
+    if path.suffix not in endings:
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected {' or '.join(endings)}")
     require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
     entry = _described(manifest).get(path.name)
@@ -84,8 +88,12 @@ def _begins_as_ours(manifest: Path) -> bool:
         return False
 
 
-def rows_of(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items."""
+def parquet_rows(path: Path, texts: Sequence[str], others: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file that has these columns, the first ones texts. `prompt.[].role`: of a list's items.
+
+    Raises:
+        Damaged: it has not, or cannot be read; the message names file and column.
+    """
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             if file.metadata.num_rows > MOST_ROWS:

@@ -14,8 +14,9 @@ from recipe.preflight.adapter import check_adapter, resolve_adapter
 def resolve_model(config: DictConfig) -> None:
     """The model to start from: MODEL or actor_rollout_ref.model.path, else what the previous stage exported.
 
-    That is its merged model, or with `stage.adapter=continue` its adapter and the base under it. The CPU profile's
-    first stage falls back on the tiny policy. `~` is written out, once and for all readers.
+    That is its merged model, or with `stage.adapter=continue` its adapter and the base under it; of the first stage the
+    warm start of its run. The CPU profile's first stage falls back on the tiny policy. `~` is written out, once and for
+    all readers.
 
     Raises:
         PreflightError: there is none, or its folder is not whole.
@@ -23,28 +24,31 @@ def resolve_model(config: DictConfig) -> None:
     model = config.actor_rollout_ref.model
     resolve_adapter(config)
     if model.path is None:
-        candidates = []
         if config.stage.previous:
-            candidates.append(Path(config.paths.run) / config.stage.previous / "hf")
-        elif config.paths.get("tiny_policy"):
-            candidates.append(Path(config.paths.tiny_policy))
+            candidates = [Path(config.paths.run) / config.stage.previous / "hf"]
+        else:
+            candidates = [warm_started(config), *([Path(tiny)] if (tiny := config.paths.get("tiny_policy")) else [])]
         found = next((path for path in candidates if (path / "config.json").is_file()), None)
         if found is None:
-            looked = f" {candidates[0]} is not there" if candidates else ""
             hint = (
                 f"run the stage before it ({config.stage.previous}) with the same RUN"
                 if config.stage.previous
                 else "make the tiny policy with `bash run_sft.sh`"
-                if candidates
-                else "name one"
+                if config.paths.get("tiny_policy")
+                else "warm-start one with `MODEL=... bash run_sft.sh` and the same RUN"
             )
             raise PreflightError(
-                f"no model to start from:{looked}. Set MODEL=/path/to/huggingface/folder "
+                f"no model to start from: {candidates[-1]} is not there. Set MODEL=/path/to/huggingface/folder "
                 f"(or actor_rollout_ref.model.path=...), or {hint}."
             )
         model.path = str(found)
     model.path = start_model(str(model.path))
     check_adapter(config)
+
+
+def warm_started(config: DictConfig) -> Path:
+    """Where `bash run_sft.sh` leaves its model with the same RUN, if it was given one."""
+    return Path(config.paths.run) / f"stage0_{config.stage.get('warm_start', 'sft')}" / "hf"
 
 
 def start_model(given: str) -> str:

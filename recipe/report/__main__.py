@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 
 from recipe.files import told
-from recipe.report import held_out, page, pass_rate_page, sources, tables
+from recipe.report import held_out, losses, page, pass_rate_page, sources, tables
 
 OUT = Path("outputs") / "pass_rate"
 
@@ -41,13 +41,14 @@ def main() -> None:
 def _runs(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
     for run in runs:
         begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
-        if not begun and not tables.trained_stages(run):
+        if not begun and not tables.trained_stages(run) and not losses.warm_starts(run):
             parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
     try:
         path = page.write(runs[0], tuple(runs[1:]))
     except OSError as error:  # a full disk, a folder that cannot be read or written
         parser.exit(1, f"the report cannot be written: {error}\n")
-    print(tables.table(runs))
+    warm = [text for text in map(losses.loss_table, runs) if text]
+    print("\n\n".join([*warm, *([tables.table(runs)] if tables.trained_stages(runs[0]) or not warm else [])]))
     if moved := held_out.table(runs):
         print(f"\n{moved}")
     print(f"\nreport  {path}")

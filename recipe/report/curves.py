@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recipe.report.losses import draw_losses, warm_starts
 from recipe.report.tables import CORRELATION, REWARD, trained_stages
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
@@ -37,7 +38,10 @@ STOPS = [f"train/stop/{reason}" for reason in STOP_REASONS]
 
 
 def draw(runs: list[Path]) -> tuple[bytes, str]:
-    """The curves as PNG and as SVG text; a line for each run, stages separated by vertical lines."""
+    """The curves as PNG and as SVG text; a line for each run, stages separated by vertical lines.
+
+    A warm start has a panel of its own, whose steps are no steps of the stages.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -47,8 +51,8 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
     stages = [stage.name for stage in trained_stages(runs[0])]
     lines = [_timeline(run, stages) for run in runs]
     titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
-    columns = 3
-    rows = -(-(len(titles) + 1) // columns)
+    columns, warm = 3, any(warm_starts(run) for run in runs)
+    rows = -(-(len(titles) + 1 + warm) // columns)
     options = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8, "axes.spines.top": False}
     with pyplot.rc_context({**options, "axes.spines.right": False, "svg.hashsalt": "curves"}):
         figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.1 * rows), sharex=True, squeeze=False)
@@ -73,6 +77,8 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
             axis.set_visible(False)
         for axis in axes[-1]:
             axis.set_xlabel(_label("step (" + ", then ".join(stages) + ")"), fontsize=7)
+        if warm:
+            draw_losses(figure.add_subplot(rows, columns, len(titles) + 2), runs)
         figure.tight_layout()
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=110)

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from recipe.files import Damaged, read_json
-from recipe.report import curves, episodes, tables
+from recipe.report import curves, episodes, losses, tables
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 
@@ -39,6 +39,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
         rows=rows,
+        warm_starts=losses.loss_rows(run),
         explanation=tables.explanation(rows),
         windows_text=tables.windows_text,
         difference_text=tables.difference_text,

@@ -435,16 +435,18 @@ class Trainer:
 
 @dataclass(frozen=True)
 class SftData:
-    """`data` of the warm start."""
+    """`data` of the warm start; `val_share` and two ways of `truncation` are this recipe's."""
 
     __pydantic_config__ = OPEN
-    train_files: ReadPath
+    train_files: Names
     train_batch_size: Whole
     micro_batch_size_per_gpu: Whole
     max_token_len_per_gpu: Whole
     max_length: Whole
     use_dynamic_bsz: bool
-    truncation: Literal["error", "left", "right"]
+    truncation: Literal["error", "drop", "messages", "right"]
+    val_files: Names | None = None
+    val_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     num_workers: Natural = 8
     train_max_samples: NaturalOrAll = -1
     val_max_samples: NaturalOrAll = -1

@@ -84,9 +84,10 @@ def duration(seconds: float) -> str:
 
 
 def step_line(numbers: Mapping[str, float]) -> str:
-    """The numbers of a step as a line; the warm start has a loss only."""
+    """The numbers of a step as a line; the warm start has a loss only, and that of its validation."""
     if "train/loss" in numbers:
-        return f"loss {numbers['train/loss']:.3f}"
+        validated = f"  validation loss {numbers['val/loss']:.3f}" if "val/loss" in numbers else ""
+        return f"loss {numbers['train/loss']:.3f}{validated}"
     parts = [text.format(numbers[name]) for name, text in SHOWN.items() if name in numbers]
     held_out = [text.format(numbers[name]) for name, text in VALIDATED.items() if name in numbers]
     return "  ".join([*parts, *(["validation " + ", ".join(held_out)] if held_out else [])])
@@ -121,7 +122,7 @@ class Watch:
         for step in [step for step in steps if step not in self._shown]:
             self._shown.add(step)
             self.on_step(step)
-            if "train/loss" not in steps[step] or step % 50 == 0:
+            if "train/loss" not in steps[step] or step % 50 == 0 or "val/loss" in steps[step]:
                 print(self._line(step, steps), flush=True)
         for line in self._tail.lines():
             if (said := BEFORE.sub("", line)).startswith(SAID):

@@ -34,12 +34,13 @@ from bfcl_env import load_scenarios
 from data_prep.__main__ import main as prepare_data
 from interaction import Conversation, get_protocol
 from recipe import report
+from recipe.conversations.prepare import read_conversations
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings, SettingsError, Store
 from recipe.launch import remains
 from recipe.preflight.agent_loops import read_loops
-from recipe.preflight.data import check_conversations, check_data
+from recipe.preflight.data import check_data
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.start import resolve_model, start_model
 from recipe.rescore import rescore
@@ -270,6 +271,7 @@ SETTINGS = Settings(
     **{"model": "m", "endpoint": None, "split": "val", "categories": ("multi_turn_base",), "protocol": "think_xml"},
     **{"docs": "json", "samples": 1, "temperature": 0.0, "max_tokens": None, "limit": 1},
 )
+CHAT = '{"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}]}\n' * 3
 REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info):\n    return 1.0\n"
 CURRICULUM = "stages:\n  - name: stage1\n    overrides: [trainer.total_epochs=2]\n"
 
@@ -287,6 +289,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.close()
     (rooms / "user").mkdir()
     (rooms / "user" / "reward.py").write_text(REWARD)
+    (rooms / "user" / "chat.jsonl").write_text(CHAT)
     _adapter(rooms / "adapter", rooms / "model")
     shutil.copy(ROOT / "recipe/config/agent_loops.yaml", rooms / "user" / "loops.yaml")
     (rooms / "user" / "curriculum.yaml").write_text(
@@ -336,6 +339,10 @@ def _store(room: Path) -> list[str]:
         return [] if store.episodes() else ["the episode in episodes.jsonl is played again: start"]
     finally:
         store.close()
+
+
+def _conversations(path: Path) -> None:
+    read_conversations([str(path)], "make it")
 
 
 def _curriculum(room: Path) -> None:
@@ -468,7 +475,8 @@ KINDS = [
     Kind("data/tiny_full.parquet", _read_data),
     Kind("data/tiny_val.parquet", _read_data),
     Kind("data/manifest.json", _read_data, {**NOTE, **dict.fromkeys(FOREIGN, FINE)}),
-    Kind("data/tiny_sft.parquet", lambda room: check_conversations(str(room / "data/tiny_sft.parquet"), "make it")),
+    Kind("data/tiny_sft.parquet", lambda room: _conversations(room / "data/tiny_sft.parquet")),
+    Kind("user/chat.jsonl", lambda room: _conversations(room / "user/chat.jsonl"), {**BYTES, "bom": FINE}),
     *_model_kinds(),
     *_adapter_kinds(),
     *_checkpoint_kinds(),

@@ -29,18 +29,21 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     (tmp_path / "model").mkdir()
     resumed: list[int] = []
 
-    def run_sft(config: DictConfig) -> None:
+    def train(config: DictConfig) -> int:
         checkpoints = Path(config.trainer.default_local_dir)
         resumed.append(starts.latest(checkpoints))
         (checkpoints / "global_step_7").mkdir(exist_ok=True)
         (checkpoints / "global_step_7" / "data_0.pt").touch()
         (checkpoints / starts.TRACKER).write_text("7")
+        return 7
 
-    played: Any = ModuleType("verl.trainer.sft_trainer")
-    played.run_sft = run_sft
+    played: Any = ModuleType("recipe.conversations.trainer")
+    played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
-    for name in ("restart_with_environment", "set_environment", "check_conversations", "check_weights"):
+    for name in ("restart_with_environment", "set_environment", "check_weights"):
         monkeypatch.setattr(sft, name, lambda *_: None)
+    monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
+    monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
     for name in ("process_group", "tee_output"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "start_model", str)
@@ -105,14 +108,15 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started()
-    trained = sys.modules["verl.trainer.sft_trainer"].run_sft
+    played = sys.modules["recipe.conversations.trainer"]
+    trained = played.train
 
-    def look(config: DictConfig) -> None:
+    def look(config: DictConfig) -> int:
         with pytest.raises(SystemExit, match="is in use"), processes.alone(tmp_path / "run"):
             pass
-        trained(config)
+        return trained(config)
 
-    monkeypatch.setattr(sys.modules["verl.trainer.sft_trainer"], "run_sft", look)
+    monkeypatch.setattr(played, "train", look)
     assert started("trainer.resume_mode=disable") == [0]
     assert (tmp_path / "aside" / "run" / "checkpoints" / starts.TRACKER).is_file()
 
@@ -172,3 +176,48 @@ def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_pat
     with pytest.raises(SystemExit, match=r"checkpoints of unknown, this start is .* trainer.resume_mode=disable"):
         started()
     assert started("trainer.resume_mode=disable") == [0]
+
+
+def test_a_training_that_did_not_reach_its_last_step_hands_on_nothing(
+    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = sys.modules["recipe.conversations.trainer"]
+    trained = played.train
+    with monkeypatch.context() as ends_early:
+        ends_early.setattr(played, "train", lambda config: trained(config) + 7)
+        with pytest.raises(SystemExit, match="ended at step 7 of 14. Start it again"):
+            started()
+    assert not (tmp_path / "run" / "hf").exists()
+    assert started() == [7]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "run", "stage"),
+    [
+        ([], "outputs/tiny_policy", "outputs/tiny_policy"),
+        (["paths.run=here"], "here", "outputs/tiny_policy"),
+        (["model.path=/model"], "outputs/mine", "outputs/mine/stage0_sft"),
+        (["model.path=/model", "paths.run=here"], "here", "here/stage0_sft"),
+        (["model.path=/model", "paths.run=here", "paths.stage=there"], "here", "there"),
+    ],
+)
+def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(
+    overrides: list[str], run: str, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MODEL", raising=False)
+    monkeypatch.setenv("RUN", "mine")
+    config = compose("sft", ["sft_hardware=cpu", *overrides], group="sft_hardware")
+    sft.choose_folder(config)
+    assert (config.paths.run, config.paths.stage) == (run, stage)
+    assert config.trainer.default_local_dir == f"{stage}/checkpoints"
+
+
+def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("rows")
+
+    def made(*overrides: str) -> str:
+        given = ["sft_hardware=cpu", "model.path=/model", f"data.train_files=[{tmp_path}/rows.jsonl]", *overrides]
+        return sft.fingerprint(compose("sft", given, group="sft_hardware"))
+
+    assert made() == made("trainer.test_freq=3") != made("data.val_share=0.1")
+    assert made("data.val_share=0.1") != made("data.val_share=0.2")

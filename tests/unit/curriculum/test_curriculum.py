@@ -246,6 +246,15 @@ def test_the_tiny_policy_is_made_first_on_a_cpu_without_a_model(tmp_path, monkey
     assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train"]
 
 
+def test_it_is_not_made_for_a_run_that_was_warm_started_with_a_model(tmp_path, monkeypatch, launched):
+    monkeypatch.delenv("MODEL")
+    monkeypatch.setattr(stages, "compose_stage", compose_stage)
+    (tmp_path / "stage0_sft" / "hf").mkdir(parents=True)
+    (tmp_path / "stage0_sft" / "hf" / "config.json").touch()
+    command.main([f"paths.run={tmp_path}", f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"])
+    assert [module for module, _, _ in launched] == ["recipe.train"]
+
+
 def test_a_second_start_into_the_same_run_is_refused(tmp_path, launched, monkeypatch):
     def launch(module, arguments, watch, note):
         with pytest.raises(SystemExit, match=f"process {os.getpid()} trains into it"):

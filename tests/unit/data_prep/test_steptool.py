@@ -18,7 +18,7 @@ from data_prep.__main__ import main
 from data_prep.rows import SFT_SCHEMA
 from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, trajectories
 from interaction import get_protocol
-from recipe.preflight.data import check_conversations
+from recipe.conversations.files import read
 
 CALL = '\nThought: \nAction: weather\nAction Input: {"city": "Oslo"}'
 DONE = '\nThought: done\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "Rain."}'
@@ -135,7 +135,8 @@ def test_an_instance_of_the_json_becomes_a_conversation_for_the_warm_start(conve
     assert [message["content"] for message in first["messages"]] == [item["value"].strip() for item in TALK]
     assert second["messages"] == first["messages"][:4]
     assert (first["task_id"], second["task_id"]) == ("10012/Step 2: Will it rain?", "10012/Step 1")
-    check_conversations(str(tmp_path / "out/sft_train.parquet"), "x")
+    assert (first["query_id"], second["query_id"]) == ("10012", "10012")
+    assert not read(tmp_path / "out/sft_train.parquet").mistakes
 
 
 def test_the_models_messages_are_those_of_the_protocol(convert):

@@ -108,6 +108,18 @@ def test_a_stage_starts_from_what_the_stage_before_it_exported(data, tmp_path, m
     assert config.actor_rollout_ref.model.path == f"{tmp_path}/run/stage1_format/hf"
 
 
+def test_the_first_stage_starts_from_the_warm_start_of_its_run_before_the_tiny_policy(data, tmp_path, model):
+    for folder in ("run/stage0_sft/hf", "none"):
+        shutil.copytree(model, tmp_path / folder)
+    config = composed(data, tmp_path, name="stage1")
+    checks.check(config)
+    assert config.actor_rollout_ref.model.path == f"{tmp_path}/run/stage0_sft/hf"
+    shutil.rmtree(tmp_path / "run" / "stage0_sft")
+    config = composed(data, tmp_path, name="stage1")
+    checks.check(config)
+    assert config.actor_rollout_ref.model.path == f"{tmp_path}/none"
+
+
 def test_checkpoints_of_another_start_model_are_not_resumed(data, tmp_path, model):
     config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}")
     checks.check(config)

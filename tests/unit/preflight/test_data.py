@@ -17,9 +17,10 @@ from support.phone import SAYS, write_phone
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
+from recipe.conversations.prepare import read_conversations
 from recipe.errors import PreflightError
 from recipe.preflight.agent_loops import read_loops
-from recipe.preflight.data import check_conversations, check_data
+from recipe.preflight.data import check_data
 from recipe.settings.data_files import data_command, environment_of
 
 LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
@@ -222,7 +223,7 @@ def test_of_a_users_environment_the_command_is_named_that_makes_its_data(invento
 def test_a_warm_start_without_its_data_names_the_command_of_their_environment(name: str, command: str) -> None:
     config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/cpu"}})
     with pytest.raises(PreflightError) as error:
-        check_conversations(name, data_command(config, environment_of(config, name)))
+        read_conversations([name], data_command(config, environment_of(config, name)))
     assert command in str(error.value)
 
 
@@ -375,30 +376,6 @@ def test_one_changed_byte_is_found_wherever_it_is(
         for row, other in zip(found, whole, strict=True):
             assert row["prompt"] == other["prompt"]
             assert all(row["extra_info"][key] == other["extra_info"][key] for key in ("task_id", "split"))
-
-
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        ([[{"role": "user", "content": "x"}]] * 2, None),
-        ([[{"role": "user", "content": "x"}], []], "row 1: messages is []"),
-        ([[{"role": "user", "content": "x"}], None], "row 1: messages is None"),
-        ([[{"role": "user", "content": "x"}], [{"role": "user", "content": None}]], "row 1: messages is [{"),
-        ([[{"role": "user", "content": "x"}], [None]], "row 1: messages is [None]"),
-        (["x"], "the column messages is string"),
-        ([[{"role": "user"}]], "no column messages.content"),
-        ([[{"role": "user", "content": 3}]], "messages.content is int64"),
-        ([], "the column messages is null"),
-    ],
-)
-def test_the_warm_start_reads_conversations_only(tmp_path: Path, messages: list[Any], words: str | None) -> None:
-    path = tmp_path / "sft.parquet"
-    parquet.write_table(pa.table({"messages": messages}), path)
-    if words is None:
-        return check_conversations(str(path), "COMMAND")
-    with pytest.raises(PreflightError) as error:
-        check_conversations(str(path), "COMMAND")
-    assert words in str(error.value) and str(path) in str(error.value) and "COMMAND" in str(error.value)
 
 
 def test_a_file_changed_on_purpose_is_taken_out_of_the_manifest(made: Path, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from support.runs import a_run, write_metrics
 
 from recipe import report
+from recipe.report import __main__ as command
+from recipe.report import curves, losses
 from recipe.report.episodes import headers, read_records
 from recipe.stage.metrics_log import read_steps
 
@@ -193,3 +195,29 @@ def test_validation_keeps_the_clusters_and_categories_of_two_environments_apart(
     }
     low, high = rows["all"].acc.interval
     assert high - low > 0.3, "16 clusters; as 8 that each hold a pass and a failure they would not differ at all"
+
+
+def a_warm_start(run: Path, held_out: dict[int, float]) -> Path:
+    losses = [(step, {"train/loss": 2.0 - step / 10}) for step in range(1, 11)]
+    write_metrics(run, "stage0_sft", "a.jsonl", losses)
+    write_metrics(run, "stage0_sft", "b.jsonl", [(step, {"val/loss": loss}) for step, loss in held_out.items()])
+    return run
+
+
+def test_a_warm_start_shows_its_losses_and_where_the_validation_was_lowest(tmp_path, capsys, monkeypatch):
+    run = a_warm_start(tmp_path / "one", {4: 1.75, 8: 1.5, 10: 1.625})
+    (row,) = losses.loss_rows(run)
+    assert (row["steps"], row["first"], row["last"]) == (10, pytest.approx(1.7), pytest.approx(1.2))
+    monkeypatch.setattr("sys.argv", ["report", str(run)])
+    command.main()
+    said = capsys.readouterr().out
+    assert "stage0_sft  10     1.700 -> 1.200           1.750 -> 1.625                  1.500 at step 8" in said
+    page = (run / "report.html").read_text()
+    assert "1.750 → 1.625" in page and "1.500 at step 8" in page and "loss, validation loss" in page
+
+
+def test_a_warm_start_beside_stages_leaves_their_table_and_steps_as_they_are(tmp_path):
+    run = a_warm_start(a_run(tmp_path / "one", [0.5] * 10), {})
+    assert [row["stage"] for row in report.stage_rows([run])] == ["stage1_format"]
+    assert losses.loss_rows(run)[0]["held_out"] is None and "-" in losses.loss_table(run)
+    assert "warm start: loss" in curves.draw([run])[1] and "warm start" not in curves.draw([a_run(tmp_path, [1.0])])[1]

@@ -146,6 +146,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "ppo_infer_max_token_len_per_gpu: ${.ppo_max_token",
     ),
     "data.max_response_length": ("trainer/config/rollout/rollout.yaml", "${oc.select:data.max_response_length,512}"),
+    "data.val_share": ("recipe/conversations/prepare.py", "hold_out(to_train, data.val_share,"),
     "ray_kwargs.ray_init": ("trainer/main_ppo.py", "ray.init(**OmegaConf.to_container(ray_init_kwargs))"),
     "transfer_queue": ("trainer/main_ppo.py", "tq.init(config.transfer_queue)"),
 }
@@ -222,11 +223,11 @@ def leaves(node: dict, path: str = "") -> Iterator[str]:
 
 def our_keys(sft: bool) -> dict[str, str]:
     """Key -> file that sets it, in verl's sections."""
-    folders = ["sft.yaml", "sft_hardware/*.yaml"] if sft else ["base.yaml", "stage*.yaml", "*/*.yaml"]
+    folders = ["sft.yaml", "sft_hardware/*.yaml", "preset/*.yaml"] if sft else ["base.yaml", "stage*.yaml", "*/*.yaml"]
     files = [path for pattern in folders for path in sorted(CONFIG_DIR.glob(pattern))]
     keys = {}
     for path in files:
-        if path.parent.name in ("curricula", *([] if sft else ["sft_hardware"])):
+        if path.parent.name in ("curricula", *([] if sft else ["sft_hardware", "preset"])):
             continue
         content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
         keys |= {key: path.name for key in leaves(content) if key.split(".")[0] not in OURS}

@@ -58,6 +58,23 @@ def test_so_is_the_warm_start(hardware: str) -> None:
     check_values(compose("sft", [f"sft_hardware={hardware}"], group="sft_hardware"), WARM_START)
 
 
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (CONFIG_DIR / "preset").glob("*.yaml")))
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_so_is_every_preset_of_it(hardware: str, preset: str) -> None:
+    config = compose("sft", [f"sft_hardware={hardware}", f"preset={preset}"], group="sft_hardware")
+    check_values(config, WARM_START)
+
+
+def test_the_preset_of_steptool_says_what_its_scripts_do_on_every_machine() -> None:
+    for hardware in PROFILES:
+        config = compose("sft", ["preset=steptool", f"sft_hardware={hardware}"], group="sft_hardware")
+        data, optim, trainer = config.data, config.optim, config.trainer
+        assert (optim.lr, optim.lr_scheduler_type, optim.weight_decay, optim.min_lr_ratio) == (2e-5, "cosine", 0, 0)
+        assert (optim.lr_warmup_steps, optim.lr_warmup_steps_ratio) == (-1, 0.04)
+        assert (data.train_batch_size, data.micro_batch_size_per_gpu) == (4 * 4, 1) and not data.use_dynamic_bsz
+        assert (data.max_length, trainer.total_epochs, trainer.test_freq) == (8192, 5, 400)
+
+
 # What is written down of verl.
 
 CLASSES = {

@@ -53,6 +53,17 @@ def test_the_warm_start_shows_every_fiftieth_loss(tmp_path, capsys):
     ]
 
 
+def test_the_warm_start_shows_every_validation(tmp_path, capsys):
+    watch = console.Watch(tmp_path, tmp_path / "log")
+    log_step(tmp_path, 1, **{"train/loss": 2.0})
+    log_step(tmp_path, 2, **{"train/loss": 1.0})
+    log_step(tmp_path, 2, **{"val/loss": 1.5})
+    watch()
+    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [
+        ["2", "loss", "1.000", "validation", "loss", "1.500"]
+    ]
+
+
 def test_a_step_that_is_repeated_after_a_resume_is_shown_again(tmp_path, capsys):
     log_step(tmp_path, 1)
     log_step(tmp_path, 2)

@@ -1,0 +1,67 @@
+"""verl's trainer for supervised training, with what it leaves out: a validation over all that is held out, and an epoch
+that is not lost when a checkpoint was saved at its beginning.
+
+verl validates by training batches and drops what fills none: of fewer conversations than a batch the loss is NaN, and a
+mean over batches is none over tokens. Here it is one batch, of which the loss is the mean over the model's tokens.
+
+A checkpoint says how many batches of its epoch the data loader has given out. At the end of an epoch that is all of
+them, and verl, which goes on with the next epoch, is given none there: one epoch less, and the last step is never made.
+"""
+
+from typing import Any
+
+from omegaconf import DictConfig
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+
+class Filled(Dataset):
+    """A data set with as many rows as can be parted evenly; those that fill it up have no token that counts."""
+
+    def __init__(self, rows: Any, multiple: int) -> None:
+        self.rows = rows
+        self.length = -(-len(rows) // multiple) * multiple
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        if place < len(self.rows):
+            return self.rows[place]
+        row = self.rows[0]
+        return {**row, "loss_mask": row["loss_mask"].new_zeros(row["loss_mask"].shape)}
+
+
+class WarmStart(SFTTrainer):
+    """verl's trainer; after `fit` it stands at `total_training_steps`."""
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__(config=config)
+        if self.resume_global_step and self.resume_global_step % self.steps_per_epoch == 0:
+            self._build_dataloader()  # the next epoch's, from its first batch
+            self.ckpt_handler.train_dataloader = self.train_dataloader
+
+    def _build_dataloader(self) -> None:
+        super()._build_dataloader()
+        if self.val_dataset is None:
+            return
+        ranks = self.engine.get_data_parallel_size()
+        each = 1 if self.config.data.use_dynamic_bsz else self.config.data.micro_batch_size_per_gpu
+        rows = Filled(self.val_dataset, ranks * each)
+        rank = self.engine.get_data_parallel_rank()
+        self.val_dataloader = DataLoader(
+            rows,
+            batch_size=len(rows) // ranks,
+            sampler=DistributedSampler(rows, num_replicas=ranks, rank=rank, shuffle=False),
+            collate_fn=self.collate_fn,
+        )
+
+
+def train(config: DictConfig) -> int:
+    """Train, in a process group that is made from the environment. Returns the step at which it ends."""
+    initialize_global_process_group()
+    trainer = WarmStart(config)
+    trainer.fit()
+    destroy_global_process_group()
+    return int(trainer.total_training_steps)

@@ -1,0 +1,137 @@
+"""Warm starts on conversations of one's own, for real: a validation loss, and an adapter that is resumed and merged.
+
+About three minutes on two cores.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.stage.metrics_log import read_steps
+from recipe.stage.notes import MADE_WITH_FILE
+from recipe.stage.starts import TRACKER
+
+ROOT = Path(__file__).parents[2]
+EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
+"""Logits in float32, of the adapter on its base and of the merged model."""
+
+
+def start(folder: Path, *arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in ("RUN", "SEED")}
+    environment |= {"HARDWARE": "cpu", "MODEL": str(folder / "model")}
+    command = [sys.executable, "-m", *arguments, f"paths.run={folder}/run"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def write_talks(path: Path, count: int = 26) -> None:
+    cities = ("Oslo", "Rome", "Lima", "Bern", "Kyiv", "Cairo", "Seoul")
+    rows = []
+    for number in range(count):
+        city, call = cities[number % len(cities)], json.dumps({"city": cities[number % len(cities)], "day": number})
+        talk = [
+            ("user", f"Will it rain in {city} on day {number}?"),
+            ("assistant", f"Action: rain\nAction Input: {call}"),
+        ]
+        talk += [("tool", "wet" if number % 2 else "dry"), ("assistant", "Yes." if number % 2 else "No.")]
+        rows.append({"messages": [{"role": role, "content": text} for role, text in talk], "id": number, "by": "me"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_tiny_policy(tmp_path / "model")
+    write_talks(tmp_path / "chat.jsonl")
+    return tmp_path
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def loss_of(model: Any, tokenizer: Any, conversations: list[list[dict[str, str]]]) -> float:
+    """Mean over the tokens of the assistant's messages and their ends; the template says where they are."""
+    total, count = 0.0, 0
+    for messages in conversations:
+        ids = tokenizer.apply_chat_template(messages, tokenize=True)["input_ids"]
+        with torch.no_grad():
+            log_probs = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+        for end in [at for at, message in enumerate(messages, start=1) if message["role"] == "assistant"]:
+            opened = tokenizer.apply_chat_template(messages[: end - 1], tokenize=True, add_generation_prompt=True)
+            closed = tokenizer.apply_chat_template(messages[:end], tokenize=True)
+            for place in range(len(opened["input_ids"]), len(closed["input_ids"])):
+                total, count = total - float(log_probs[place - 1, ids[place]]), count + 1
+    return total / count
+
+
+@pytest.mark.slow
+def test_lines_of_json_are_learned_and_what_is_held_out_shows_the_loss(folder: Path) -> None:
+    said = start(
+        *(
+            folder,
+            "recipe.sft",
+            f"data.train_files={folder}/chat.jsonl",
+            "data.val_share=0.2",
+            "data.train_batch_size=4",
+        ),
+        *("trainer.total_epochs=2", "trainer.test_freq=3", "trainer.save_freq=-1"),
+    )
+    assert "21 conversations to train on, with 42 messages of the model; 5 to validate on" in said
+    stage = folder / "run" / "stage0_sft"
+    steps = read_steps(stage)
+    assert sorted(steps) == list(range(1, 11))
+    held_out = {step: values["val/loss"] for step, values in steps.items() if "val/loss" in values}
+    assert list(held_out) == [3, 6, 9, 10]
+    assert held_out[10] < held_out[3] and steps[10]["train/loss"] < steps[1]["train/loss"]
+    rows = parquet.read_table(stage / "data" / "val.parquet").column("messages").to_pylist()
+    tokenizer = AutoTokenizer.from_pretrained(stage / "hf")
+    assert held_out[10] == pytest.approx(loss_of(load(stage / "hf"), tokenizer, rows), abs=1e-4)
+    report = subprocess.run(
+        [sys.executable, "-m", "recipe.report", str(folder / "run")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert f"{held_out[3]:.3f} -> {held_out[10]:.3f}" in report.stdout, report.stderr
+    assert f"{held_out[10]:.3f} at step 10" in (folder / "run" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(folder: Path) -> None:
+    command = (
+        *(folder, "recipe.sft", f"data.train_files={folder}/chat.jsonl", "data.train_batch_size=4", "optim.lr=1e-2"),
+        *("model.lora_rank=8", "model.lora_alpha=16", "trainer.total_epochs=2", "trainer.max_ckpt_to_keep=2"),
+        "trainer.save_freq=after_each_epoch",
+    )
+    start(*command)
+    stage = folder / "run" / "stage0_sft"
+    first, last = sorted(int(path.name.split("_")[-1]) for path in (stage / "checkpoints").glob("global_step_*"))
+    assert (first, last) == (6, 12)
+    straight = load_file(stage / "adapter" / "adapter_model.safetensors")
+    for path in (stage / "hf", stage / "adapter", stage / "checkpoints" / "global_step_12"):
+        shutil.rmtree(path)
+    (stage / MADE_WITH_FILE).unlink()
+    (stage / "checkpoints" / TRACKER).write_text("6")  # as if it had been killed after the first epoch
+    said = start(*command)
+    assert "RESUME from the checkpoint of step 6" in said and max(read_steps(stage)) == 12
+    again = load_file(stage / "adapter" / "adapter_model.safetensors")
+    assert again.keys() == straight.keys()
+    for name in again:
+        torch.testing.assert_close(again[name], straight[name], **EQUAL)
+
+    ids = torch.arange(40, 80)[None]
+    base, merged = load(folder / "model"), load(stage / "hf")
+    before = base(input_ids=ids).logits
+    adapted = PeftModel.from_pretrained(base, stage / "adapter").eval()
+    torch.testing.assert_close(merged(input_ids=ids).logits, adapted(input_ids=ids).logits, **EQUAL)
+    assert (merged(input_ids=ids).logits - before).abs().max() > 0.01
