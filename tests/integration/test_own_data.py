@@ -24,11 +24,12 @@ def test_it_trains(tmp_path: Path) -> None:
         f"+interaction.environments.office={path}",
         "+interaction.train.environments.office.augment=true",
         "stage.max_lost_share=1.0",
+        "actor_rollout_ref.rollout.n=4",  # eight episodes: log-probabilities are computed eight at a time
         rows=2,
     )
     assert {1, 2} <= set(read_steps(stage))
     lines = episodes(stage)
-    assert {line["environment"] for line in lines} == {"office"} and len(lines) == 2 * 2 * 2
+    assert {line["environment"] for line in lines} == {"office"} and len(lines) == 2 * 2 * 4
     held_out = episodes(stage, "val")
     assert {line["part"] for line in held_out} == {"choose", "report"}
     told = [*lines, *held_out]
