@@ -41,7 +41,10 @@ from .words import MAX_WORDS, cut
 logger = logging.getLogger(__name__)
 
 UNFINISHED = (StopReason.max_tokens, StopReason.environment_error, StopReason.infrastructure)
-"""Ends with which no episode passes, however things stood."""
+"""Ends with which no episode passes, however things stood; nor does one whose last turn was cut."""
+
+GAVE_UP = "gave_up"
+"""What is wrong with a message that gives up, in a protocol that has words for it."""
 
 NOT_RUN = "not run: one call a message"
 """The result of a call after the first, where only the first is run."""
@@ -57,6 +60,9 @@ class Reply:
     stop_reason: StopReason | None = None
     ask: AskUser | None = None
     """Whom to ask before the conversation goes on with `hear`."""
+    wrong: str | None = None
+    """What the model can see was wrong with its message: a format error, the kind of error of a call, `GAVE_UP`. Says
+    nothing of what the environment thinks of it."""
 
 
 class Conversation:
@@ -182,7 +188,8 @@ class Conversation:
         judged = self._judgement()
         outcome = None
         if judged is not None and self.done:
-            outcome = Outcome(bool(judged.passed) and self.stop_reason not in UNFINISHED, dict(judged.components))
+            unfinished = self.stop_reason in UNFINISHED or any(turn.ended is TurnEnd.cut for turn in self._turns)
+            outcome = Outcome(bool(judged.passed) and not unfinished, dict(judged.components))
         return EpisodeRecord(
             environment=self.task.environment,
             task_id=self.task.id,
@@ -239,11 +246,13 @@ class Conversation:
             return Reply([], done=True, stop_reason=self.stop_reason)
 
     def _take(self, text: str, truncated: bool) -> Reply:
+        steps = self._turns[-1].steps
         if truncated:
             self._keep(text, Parsed(error=FormatError.truncated))
-            return self._end(StopReason.max_tokens)
+            return replace(self._end(StopReason.max_tokens), wrong=steps[-1].error)
         parsed = self.protocol.parse(text)
-        return self._guarded(lambda environment: self._advance(environment, text, parsed))
+        reply = self._guarded(lambda environment: self._advance(environment, text, parsed))
+        return replace(reply, wrong=GAVE_UP if parsed.gave_up else steps[-1].error)
 
     def _advance(self, environment: Environment, text: str, parsed: Parsed) -> Reply:
         turn = self._turns[-1]

@@ -97,6 +97,11 @@ class StepRecord:
     environment_seconds: float = 0.0
     """How long parsing, calls and, at the end of a turn, judging took."""
 
+    @property
+    def error(self) -> str | None:
+        """What its writer could see was wrong with it: a format error, or the kind of the first call's that failed."""
+        return self.format_error or next((call.error for call in self.calls if call.error is not None), None)
+
     def to_dict(self) -> dict[str, Any]:
         return _fields(self) | {
             "calls": [call.to_dict() for call in self.calls],

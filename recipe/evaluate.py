@@ -3,13 +3,14 @@
     python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val
     python -m recipe.evaluate --model BASE --adapter outputs/default/stage1_format/adapter
     python -m recipe.evaluate --endpoint http://127.0.0.1:8000/v1 --split val --samples 4 --temperature 0.7
+    python -m recipe.evaluate --model outputs/default/stage3_full/hf --split val --strategy dfsdt
     python -m recipe.evaluate --records outputs/default
 
 The first starts vLLM for a folder and ends it afterwards; what follows `--` goes to vLLM. The second does so for a
-LoRA adapter on the model it belongs to. The third plays through any OpenAI-compatible server. The fourth judges
-episodes that training or another evaluation has stored, without a model. Episodes are played by BFCL's rules;
-docs/evaluation.md says what each number means. Started again with the same --out, an evaluation goes on where it
-stopped.
+LoRA adapter on the model it belongs to. The third plays through any OpenAI-compatible server. The fourth searches
+over branches, depth first. The fifth judges episodes that training or another evaluation has stored, without a model.
+Episodes are played by BFCL's rules; docs/evaluation.md says what each number means. Started again with the same --out,
+an evaluation goes on where it stopped.
 
 Exit status: 0 all episodes were played and the verdicts agree; 1 it could not be done; 3 episodes were lost, and are
 in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 interrupted.
@@ -36,6 +37,7 @@ from interaction.users import UserFault, require_answer
 from recipe.evaluation import plain
 from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
 from recipe.evaluation.context import over_budget_line
+from recipe.evaluation.cost import Cost, cost
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     ADAPTER_NAME,
@@ -86,7 +88,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
         chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
-        return _report(records, lost, settings.samples, store.folder, choosing.note(chosen, settings.split))
+        note, spent = choosing.note(chosen, settings.split), cost([store.path])
+        return _report(records, lost, settings.samples, store.folder, note, spent)
     finally:
         store.close()
 
@@ -123,14 +126,19 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         )
     if not records:
         raise FileNotFoundError("there is nothing to judge")
-    return _report(records, [], None, out, choosing.sentence(chosen))
+    return _report(records, [], None, out, choosing.sentence(chosen), cost(paths))
 
 
 def _report(
-    records: list[EpisodeRecord], lost: Sequence[Lost], samples: int | None, folder: Path | None, note: str = ""
+    records: list[EpisodeRecord],
+    lost: Sequence[Lost],
+    samples: int | None,
+    folder: Path | None,
+    note: str,
+    spent: Cost | None,
 ) -> int:
     judged = [item for name in known() for item in _judge(name, [r for r in records if r.environment == name])]
-    found = results(judged, lost, samples) | {"note": note}
+    found = results(judged, lost, samples, spent) | {"note": note}
     print(f"\n{text(found)}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +222,8 @@ def _settings(given: argparse.Namespace) -> Settings:
         user=given.user,
         policy=turn_policy(given.environment, given.option),
         source={} if given.environment == DEFAULT else source_of(given.environment),
+        strategy=given.strategy,
+        max_nodes=given.max_nodes,
         **_sampling(given),
     )
 
@@ -226,7 +236,8 @@ def _sampling(given: argparse.Namespace) -> dict[str, Any]:
 
 def _name(given: argparse.Namespace) -> str:
     source = str(given.adapter or given.model or given.served_name or given.endpoint)
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in f"{source}-{given.split}")
+    name = f"{source}-{given.split}" + ("" if given.strategy == "cot" else f"-{given.strategy}")
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ Every message calls something. `Finish` is no function of the environment but th
     Action: Finish
     Action Input: {"return_type": "give_answer", "final_answer": "text for the user"}
 
-- `give_answer` with its `final_answer` is the answer. `give_up_and_restart` sends ToolBench's tree search back to an
-  earlier state, which an environment that is played once does not have: it is the answer too, with the `final_answer`
-  if there is one and else without words.
+- `give_answer` with its `final_answer` is the answer. `give_up_and_restart` sends a tree search back to an earlier
+  state (`Parsed.gave_up`). Where there is none it is the answer too, with the `final_answer` if there is one and else
+  without words.
 - One `Action:` line and its `Action Input:` may follow another; the calls run in that order. `Finish` stands alone.
 - The thought may be empty, or missing with its line. A line of the thought that begins like one of the three labels
   ends it, so such a thought is malformed, and so is text anywhere else: after the input stands what a model makes up.
@@ -38,7 +38,7 @@ FINISH = "Finish"
 """What is called to answer."""
 
 _LABEL = re.compile(r"^(Thought|Action Input|Action):", re.MULTILINE)
-_RETURN_TYPES = ("give_answer", "give_up_and_restart")
+_ANSWER, _GIVE_UP = "give_answer", "give_up_and_restart"
 
 _EXAMPLE_CALLS = (
     Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
@@ -117,7 +117,7 @@ class ToolBench(Protocol):
         return _message(thought, [(call.name, call.arguments) for call in calls])
 
     def render_answer(self, thought: str, text: str) -> str:
-        return _message(thought, [(FINISH, {"return_type": "give_answer", "final_answer": text})])
+        return _message(thought, [(FINISH, {"return_type": _ANSWER, "final_answer": text})])
 
     def read(self, text: str) -> Parsed:
         thought, rest = _split_thought(text)
@@ -140,7 +140,8 @@ class ToolBench(Protocol):
             return Parsed(thought, tuple(calls))
         if len(calls) > 1:
             raise Malformed(FormatError.both_actions)
-        return Parsed(thought, answer=_answer(calls[0].arguments))
+        final = calls[0].arguments
+        return Parsed(thought, answer=_answer(final), gave_up=final["return_type"] == _GIVE_UP)
 
     def _docs(self, functions: Sequence[dict[str, Any]]) -> str:
         if any(function["name"] == FINISH for function in functions):
@@ -219,11 +220,11 @@ def _end_of_value(text: str) -> int:
 def _answer(arguments: dict[str, Any]) -> str:
     """The text that the input of Finish stands for."""
     kind = arguments.get("return_type")
-    if kind not in _RETURN_TYPES:
-        raise Malformed(FormatError.wrong_shape, f"return_type of Finish must be {' or '.join(_RETURN_TYPES)}")
+    if kind not in (_ANSWER, _GIVE_UP):
+        raise Malformed(FormatError.wrong_shape, f"return_type of Finish must be {_ANSWER} or {_GIVE_UP}")
     if surplus := arguments.keys() - {"return_type", "final_answer"}:
         raise Malformed(FormatError.wrong_shape, f"unexpected key {min(surplus)[:40]!r} in the input of Finish")
-    text = arguments.get("final_answer", None if kind == "give_answer" else "")
+    text = arguments.get("final_answer", None if kind == _ANSWER else "")
     if not isinstance(text, str):
         raise Malformed(FormatError.wrong_shape, "final_answer of Finish must be a text")
     return text

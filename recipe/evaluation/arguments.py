@@ -19,6 +19,9 @@ from interaction.users import make_user
 from recipe.evaluation.server import PROFILES
 from recipe.evaluation.store import PARTS
 
+MAX_NODES = 60
+"""Of a search by default: twice the messages that tau allows one episode."""
+
 SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 OPTIONS = Named(
@@ -65,6 +68,7 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
             parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
     if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
         parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
+    _search(given, parser)
     if given.api_key_env and given.api_key_env not in os.environ:
         parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
     return given, flags
@@ -116,6 +120,12 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         choices=SAMPLING,
         help="a sampling field that the endpoint does not take; may be repeated",
     )
+    parser.add_argument(
+        "--strategy", choices=("cot", "dfsdt"), default="cot", help="one branch, or ToolBench's depth-first search"
+    )
+    parser.add_argument(
+        "--max-nodes", type=count, help=f"of dfsdt: messages of the model for each episode (default: {MAX_NODES})"
+    )
     parser.add_argument("--max-tokens", type=count, help="of one message (default: what the context leaves)")
     parser.add_argument("--limit", type=count, help="only the first tasks of each category")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
@@ -126,6 +136,21 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--backoff", type=number(0), default=1.0, help="seconds before the second request, then doubled"
     )
     return parser
+
+
+def _search(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Checks the settings of a search and gives it its budget."""
+    if given.strategy == "cot":
+        if given.max_nodes is not None:
+            parser.error(f"--max-nodes {given.max_nodes} is the budget of a search; give it with --strategy dfsdt")
+        return
+    given.max_nodes = given.max_nodes or MAX_NODES
+    if given.user and given.user["kind"] == "endpoint":
+        parser.error(
+            "--strategy dfsdt with --user kind=endpoint: a search plays the same turns again for each branch, and a "
+            "model in the user's place would say something else each time; expected a user of kind scripted or "
+            "replay, tasks without one (--mode solo), or --strategy cot"
+        )
 
 
 def _narrow(given: argparse.Namespace, categories: Sequence[str], parser: argparse.ArgumentParser) -> None:

@@ -11,31 +11,23 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from tqdm import tqdm
 
-from interaction import Conversation, StopReason
-from interaction.conversation import Reply
-from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
+from interaction.endpoint.client import Endpoint, EndpointFault
 from interaction.endpoint.workers import side_by_side
 from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
+from recipe.evaluation.episode import PromptTooLong, play_episode
+from recipe.evaluation.search import search_episode
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
-
-
-NO_USER = "the environment {} asks for the words of a user: say with --user who plays it, such as --user kind=..."
-
-
-class PromptTooLong(Exception):
-    """The server's context does not hold the first request: nothing that the model has said is too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,48 +44,6 @@ def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
     """A bar for people at a terminal; where the output goes to a file, a line now and then."""
     often = 0.5 if sys.stderr.isatty() else 60.0
     return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
-
-
-async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None) -> dict[str, Any]:
-    """One episode from its first to its last message, with the tokens that the server counted.
-
-    Raises:
-        EndpointFault: the server did not answer.
-        UserFault: whoever plays the user said nothing, or nothing that the environment can use.
-        EndpointRefusal: the server never will answer, or nobody plays the user.
-        PromptTooLong: the context is too small for this task.
-    """
-    tokens = {"prompt_tokens": 0, "completion_tokens": 0}
-    with settings.conversation(task) as conversation:
-        messages = (await _hear(conversation, conversation.begin(), user)).messages
-        if conversation.done:
-            raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
-        opening = len(messages)
-        while not conversation.done:
-            began = perf_counter()
-            try:
-                said = await endpoint.complete(messages)
-            except ContextFull as full:
-                if len(messages) == opening:
-                    raise PromptTooLong(str(full)) from full
-                conversation.stop(StopReason.max_tokens)
-                break
-            tokens["prompt_tokens"] += said.prompt_tokens
-            tokens["completion_tokens"] += said.completion_tokens
-            took = round(perf_counter() - began, 4)
-            reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
-            reply = await _hear(conversation, reply, user)
-            messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
-        return {**tokens, "episode": conversation.record().to_dict()}
-
-
-async def _hear(conversation: Conversation, reply: Reply, user: User | None) -> Reply:
-    """What the environment says once its user was heard, where it asks for one."""
-    while reply.ask is not None:
-        if user is None:
-            raise EndpointRefusal(NO_USER.format(conversation.task.environment))
-        reply = conversation.hear(await user.say(reply.ask))
-    return reply
 
 
 async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurrency: int) -> list[Lost]:
@@ -143,9 +93,10 @@ async def _play_or_lose(
         EndpointRefusal, PromptTooLong: as `play_episode`; to play it again would change nothing.
     """
     fault = ""
+    play = play_episode if settings.strategy == "cot" else search_episode
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            line = await play_episode(endpoint, settings, task, user)
+            line = await play(endpoint, settings, task, user)
         except EndpointFault as error:
             fault = str(error)
             continue

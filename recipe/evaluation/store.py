@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
@@ -26,6 +26,7 @@ class SettingsError(RuntimeError):
     """The folder belongs to another evaluation, or cannot be used. The message says what to do."""
 
 
+EPISODES = "episodes.jsonl"
 PARTS = {
     "train": ("train",),
     "val": ("choose", "report"),
@@ -74,6 +75,10 @@ class Settings:
     """Settings of the turn policy that the environment's tasks are evaluated with, in place of those above."""
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
+    strategy: Literal["cot", "dfsdt"] = "cot"
+    """One branch to its end, or a search over branches (`recipe.evaluation.search`)."""
+    max_nodes: int | None = None
+    """Messages of the model that a search may spend on an episode; None without one."""
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request.
@@ -127,7 +132,7 @@ class Store:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
-        self.path = folder / "episodes.jsonl"
+        self.path = folder / EPISODES
         try:
             self._lines = Appended(self.path)
         except BlockingIOError:
@@ -168,6 +173,7 @@ class Store:
             if SETTINGS.read(path) is None:
                 raise Damaged(f"{path} is not there")
             earlier = {"environment": DEFAULT, "options": {}, "user": None, "policy": {}, "source": settings.source}
+            earlier |= {"strategy": "cot", "max_nodes": None}
             kept = earlier | json.loads(path.read_text(encoding="utf-8"))
         except Damaged as error:
             if not self.path.stat().st_size:  # no episode was played with them
@@ -214,11 +220,16 @@ def record_of(data: Any) -> EpisodeRecord:
 
 def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
     """Task and sample -> the finished episode, of an evaluation's episodes.jsonl. A damaged line is none."""
+    return {key: record for key, (_, record) in finished_lines(path).items()}
+
+
+def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
+    """The same, each with the whole line: what else is there may be of any type."""
     found = {}
     for _, text in lines(path):
         with suppress(ValueError, TypeError, KeyError, RecursionError):
             line = json.loads(text)
-            found[str(task_id_of(line)), int(line["sample"])] = record_of(line["episode"])
+            found[str(task_id_of(line)), int(line["sample"])] = line, record_of(line["episode"])
     return found
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
+from textwrap import fill
 from typing import Any, Protocol
 
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.columns import aligned
+from recipe.evaluation.cost import Cost
 from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
 from recipe.evaluation.play import Lost
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
@@ -54,12 +56,15 @@ class Judged:
         return self.official is None or self.official.valid == passed_official(self.record.to_dict())
 
 
-def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | None) -> dict[str, Any]:
+def results(
+    episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | None, cost: Cost | None = None
+) -> dict[str, Any]:
     """Everything that is known of these episodes, by category and for all together, as plain data.
 
     `samples` of each task were wanted; None for episodes that were not chosen as an evaluation, such as those of a
-    training run, which have neither pass@k nor BFCL's score.
+    training run, which have neither pass@k nor BFCL's score. Nor have those that a search found: BFCL has none.
     """
+    searched = cost is not None and cost.searched
     environments = dict.fromkeys(item.record.environment for item in episodes)
     known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
     groups = {kind: [item for item in episodes if _kind(item) == kind] for kind in known}
@@ -74,11 +79,14 @@ def results(episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | Non
         "overall": _group(episodes, samples) if episodes else None,
         "parts": _parts(episodes, samples),
         "multi_turn_official": None,
-        "leaderboard": _leaderboard(environments, {kind: groups[kind] for kind in present}, samples),
+        "leaderboard": None
+        if searched
+        else _leaderboard(environments, {kind: groups[kind] for kind in present}, samples),
+        "cost": None if cost is None else asdict(cost) | {"text": str(cost)},
         "lost": [{"task_id": item.task_id, "sample": item.sample, "reason": item.reason} for item in lost],
         "verdicts": agreement(episodes),
     }
-    if samples and [*environments] == ["bfcl"] and len(present) == len(known):
+    if samples and not searched and [*environments] == ["bfcl"] and len(present) == len(known):
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
     return found
@@ -207,6 +215,8 @@ def text(found: Mapping[str, Any]) -> str:
         rows["all"] = found["overall"]
         rows |= found["parts"]
         parts += [_accuracy_table(rows), _stop_table(rows)]
+        if found.get("cost"):
+            parts.append(fill(found["cost"]["text"], 120))
         if "pass_at_k" in found["overall"]:
             parts += [_pass_table(rows, "pass_at_k", "pass@"), _pass_table(rows, "pass_all_k", "pass^")]
         if found["multi_turn_official"] is not None:

@@ -13,15 +13,13 @@ from typing import Any
 
 from interaction.environment import known, load_tasks, task_key_of, task_name
 from interaction.record import EpisodeRecord
-from recipe.evaluation.store import finished_episodes, record_of
+from recipe.evaluation.cost import cost
+from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
 from recipe.report.tables import is_guard, reported, trained_stages
 from recipe.report.votes import read_votes
 from recipe.stage import choosing
-
-EPISODES = "episodes.jsonl"
-"""What an evaluation keeps its episodes in."""
 
 
 class SourceError(ValueError):
@@ -120,10 +118,18 @@ def episodes(path: Path) -> list[Episodes] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
     if (path / EPISODES).is_file():
         finished = finished_episodes(path / EPISODES)
-        name = path.absolute().name
-        return [Episodes(name, _of_evaluation(finished))] if finished else []
+        return [Episodes(path.absolute().name, _of_evaluation(finished), _searched(path))] if finished else []
     stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
     return [source for stage in stages for source in _of_stage(path, stage)] or None
+
+
+def _searched(folder: Path) -> tuple[str, ...]:
+    """What a search has cost, where one found an evaluation's episodes: then it is another method than plain play."""
+    try:
+        spent = cost([folder / EPISODES])
+    except SettingsError as error:
+        return (str(error),)
+    return (str(spent),) if spent is not None and spent.searched else ()
 
 
 def _of_evaluation(finished: Mapping[tuple[str, int], EpisodeRecord]) -> list[Played]:

@@ -16,7 +16,7 @@ from interaction import get_protocol, plain_text
 from interaction.endpoint.client import Endpoint
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe.evaluation import plain
-from recipe.evaluation.play import play_episode
+from recipe.evaluation.episode import play_episode
 from recipe.evaluation.store import Settings
 
 

@@ -146,6 +146,7 @@ def test_settings_that_an_earlier_version_wrote_are_read(folder: Path) -> None:
     path = folder / "settings.json"
     content = json.loads(path.read_text())
     assert content.pop("version") == 1 and content.pop("environment") == "bfcl"
+    assert content.pop("strategy") == "cot" and content.pop("max_nodes") is None
     path.write_text(json.dumps(content, indent=2))
     assert kept(folder) == [("multi_turn_base_0", 0)]
 

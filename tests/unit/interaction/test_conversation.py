@@ -74,6 +74,14 @@ def test_calls_bring_results_and_an_answer_brings_the_next_request(conversation,
     assert [call.name for call in first.steps[0].calls] == [call.name for call in scenario.turns[0].gold]
 
 
+def test_a_reply_says_what_the_model_can_see_was_wrong(conversation, scenario):
+    conversation.start()
+    both = think_xml.render_calls("t", [Call(name="ls", arguments={}), Call(name="no_such", arguments={})])
+    seen = [conversation.reply(text).wrong for text in (LS, GARBAGE, both, CD_NOWHERE, ANSWER)]
+    assert seen == [None, "missing_think", "unknown_function", "result", None]
+    assert conversation.reply(LS, truncated=True).wrong == "truncated"
+
+
 def test_gold_play_completes_and_passes_every_turn(conversation, scenario):
     reply = play(conversation, [text for turn in range(len(scenario.turns)) for text in gold_messages(scenario, turn)])
     assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.completed)

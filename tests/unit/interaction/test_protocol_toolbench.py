@@ -56,6 +56,7 @@ def test_labels_inside_a_json_string_are_text():
 def test_finish_ends_the_turn_with_its_words(given, answer):
     parsed = toolbench.parse(finish(**given))
     assert (parsed.error, parsed.calls, parsed.answer) == (None, (), answer)
+    assert parsed.gave_up == (given["return_type"] == "give_up_and_restart")
 
 
 def test_results_are_what_toolbenchs_server_answers_one_a_line():

@@ -1,0 +1,299 @@
+"""The search over branches: where it goes back to, what it leaves behind, what it may know, and what it costs."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.control_tokens import ECHO
+from support.evaluation import PROTOCOL, completion, gold_player, run, serving
+from support.maze import write_maze
+from support.search import ANSWER, DFSDT, FULL, LOOK, Play, calling, in_maze, kept, said, texts, timeless, told, untold
+
+from interaction import get_protocol
+from interaction.call import Call
+from interaction.endpoint.client import Endpoint
+from interaction.environment import Task, load_tasks
+from interaction.plain_text import generic
+from recipe import evaluate
+from recipe.evaluation.episode import play_episode
+from recipe.evaluation.search import search_episode
+from recipe.evaluation.store import Settings
+
+# A search in which nothing fails, and one whose first branches do.
+
+
+@pytest.mark.parametrize("category", ["base", "miss_func", "miss_param", "long_context"])
+def test_where_nothing_fails_the_episodes_are_those_without_a_search(category: str, tmp_path: Path) -> None:
+    sent = []
+    for name, more in (("cot", ()), ("dfsdt", DFSDT)):
+        with serving(gold_player(category)) as server:
+            run(server.url, tmp_path / name, "--concurrency", "1", *more, category=category)
+        sent.append(server.requests)
+    assert sent[0] == sent[1]
+    plain, searched = kept(tmp_path / "cot"), kept(tmp_path / "dfsdt")
+    assert timeless(plain) == timeless(searched) and not any("search" in line for line in plain)
+    assert all(line["search"]["branches"] == 1 and line["search"]["dropped"] == 0 for line in searched)
+    assert sum(line["search"]["nodes"] for line in searched) == len(sent[1])
+
+
+FAILURES: dict[str, Callable[[Call], Any]] = {
+    "malformed": lambda call: "I would rather not.",
+    "cut by its budget": lambda call: (200, completion(ANSWER, "length")),
+    "unknown function": lambda call: calling("no_such_function"),
+    "error of a function": lambda call: calling(call.name, nonsense=1),
+    "an error after a success": lambda call: PROTOCOL.render_calls("t", [call, Call("no_such_function", {})]),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(failure: str, tmp_path: Path) -> None:
+    gold = gold_player("base")
+
+    def play(messages: list[dict[str, str]]) -> Any:
+        right = gold(untold(messages))
+        calls = PROTOCOL.parse(right).calls
+        return FAILURES[failure](calls[0]) if calls and not told(messages) else right
+
+    with serving(gold) as server:
+        run(server.url, tmp_path / "gold")
+    with serving(play) as server:
+        status, found = run(server.url, tmp_path / "out", *DFSDT)
+    assert (status, found["overall"]["acc_bfcl"]["mean"]) == (0, 1.0)
+    lines, plain = ({line["task_id"]: line for line in kept(tmp_path / name)} for name in ("out", "gold"))
+    assert {task: timeless(line["episode"]) for task, line in lines.items()} == {
+        task: timeless(line["episode"]) for task, line in plain.items()
+    }
+    for line in lines.values():
+        turns = sum(bool(turn["steps"][0]["calls"]) for turn in line["episode"]["turns"])
+        steps = sum(len(turn["steps"]) for turn in line["episode"]["turns"])
+        assert line["search"] == {"nodes": steps + turns, "branches": 1 + turns, "dropped": 0}
+
+
+def task_with(environment: str, function: str) -> Task:
+    """One that shows a function from the beginning and has gold."""
+    for task in load_tasks(environment).values():
+        if "_solo" in task.category or environment == "bfcl":
+            attempt = task.open()
+            shown = {item["name"] for item in attempt.begin().functions}  # type: ignore[union-attr]
+            attempt.close()
+            if function in shown and [*task.gold()]:
+                return task
+    raise LookupError(function)
+
+
+def played(task: Task, play: Play, search: bool = True) -> dict[str, Any]:
+    strategy = {"strategy": "dfsdt", "max_nodes": 60} if search else {}
+    environment: dict[str, Any] = {"environment": task.environment}
+    settings = Settings(
+        "m", None, "all", (task.category,), "think_xml", "signature", 1, 0.0, None, None, **environment, **strategy
+    )
+
+    async def talk(url: str) -> dict[str, Any]:
+        async with Endpoint(url, "m", timeout=5, attempts=1) as endpoint:
+            return await (search_episode if search else play_episode)(endpoint, settings, task)
+
+    with serving(play) as server:
+        return asyncio.run(talk(server.url))
+
+
+@pytest.mark.parametrize(
+    ("environment", "stray"),
+    [
+        ("bfcl", calling("mkdir", dir_name="left_behind")),
+        ("bfcl", calling("touch", file_name="left_behind")),
+        ("tau", calling("toggle_airplane_mode")),
+        ("tau", calling("toggle_data")),
+    ],
+)
+def test_a_branch_begins_in_a_fresh_environment(environment: str, stray: str) -> None:
+    """The first branch changes something and then knows no further; the second one must not find that."""
+    task = task_with(environment, PROTOCOL.parse(stray).calls[0].name)
+    gold = [
+        PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)  # type: ignore[union-attr]
+        for item in task.gold()
+    ]
+
+    def play(messages: list[dict[str, str]]) -> str:
+        before = said(messages)
+        if before[:1] == [stray]:
+            return calling(f"no_such_{told(messages)}")
+        return gold[len(before)] if before or told(messages) else stray
+
+    def never_back(messages: list[dict[str, str]]) -> str:
+        return [stray, *gold][len(said(messages))]
+
+    plain = played(task, lambda messages: gold[len(said(messages))], search=False)
+    assert plain["episode"]["outcome"]["passed"]
+    assert not played(task, never_back, search=False)["episode"]["outcome"]["passed"]
+    line = played(task, play)
+    assert line["search"] == {"nodes": len(gold) + 3, "branches": 3, "dropped": 0}
+    assert timeless(line["episode"]) == timeless(plain["episode"])
+
+
+# Where it goes back to.
+
+
+def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> str:
+        if said(messages) == [LOOK]:
+            return calling("jump") if told(messages) else "no idea"
+        return ANSWER if told(messages) or len(messages) > 2 else LOOK
+
+    line, sent = in_maze(tmp_path, play)
+    assert [messages[-1]["content"].count("\n- ") for messages in sent] == [0, 0, 1, 1, 0, 0]
+    again, back = sent[2][-1]["content"], sent[3][-1]["content"]
+    assert again.startswith('Results: ["wall 1 is grey"]\n\nYou have') and "- no idea -> Format error" in again
+    assert back.startswith("Request 0 of maze_0.\n\nYou have") and '- look() -> Results: ["wall 1 is grey"]' in back
+    following = {"role": "user", "content": "Request 1 of maze_0."}
+    assert sent[4] == [*sent[0], {"role": "assistant", "content": ANSWER}, following]
+    assert texts(line) == [[ANSWER], [ANSWER], [ANSWER]] and "been here" not in json.dumps(line)
+    assert (line["search"], line["completion_tokens"]) == ({"nodes": 6, "branches": 3, "dropped": 0}, 6 * 3)
+
+
+def test_a_closed_turn_is_not_gone_back_into(tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> str:
+        return calling(f"jump_{len(messages)}_{told(messages)}") if len(messages) > 2 else ANSWER
+
+    line, sent = in_maze(tmp_path, play, "--max-nodes", "12")
+    assert line["search"]["nodes"] == len(sent) == 12
+    assert sum(len(messages) == 2 for messages in sent) == 1, "the first turn is asked for once"
+    assert line["episode"]["turns"][0]["ended"] == "answer"
+
+
+def test_a_model_that_mends_its_errors_still_can(tmp_path: Path) -> None:
+    """Two messages fail at one place; then the last one stands, and the model reads its error."""
+    jumps = [calling("jump"), calling("climb")]
+
+    def play(messages: list[dict[str, str]]) -> str:
+        before = said(messages)
+        return ANSWER if before else jumps[told(messages)]
+
+    line, _ = in_maze(tmp_path, play)
+    assert texts(line) == [[jumps[1], ANSWER], [ANSWER], [ANSWER]]
+
+
+def test_a_model_that_says_the_same_again_gets_the_episode_that_it_gets_without_a_search(tmp_path: Path) -> None:
+    line, sent = in_maze(tmp_path, lambda _: "nonsense")
+    plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "cot", name="plain")
+    assert timeless(line["episode"]) == timeless(plain["episode"])
+    assert line["episode"]["stop_reason"] == "format_errors" and len(sent) == line["search"]["nodes"] == 8
+
+
+def test_the_limit_of_a_turn_is_a_failure_like_any_other(tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> str:
+        return ANSWER if told(messages) else LOOK
+
+    line, _ = in_maze(tmp_path, play, "--max-nodes", "100")
+    assert [len(turn) for turn in texts(line)] == [20, 20, 20]
+    assert (line["episode"]["stop_reason"], line["search"]["branches"]) == ("completed", 4)
+    plain, _ = in_maze(tmp_path, play, "--strategy", "cot", name="plain")
+    assert plain["episode"]["stop_reason"] == "max_steps"
+
+
+@pytest.mark.parametrize("mends", [True, False])
+def test_a_full_context_sends_the_search_back(mends: bool, tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> Any:
+        if sum("look" in text for text in said(messages)) > 2:
+            return FULL
+        return ANSWER if told(messages) and mends else calling("look", at=len(json.dumps(messages)))
+
+    line, sent = in_maze(tmp_path, play)
+    assert line["episode"]["stop_reason"] == ("completed" if mends else "max_tokens")
+    assert line["search"]["nodes"] < len(sent) < 60
+
+
+def finish(**given: str) -> str:
+    return f"Thought: t\nAction: Finish\nAction Input: {json.dumps(given)}"
+
+
+GIVE_UP = finish(return_type="give_up_and_restart")
+
+
+def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
+    look, answer = (
+        get_protocol("toolbench").render_calls("t", [Call("look", {})]),
+        finish(return_type="give_answer", final_answer="done"),
+    )
+
+    def play(messages: list[dict[str, str]]) -> str:
+        if len(said(messages)) == 1 and said(messages) == [look]:
+            return GIVE_UP
+        return look if len(messages) == 2 and not told(messages) else answer
+
+    line, sent = in_maze(tmp_path, play, "--protocol", "toolbench")
+    assert texts(line) == [[answer], [answer], [answer]]
+    assert line["search"] == {"nodes": 5, "branches": 2, "dropped": 0}
+    assert "- look() ->" in sent[2][-1]["content"] and "Request 1" not in json.dumps(sent[2])
+
+
+def test_where_there_is_nothing_but_to_give_up_that_is_the_answer(tmp_path: Path) -> None:
+    line, _ = in_maze(tmp_path, lambda _: GIVE_UP, "--protocol", "toolbench")
+    plain, _ = in_maze(tmp_path, lambda _: GIVE_UP, "--protocol", "toolbench", "--strategy", "cot", name="plain")
+    assert timeless(line["episode"]) == timeless(plain["episode"]) and line["search"]["nodes"] == 6
+
+
+# Bounds.
+
+
+@pytest.mark.parametrize("budget", [1, 2, 7, 19])
+def test_no_more_messages_are_asked_for_than_the_budget_has(budget: int, tmp_path: Path) -> None:
+    asked: list[None] = []
+
+    def play(messages: list[dict[str, str]]) -> str:
+        asked.append(None)
+        return calling("look" if len(asked) % 3 else "jump", at=len(asked))
+
+    line, sent = in_maze(tmp_path, play, "--max-nodes", str(budget))
+    assert len(sent) == line["search"]["nodes"] == budget
+    assert (line["episode"]["stop_reason"], line["episode"]["outcome"]["passed"]) == ("max_steps", False)
+    assert line["search"]["branches"] <= budget and line["prompt_tokens"] == 7 * budget
+
+
+def test_what_was_tried_is_told_in_bounded_and_plain_words(tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> str:
+        return ANSWER if told(messages) else f"{ECHO} {'x' * 100_000}"
+
+    line, sent = in_maze(tmp_path, play)
+    assert line["episode"]["stop_reason"] == "completed"
+    last = [messages[-1]["content"] for messages in sent]
+    assert all(len(text) < 2_000 and generic(text) == text for text in last)
+    assert sum("Forget it" in text for text in last) == 3
+
+
+def test_a_branch_that_does_not_come_out_as_before_is_dropped_and_counted(tmp_path: Path) -> None:
+    def play(messages: list[dict[str, str]]) -> str:
+        return LOOK if len(messages) == 2 else calling("jump") if len(messages) == 4 else ANSWER
+
+    line, sent = in_maze(tmp_path, play, "--option", "fickle=true")
+    assert texts(line)[0][0] == LOOK and line["episode"]["stop_reason"] == "completed"
+    assert line["search"]["dropped"] > 0
+    seen = [re.findall(r"wall 1 is (\d+)", json.dumps(messages)) for messages in sent]
+    assert all(len({*walls}) <= 1 for walls in seen), "no request mixes two attempts"
+
+
+# What it may know.
+
+
+def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
+    """The same model in two mazes that differ in what they think of it, and whose gold nobody may read."""
+    choices = [LOOK, calling("look", at=1), calling("jump"), calling("climb"), "nonsense", ANSWER]
+
+    def play(messages: list[dict[str, str]]) -> str:
+        return choices[sha256(json.dumps(messages).encode()).digest()[0] % len(choices)]
+
+    found = []
+    for passes in ("true", "false"):
+        given = ["--environment", str(write_maze(tmp_path)), "--split", "report", "--limit", "4", *DFSDT]
+        given += ["--docs", "signature", "--concurrency", "1", "--max-nodes", "25", "--option", f"passes={passes}"]
+        with serving(play) as server:
+            assert evaluate.main(["--endpoint", server.url, "--out", str(tmp_path / passes), *given]) == 0
+        lines = kept(tmp_path / passes)
+        found.append((server.requests, [line["search"] for line in lines], [*map(texts, lines)]))
+        assert any(line["search"]["branches"] > 1 for line in lines)
+        assert {line["episode"]["outcome"]["components"]["maze"] for line in lines} == {float(passes == "true")}
+    assert found[0] == found[1]
