@@ -189,7 +189,8 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     try:
         if config.model.path is None:
-            sides = begin_with_tiny_policy(config, sides)
+            with writing(config):
+                sides = begin_with_tiny_policy(config, sides)
         if sides:
             with writing(config):
                 write(sides, folder_of(config))

@@ -202,7 +202,6 @@ def write(sides: Sides, folder: Path) -> None:
     """
     if sides.counts is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
     for name, side in (("train", sides.train), ("val", sides.val)):
         write_side(side, folder / f"{name}.parquet")
     write_atomic(folder / "counts.json", json.dumps(sides.counts, indent=1) + "\n")
@@ -214,6 +213,7 @@ def write_side(side: Sequence[Conversation], path: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     if not side:
         return

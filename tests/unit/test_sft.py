@@ -1,5 +1,6 @@
 """The warm start: what it starts beside, what it goes on from, and what is up to date. verl's trainer is played."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig
+from transformers import AutoTokenizer
 
 from recipe import sft
 from recipe.launch import processes, remains
@@ -221,3 +223,19 @@ def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path
 
     assert made() == made("trainer.test_freq=3") != made("data.val_share=0.1")
     assert made("data.val_share=0.1") != made("data.val_share=0.2")
+
+
+def test_the_tiny_policy_of_tau_knows_the_lines_of_any_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MODEL", raising=False)
+    said = "the phone says: no service"
+    talk = [{"role": "user", "content": said}, {"role": "assistant", "content": "call it a day"}]
+    for name in ("one", "two"):
+        rows = [{"messages": [*talk, {"role": "user", "content": f"{name} {number}"}]} for number in range(20)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = [f"paths.{name}={tmp_path}/run" for name in ("run", "stage")]
+    files = f"data.train_files=[{tmp_path}/one.jsonl,{tmp_path}/two.jsonl]"
+    config = compose("tau_sft", ["sft_hardware=cpu", *given, files], group="sft_hardware")
+    sides = sft.begin_with_tiny_policy(config, sft.read_sides(config, "make it"))
+    assert sides and sides.counts and sides.counts["train"] == 40
+    tokenizer = AutoTokenizer.from_pretrained(config.model.path)
+    assert len(tokenizer.encode(said, add_special_tokens=False)) == 1
