@@ -350,7 +350,7 @@ def agent_loop(make_loop, engine, tokenizer):
     """Plays a task in verl's agent loop with an engine that says `texts`; gives the record that verl pays for."""
 
     def played(task, texts, **settings):
-        row = {"extra_info": {"split": "train", "environment": "bfcl", "task_id": task.id}, "uid": "u"}
+        row = {"extra_info": {"split": "train", "environment": task.environment, "task_id": task.id}, "uid": "u"}
         long = {"response_length": 1_000_000, "policy": POLICY} | settings
 
         async def run():
@@ -364,7 +364,7 @@ def agent_loop(make_loop, engine, tokenizer):
 
 def compared(task, record, reward):
     """Rewards of the same messages in a GymEnv, and what training pays for the record of the agent loop."""
-    env = GymEnv("bfcl", REWARDS[reward], docs="signature", **POLICY)
+    env = GymEnv(task.environment, REWARDS[reward], docs="signature", **POLICY)
     steps = [step for turn in record["turns"] for step in turn["steps"]]
     cut_off = bool(steps) and steps[-1]["format_error"] == "truncated"
     earned, done = play(env, task.id, [step["text"] for step in steps[: len(steps) - cut_off]])
@@ -389,9 +389,14 @@ def test_gold_earns_in_all_what_verl_would_pay_for_it(agent_loop):
 
 
 @pytest.mark.slow
-def test_gold_of_all_800_tasks_earns_in_all_what_verl_would_pay_for_it(agent_loop):
-    played = list(agrees(agent_loop, load_tasks("bfcl").values(), gold_texts))
-    assert len(played) == 800 and all(record["outcome"]["passed"] for _, record in played)
+@pytest.mark.parametrize(("name", "count"), [("bfcl", 800), ("bfcl_single", 3641)])
+def test_gold_of_all_tasks_earns_in_all_what_verl_would_pay_for_it(agent_loop, name, count):
+    tasks = load_tasks(name).values()
+    without = {task.id for task in tasks if not gold_texts(task)}
+    played = list(agrees(agent_loop, tasks, lambda task: gold_texts(task) or ["nothing is known to be right"]))
+    assert len(played) == count and len(without) == {"bfcl": 0, "bfcl_single": 20}[name]
+    for task, record in played:
+        assert record["outcome"]["passed"] or task.id in without, task.id
 
 
 @pytest.mark.parametrize("seed", range(3))
