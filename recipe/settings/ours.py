@@ -7,6 +7,7 @@ from interaction.policy import TurnPolicy
 from recipe.settings.gates import Gate
 from recipe.settings.kinds import (
     FolderName,
+    NamesOrNone,
     Natural,
     NotNegative,
     PartAbove0,
@@ -93,6 +94,15 @@ class Interaction:
     overlong: Overlong
     train: TurnPolicy
     val: TurnPolicy
+
+
+@dataclass(frozen=True)
+class Offline:
+    """`offline`."""
+
+    __pydantic_config__ = STRICT
+    files: NamesOrNone
+    rewards: Literal["steps", "final"]
 
 
 @dataclass(frozen=True)

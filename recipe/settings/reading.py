@@ -16,6 +16,7 @@ TRAINING: Mapping[str, type] = {
     "stage": ours.Stage,
     "paths": ours.Paths,
     "interaction": ours.Interaction,
+    "offline": ours.Offline,
     "launcher": ours.Launcher,
     "data": verl.Data,
     "actor_rollout_ref": verl.ActorRolloutRef,
