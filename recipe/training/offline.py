@@ -47,13 +47,14 @@ class Row:
 class StoredRows(Dataset):
     """Named in `data.custom_cls`. A row is a group of trajectories, or one where none are compared."""
 
-    def __init__(self, data_files: Any, tokenizer: Any, config: DictConfig, **_: Any) -> None:
+    def __init__(self, data_files: Any, tokenizer: Any, config: DictConfig, max_samples: int = -1, **_: Any) -> None:
         given = config.stored
         self.tokenizer, self.limits = tokenizer, Limits(**given.limits)
         found = _survey(tuple(data_files), self.limits, tokenizer, given.vocabulary, given.model)
         if found.mistakes:
             raise RuntimeError(f"stored trajectories have changed since the start: {found.mistakes[0]}")
-        self.rows, self.log_probs = found.items(given.grouped), bool(given.log_probs)
+        rows = found.items(given.grouped)
+        self.rows = rows[:max_samples] if max_samples > 0 else rows
 
     def __len__(self) -> int:
         return len(self.rows)
