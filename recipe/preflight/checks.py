@@ -78,10 +78,10 @@ def check_settings(config: DictConfig) -> None:
         check_keys,
         load_protocol,
         check_environments,
+        check_offline,
         check_algorithm,
         check_lora,
         check_features,
-        check_offline,
     ):
         check_part(config)
 

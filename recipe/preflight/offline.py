@@ -15,6 +15,8 @@ from recipe.settings.data_files import as_list
 
 TRAINING = "recipe.training.offline"
 MANAGER = f"{TRAINING}.StoredTrajectories"
+OF_WHAT_IS_PLAYED = ("val", "train/", "critic/score", "critic/rewards")
+"""Beginnings of metrics that say how episodes went."""
 N = "actor_rollout_ref.rollout.n"
 
 
@@ -25,6 +27,10 @@ def check_offline(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     if not is_offline(config):
+        if config.offline.rewards != "steps":
+            raise PreflightError(
+                f"offline.rewards={config.offline.rewards} does nothing without offline.files. Leave it out."
+            )
         return
     for setting, value, instead in _asks_to_play(config):
         raise PreflightError(f"{setting}={value}: with offline.files nothing is played. {instead}.")
@@ -53,7 +59,7 @@ def check_offline(config: DictConfig) -> None:
 def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:
     """Settings that ask for something to be played: each with its value, and what to do instead."""
     stage, agent = config.stage, config.actor_rollout_ref.rollout.agent
-    gate, path = stage.gate or {}, config.data.custom_cls.path
+    metric, path = str((stage.gate or {}).get("metric", "critic/score/mean")), config.data.custom_cls.path
     manager = agent.get("agent_loop_manager_class")
     asks = (
         (
@@ -61,8 +67,8 @@ def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:
             ("algorithm.filter_groups.enable", True, "Set it to false; a group that is alike gives no gradient anyway"),
         ),
         (
-            str(gate.get("metric", "")).startswith("val"),
-            ("stage.gate.metric", gate.get("metric"), "Set stage.gate=null, and evaluate the exported model"),
+            bool(stage.gate) and metric.startswith(OF_WHAT_IS_PLAYED),
+            ("stage.gate.metric", metric, "Set stage.gate=null, and evaluate the exported model"),
         ),
         (stage.handover == "best", ("stage.handover", "best", "Set stage.handover=last: no checkpoint is validated")),
         (
