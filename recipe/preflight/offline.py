@@ -50,10 +50,10 @@ def check_offline(config: DictConfig) -> None:
     with open_dict(config):
         config.data.train_files = config.data.val_files = files
         config.data.custom_cls = {"path": f"pkg://{TRAINING}", "name": "StoredRows"}
+        config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = MANAGER
     config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
     config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
     config.trainer.test_freq, config.trainer.val_before_train = -1, False
-    config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = MANAGER
 
 
 def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:

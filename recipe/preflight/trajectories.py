@@ -35,7 +35,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> lis
         listed = "".join(f"\n- {text}" for text in result.mistakes[:MOST_SHOWN])
         more = f", the first {MOST_SHOWN} here" if len(result.mistakes) > MOST_SHOWN else ""
         raise PreflightError(
-            f"offline.files: {len(result.mistakes)} of {result.counts['read']} trajectories are wrong{more}:{listed}"
+            f"offline.files: mistakes in {len(result.mistakes)} of {result.counts['read']} trajectories{more}:{listed}"
         )
     grouped = config.algorithm.adv_estimator in GROUPED
     _check_groups(config, result, grouped)

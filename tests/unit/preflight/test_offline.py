@@ -115,7 +115,7 @@ def test_mistakes_are_listed_and_counted(configured: Any, tmp_path: Path) -> Non
     path = write_lines(tmp_path / "bad.jsonl", [line(uid="1"), *({"tokens": number} for number in range(30))])
     with pytest.raises(PreflightError) as refused:
         lines_of(configured(file=path))
-    assert "30 of 31 trajectories are wrong, the first 10 here" in str(refused.value)
+    assert "mistakes in 30 of 31 trajectories, the first 10 here" in str(refused.value)
     assert str(refused.value).count(str(path)) == 10
 
 
