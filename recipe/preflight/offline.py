@@ -6,7 +6,7 @@ is refused with what to set instead. `recipe.preflight.trajectories` looks at th
 
 from typing import Any
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe.errors import PreflightError
 from recipe.offline.files import found, is_offline
@@ -17,7 +17,8 @@ TRAINING = "recipe.training.offline"
 MANAGER = f"{TRAINING}.StoredTrajectories"
 OF_WHAT_IS_PLAYED = ("val", "train/", "critic/score", "critic/rewards")
 """Beginnings of metrics that say how episodes went."""
-N = "actor_rollout_ref.rollout.n"
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+N = f"{ROLLOUT}.n"
 
 
 def check_offline(config: DictConfig) -> None:
@@ -46,6 +47,8 @@ def check_offline(config: DictConfig) -> None:
             "stand together in the files (rollouts of one task in one step, rows of one query_id), or take "
             "algorithm=step_grained, which compares none."
         )
+    if text := _uneven_micro_batches(config):
+        raise PreflightError(text)
     files = [str(path) for path in found(as_list(config.offline.files))]
     with open_dict(config):
         config.data.train_files = config.data.val_files = files
@@ -54,6 +57,21 @@ def check_offline(config: DictConfig) -> None:
     config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
     config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
     config.trainer.test_freq, config.trainer.val_before_train = -1, False
+
+
+def _uneven_micro_batches(config: DictConfig) -> str | None:
+    """verl asks for whole micro-batches where they are counted in rows, and looks in the first step."""
+    policy, n = config.actor_rollout_ref, config.actor_rollout_ref.rollout.n
+    gpus = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    counted = (
+        (policy.actor.use_dynamic_bsz, f"{ACTOR}.ppo_micro_batch_size_per_gpu", policy.actor.ppo_mini_batch_size),
+        (policy.rollout.log_prob_use_dynamic_bsz, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", None),
+    )
+    for by_tokens, key, mini_batch in counted:
+        rows = (mini_batch or config.data.train_batch_size) * n // gpus
+        if not by_tokens and (size := OmegaConf.select(config, key)) and rows % size:
+            return f"{key}={size} does not divide the {rows} trajectories of a GPU. Set it to a divisor of that."
+    return None
 
 
 def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:

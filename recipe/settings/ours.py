@@ -44,6 +44,8 @@ class Tiny:
     train_file: Text | None = None
     val_file: Text | None = None
     steps: Whole | None = None
+    rows: Whole | None = None
+    """Of a batch; without it 4."""
     loss_agg_mode: Text | None = None
 
 
