@@ -10,8 +10,10 @@ import pytest
 from omegaconf import OmegaConf
 from support.stored import line, tokenizer, write_lines, write_rows
 
+from recipe.curriculum import stages
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
+from recipe.offline.limits import Limits
 from recipe.preflight.checks import check_settings
 from recipe.preflight.trajectories import check_trajectories
 
@@ -156,3 +158,34 @@ def test_a_resumed_stage_learns_from_the_same_trajectories(configured: Any, tmp_
 def test_rows_of_steptools_are_trained_on_too(configured: Any, tmp_path: Path) -> None:
     rows = [(f"q{number}", [("Will it rain?", "Thought: look", 0.5)]) for number in range(8)]
     assert "8 of 8 trajectories" in lines_of(configured(file=write_rows(tmp_path / "trajectories.parquet", *rows)))
+
+
+@pytest.mark.parametrize("hardware", ["gpu8", "gpu1"])
+def test_the_ablation_has_steptools_values_and_differs_in_the_rewards_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware: str
+) -> None:
+    monkeypatch.setenv("HARDWARE", hardware)
+    file = write_lines(tmp_path / "1.jsonl", [line()])
+    path = stages.find("steptool")
+    found = {}
+    for name, content in stages.read_yaml(path, ("runs",))["runs"].items():
+        given = [f"offline.files={file}", f"paths.run={tmp_path}/{name}"]
+        (stage,) = stages.read_stages(content, path, given)
+        found[name] = stage.composed
+    for config in found.values():
+        actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
+        assert (actor.optim.lr, actor.ppo_mini_batch_size, actor.ppo_epochs) == (1e-5, 8, 4)
+        assert (config.critic.optim.lr, config.critic.ppo_mini_batch_size, config.critic.ppo_epochs) == (1e-5, 8, 4)
+        assert (config.actor_rollout_ref.model.lora_rank, config.actor_rollout_ref.model.lora_alpha) == (8, 16)
+        assert (algorithm.adv_estimator, algorithm.gamma, algorithm.lam) == ("gae_bad", 0.99, 0.95)
+        assert (algorithm.kl_ctrl.kl_coef, algorithm.kl_ctrl.target_kl, algorithm.kl_ctrl.horizon) == (0.3, 6.0, 10000)
+        assert (config.data.train_batch_size, config.trainer.total_epochs) == (8, 5)
+        limits = Limits.of(config)
+        assert (limits.context, limits.reply) == (4096, 1024) and min(limits.prompt, limits.response) == 4096
+    assert {name: config.offline.rewards for name, config in found.items()} == {
+        "ppo_final": "final",
+        "steptool": "steps",
+    }
+    for config in found.values():
+        config.offline.rewards, config.paths.run = "", ""
+    assert found["ppo_final"] == found["steptool"]
