@@ -3,15 +3,16 @@
     python -m benchmarks.offline_shift --start MODEL --trained MODEL [--temperature T] FILE_OR_FOLDER ...
 
 Both models compute the log-probability of every stored step (message of the model), given all that stands before it. A
-step counts as rewarded if its reward is above the mean of all steps with that number in their trajectory, as punished
-if it is below: that is what a critic that knows no more than the step's number would say. Where the trajectory has one
-score, that is the reward of each of its steps. `+-` is one standard error over trajectories.
+step counts as rewarded if what was earned from it on, `--gamma` a step, is more than the mean of the steps with that
+number after the same prompt, as punished if it is less: the advantage that a critic would see who knows no more than
+that. `+-` is one standard error over trajectories.
 """
 
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -32,8 +33,10 @@ class Step:
     """One step of one trajectory."""
 
     trajectory: int
-    number: int
-    reward: float
+    kind: tuple[int, ...]
+    """Its number in the trajectory, and the ids of the prompt."""
+    earned: float
+    """From it on."""
     start: float
     """Log-probability in nats, of all its tokens."""
     trained: float
@@ -50,15 +53,21 @@ def log_probs(model: Any, stored: Stored, temperature: float) -> list[float]:
     return [float(of_tokens[before + span.start : before + span.end].sum()) for span in stored.trajectory.spans]
 
 
-def steps_of(trajectories: Iterator[Stored], start: Any, trained: Any, temperature: float) -> list[Step]:
+def earned(stored: Stored, gamma: float) -> list[float]:
+    """From each step on; a single score is earned by the last one."""
+    rewards = stored.step_scores or [0.0] * (len(stored.trajectory.spans) - 1) + [stored.score]
+    return list(accumulate(rewards[::-1], lambda later, reward: reward + gamma * later))[::-1]
+
+
+def steps_of(trajectories: Iterator[Stored], start: Any, trained: Any, temperature: float, gamma: float) -> list[Step]:
     """All steps under both models."""
     steps = []
     for place, stored in enumerate(trajectories):
-        spans = stored.trajectory.spans
-        rewards = stored.step_scores or [stored.score] * len(spans)
         both = (log_probs(model, stored, temperature) for model in (start, trained))
-        for number, (reward, before, after, span) in enumerate(zip(rewards, *both, spans, strict=True)):
-            steps.append(Step(place, number, reward, before, after, span.end - span.start))
+        parts = zip(earned(stored, gamma), *both, stored.trajectory.spans, strict=True)
+        for number, (value, before, after, span) in enumerate(parts):
+            kind = (number, *stored.trajectory.prompt)
+            steps.append(Step(place, kind, value, before, after, span.end - span.start))
     return steps
 
 
@@ -87,6 +96,7 @@ def main() -> None:
     parser.add_argument("--start", required=True, metavar="MODEL", help="the model that the stage began with")
     parser.add_argument("--trained", required=True, metavar="MODEL", help="what it exported: <stage>/hf")
     parser.add_argument("--temperature", type=float, default=1.0, help="that of the training")
+    parser.add_argument("--gamma", type=float, default=0.99, help="algorithm.gamma of the training")
     given = parser.parse_args()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -98,14 +108,14 @@ def main() -> None:
     if result.mistakes:
         raise SystemExit("\n".join(result.mistakes))
     places = [place for (place,) in result.items(grouped=False)]
-    steps = steps_of((read(place, ANY, tokenizer) for place in places), *models, given.temperature)
-    rewards: dict[int, list[float]] = defaultdict(list)
+    steps = steps_of((read(place, ANY, tokenizer) for place in places), *models, given.temperature, given.gamma)
+    alike: dict[tuple[int, ...], list[float]] = defaultdict(list)
     for step in steps:
-        rewards[step.number].append(step.reward)
-    mean = {number: fmean(values) for number, values in rewards.items()}
+        alike[step.kind].append(step.earned)
+    mean = {kind: fmean(values) for kind, values in alike.items()}
     parts = {
-        "rewarded": [step for step in steps if step.reward > mean[step.number] + 1e-9],
-        "punished": [step for step in steps if step.reward < mean[step.number] - 1e-9],
+        "rewarded": [step for step in steps if step.earned > mean[step.kind] + 1e-9],
+        "punished": [step for step in steps if step.earned < mean[step.kind] - 1e-9],
     }
     print(f"{len(places)} trajectories, {len(steps)} steps; log-probabilities in nats")
     head = ["step is", "steps", "log-prob of a step", "mean move of a trajectory", "log-prob of a token", "rose"]
