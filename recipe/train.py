@@ -19,6 +19,7 @@ from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import processes, remains
 from recipe.launch.command import name_of, read
+from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.stage import checkpoints, manifest, starts
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
@@ -67,9 +68,11 @@ def launch(config: DictConfig) -> None:
         def run(self, config: DictConfig) -> None:
             from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-            from recipe.training.trainer import CurriculumTrainer
-
-            TRAINER_REGISTRY["sync"] = CurriculumTrainer
+            if is_offline(config):
+                from recipe.training.offline import OfflineTrainer as Trainer
+            else:
+                from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
+            TRAINER_REGISTRY["sync"] = Trainer
             super().run(config)
 
     run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))

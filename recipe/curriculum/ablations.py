@@ -46,13 +46,14 @@ def main(name: str, arguments: list[str]) -> None:
     if not isinstance(runs, dict) or not runs:
         sys.exit(f"{path}: expected `runs`, a mapping of names to curricula.")
     default = stages.read_yaml(stages.find("curriculum"), RUN_KEYS)
-    first = default["stages"][0]
-    base = stages.read_stages({"stages": [first]}, path, arguments)[0].composed.paths.run
-    planned: dict[str, tuple[Path, list[Stage]]] = {}
-    for run, content in runs.items():  # all are read before the first starts: a mistake in the last shows now
+    for run, content in runs.items():
         stages.check_folder(str(run), f"{path}: the run")
         if not isinstance(content or {}, dict) or set(content or {}) - set(RUN_KEYS):
             sys.exit(f"{path}, run {run}: expected the keys {', '.join(RUN_KEYS)}.")
+    listed = stages.read_stages({**default, **(next(iter(runs.values())) or {})}, path, arguments)
+    base = listed[0].composed.paths.run
+    planned: dict[str, tuple[Path, list[Stage]]] = {}
+    for run, content in runs.items():  # all are read before the first starts: a mistake in the last shows now
         own = [*arguments, f"paths.run={quoted(f'{base}/{run}')}"]
         listed = stages.read_stages({**default, **(content or {})}, path, own)
         planned[run] = Path(listed[0].composed.paths.run), listed

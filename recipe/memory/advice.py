@@ -59,7 +59,7 @@ def shortfalls(model: Architecture, settings: Settings, share: float = 1.0) -> l
         for phase in phases(model, settings)
         if phase.bytes > share * settings.card
     ]
-    if (tokens := cache_tokens(model, settings)) < settings.engine.context:
+    if settings.plays and (tokens := cache_tokens(model, settings)) < settings.engine.context:
         lines.append(
             f"vLLM's share leaves room for {max(0, int(tokens))} tokens of a conversation's {settings.engine.context}"
         )

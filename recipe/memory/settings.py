@@ -5,6 +5,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from recipe.offline.files import is_offline
+
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
 
 PADDING = 2.5
@@ -77,6 +79,8 @@ class Settings:
     old_log_probs: bool
     """The trainer computes the log-probs of the sampled tokens again."""
     engine: Engine
+    plays: bool = True
+    """Whether there is an engine: not where a stage learns from stored trajectories."""
 
     @property
     def padding(self) -> float:
@@ -95,6 +99,8 @@ def read_settings(config: DictConfig, card: float) -> Settings:
     policy, rollout = config.actor_rollout_ref, config.actor_rollout_ref.rollout
     actor, model, fsdp = policy.actor, policy.model, policy.actor.fsdp_config
     longest = config.data.max_prompt_length + config.data.max_response_length
+    if not (plays := not is_offline(config)) and rollout.max_model_len:
+        longest = min(longest, rollout.max_model_len)
     world = config.trainer.n_gpus_per_node * config.trainer.nnodes
     replicas = max(1, world // rollout.tensor_model_parallel_size)
     lora = int(model.get("lora_rank") or 0)
@@ -151,6 +157,7 @@ def read_settings(config: DictConfig, card: float) -> Settings:
             sleeps=bool(rollout.free_cache_engine),
             bucket=rollout.checkpoint_engine.update_weights_bucket_megabytes << 20,
         ),
+        plays=plays,
     )
 
 

@@ -59,10 +59,8 @@ def host_line(model: Architecture, settings: Settings, processes_gb: float) -> s
 
 
 def summary(model: Architecture, settings: Settings) -> str:
-    """Two lines for the log of a start."""
+    """Two lines for the log of a start; one where there is no engine."""
     found = phases(model, settings)
     sizes = ", ".join(f"{phase.name} {phase.bytes / GB:.0f}" for phase in found)
-    return (
-        f"GPU memory, estimated: {sizes} GB of {settings.card / GB:.0f}; most in {peak(found).name}\n"
-        f"{cache_line(model, settings)}"
-    )
+    line = f"GPU memory, estimated: {sizes} GB of {settings.card / GB:.0f}; most in {peak(found).name}"
+    return f"{line}\n{cache_line(model, settings)}" if settings.plays else line

@@ -44,23 +44,29 @@ class Phase:
 
 def phases(model: Architecture, settings: Settings) -> tuple[Phase, ...]:
     """The phases of a training step in their order, each at its peak."""
-    asleep = _asleep(settings)
+    asleep = (_asleep(settings),) if settings.plays else ()
     awake = settings.engine.utilization * settings.card
 
     def phase(name: str, *parts: Part) -> Phase:
-        context = Part("CUDA context", TRAINER_CONTEXT + ENGINE_CONTEXT, "of the trainer and of vLLM")
+        contexts = TRAINER_CONTEXT + (ENGINE_CONTEXT if settings.plays else 0)
+        context = Part("CUDA context", contexts, "of the trainer and of vLLM")
         return Phase(name, (*_state(model, settings, name), *parts, context))
 
     def passing(parts: list[Part]) -> list[Part]:
         return [*parts, Part("fragments", FRAGMENTS * sum(part.bytes for part in parts), "of what comes and goes")]
 
-    found = [phase("generation", Part("vLLM awake", awake, "gpu_memory_utilization: weights, cache, activations"))]
+    found = []
+    if settings.plays:
+        found.append(
+            phase("generation", Part("vLLM awake", awake, "gpu_memory_utilization: weights, cache, activations"))
+        )
     if settings.old_log_probs:
-        found.append(phase("log-probs", *passing(forward_pass(model, settings, settings.forward_tokens)), asleep))
+        found.append(phase("log-probs", *passing(forward_pass(model, settings, settings.forward_tokens)), *asleep))
     if settings.reference:
-        found.append(phase("reference", *passing(forward_pass(model, settings, settings.reference_tokens)), asleep))
-    found.append(phase("update", *passing(backward_pass(model, settings, settings.update_tokens)), asleep))
-    found.append(phase("weights", *_transfer(model, settings)))
+        found.append(phase("reference", *passing(forward_pass(model, settings, settings.reference_tokens)), *asleep))
+    found.append(phase("update", *passing(backward_pass(model, settings, settings.update_tokens)), *asleep))
+    if settings.plays:
+        found.append(phase("weights", *_transfer(model, settings)))
     return tuple(found)
 
 

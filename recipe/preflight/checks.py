@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
+from recipe.offline.files import is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_mode, check_same_start
@@ -44,11 +45,14 @@ def check(config: DictConfig) -> list[str]:
         config.trainer.logger = [*loggers, "file"]
     check_versions()
     check_settings(config)
-    check_data(config)
-    check_rows(config)
+    plays = not is_offline(config)
+    if plays:
+        check_data(config)
+        check_rows(config)
     resolve_model(config)
-    check_reward(config)
-    lacks = [*check_user(config), *check_machine(config)]
+    if plays:
+        check_reward(config)
+    lacks = [*(check_user(config) if plays else ()), *check_machine(config)]
     check_same_start(config)
     return lacks
 
@@ -60,9 +64,11 @@ def check_settings(config: DictConfig) -> None:
         PreflightError: at the first check that fails.
     """
     from recipe.preflight.algorithm import check_algorithm
+    from recipe.preflight.batches import check_batches
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
+    from recipe.preflight.offline import check_offline
     from recipe.settings.reading import check_values
     from recipe.settings.renamed import check_renamed
 
@@ -73,9 +79,11 @@ def check_settings(config: DictConfig) -> None:
         check_keys,
         load_protocol,
         check_environments,
+        check_offline,
         check_algorithm,
         check_lora,
         check_features,
+        check_batches,
     ):
         check_part(config)
 
@@ -145,26 +153,42 @@ def check_model(config: DictConfig) -> None:
     """
     from recipe.preflight import model as preflight_model
     from recipe.preflight.adapter import check_adapter_modules
-    from recipe.preflight.budget import check_budget
     from recipe.preflight.gpu import check_gpu
-    from recipe.preflight.template import check_template
+    from recipe.preflight.trajectories import check_trajectories
 
-    path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    path = str(config.actor_rollout_ref.model.path)
     settings = preflight_model.load_settings(path)
     preflight_model.check_context(config, settings)
     preflight_model.check_weights(path)
     check_adapter_modules(config)
     tokenizer = preflight_model.load_tokenizer(path)
-    preflight_model.check_protocol(tokenizer, protocol, path)
-    template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
-    print(f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}")
+    plays = not is_offline(config)
+    lines = [_check_writing(config, tokenizer)] if plays else []
     preflight_model.check_vocabulary(tokenizer, settings, path)
-    files = {key: as_list(config.data[key]) for key in ("train_files", "val_files")}
-    print(preflight_model.check_lengths(config, tokenizer, files))
-    for line in check_budget(config, tokenizer, protocol):
-        print(line, flush=True)
+    lines += _check_rows(config, tokenizer) if plays else check_trajectories(config, tokenizer, settings)
     if attention := check_gpu(config):
-        print(attention, flush=True)
+        lines.append(attention)
+    print("\n".join(lines), flush=True)
+
+
+def _check_writing(config: DictConfig, tokenizer: Any) -> str:
+    """Messages of model and environment survive the tokenizer and its template. Returns a line for the log."""
+    from recipe.preflight.model import check_protocol
+    from recipe.preflight.template import check_template
+
+    path, protocol = str(config.actor_rollout_ref.model.path), load_protocol(config)
+    check_protocol(tokenizer, protocol, path)
+    template_kwargs = config.data.get("apply_chat_template_kwargs") or {}
+    return f"chat template: {check_template(tokenizer, protocol, path, template_kwargs)}"
+
+
+def _check_rows(config: DictConfig, tokenizer: Any) -> list[str]:
+    """What is to be played fits the token limits. Returns lines for the log."""
+    from recipe.preflight.budget import check_budget
+    from recipe.preflight.model import check_lengths
+
+    files = {key: as_list(config.data[key]) for key in ("train_files", "val_files")}
+    return [check_lengths(config, tokenizer, files), *check_budget(config, tokenizer, load_protocol(config))]
 
 
 def summary(config: DictConfig) -> str:
@@ -172,7 +196,8 @@ def summary(config: DictConfig) -> str:
     from recipe.preflight.features import notes
 
     rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
-    rows = f"{config.data.train_batch_size} rows x {rollout.n} rollouts a step"
+    offline = is_offline(config)
+    rows = f"{config.data.train_batch_size} {'stored rows' if offline else 'rows'} x {rollout.n} rollouts a step"
     if left_out := config.data.get("leave_out"):
         rows += f", {len(left_out)} tasks left out"
     adapter = config.actor_rollout_ref.model.lora_adapter_path
@@ -180,8 +205,8 @@ def summary(config: DictConfig) -> str:
         [
             f"stage      {config.stage.name}",
             f"model      {config.actor_rollout_ref.model.path}{f' with the adapter {adapter}' if adapter else ''}",
-            f"data       {config.data.train_files}, {rows}",
-            f"reward     {config.reward.custom_reward_function.path}",
+            f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
+            f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
             f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
             f"output     {config.paths.stage}",

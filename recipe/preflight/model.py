@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
+from recipe.offline.files import is_offline
 from recipe.stage.integrity import SUMS, changed
 from recipe.typed import shown
 
@@ -127,10 +128,10 @@ def check_context(config: DictConfig, settings: Any) -> None:
         raise PreflightError(
             f"config.json of {model.path} has max_position_embeddings={shown(positions)}; expected a number of tokens."
         )
-    wanted = {
-        "actor_rollout_ref.rollout.max_model_len": config.actor_rollout_ref.rollout.max_model_len,
-        "data.max_prompt_length + data.max_response_length": data.max_prompt_length + data.max_response_length,
-    }
+    context, both = config.actor_rollout_ref.rollout.max_model_len, "data.max_prompt_length + data.max_response_length"
+    wanted = {"actor_rollout_ref.rollout.max_model_len": context}
+    if not (context and is_offline(config)):  # what is stored is held to the context as well
+        wanted[both] = data.max_prompt_length + data.max_response_length
     for setting, tokens in wanted.items():
         if tokens and tokens > positions:
             raise PreflightError(

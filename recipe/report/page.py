@@ -17,6 +17,7 @@ from recipe.files import Damaged, read_json
 from recipe.report import curves, episodes, losses, tables
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
+from recipe.stage.notes import BATCHES_FILE
 
 EPISODES = 500
 """How many a page holds."""
@@ -92,6 +93,11 @@ def _missing(run: Path, stages: list[Path]) -> list[str]:
     idle = [stage.name for stage in started if max(read_steps(stage), default=0) < 1]
     notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
     for stage in stages:
+        if (stage / BATCHES_FILE).exists():
+            notes.append(
+                f"{stage.name} has learned from stored trajectories, which {BATCHES_FILE} lists; it has played none"
+            )
+            continue
         files = [*(stage / "rollouts" / "train").glob("*.jsonl")]
         if not files:
             notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")

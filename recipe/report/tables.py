@@ -19,6 +19,7 @@ from recipe.report.episodes import Place, headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
+from recipe.stage.notes import BATCHES_FILE
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"
@@ -50,7 +51,8 @@ def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
         start, end = (_episodes(stage, part, metric) for part in (first, last))
         before, after = (fmean(steps[step] for step in part) for part in (first, last))
         if not start or not end:
-            runs.append(Difference(before, after, missing="no stored episodes"))
+            missing = "the data's rewards" if (stage / BATCHES_FILE).exists() else "no stored episodes"
+            runs.append(Difference(before, after, missing=missing))
         else:
             runs.append(compare(start, end) or Difference(before, after, missing="no task in both windows"))
     return Rise(tuple(runs)) if runs else None

@@ -18,7 +18,7 @@ from recipe.errors import PreflightError
 from recipe.settings.reading import reference_line
 from recipe.typed import meant, shown
 
-OURS = ("stage", "interaction", "paths", "launcher", "algorithm.credit")
+OURS = ("stage", "interaction", "offline", "paths", "launcher", "algorithm.credit")
 """Sections of which `recipe.settings.ours` knows every name."""
 
 HANDED_ON = (

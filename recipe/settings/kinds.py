@@ -86,6 +86,11 @@ def one_or_more(value: Any) -> Any:
     return value
 
 
+def none_or_more(value: Any) -> Any:
+    """None, a name, or a list of names."""
+    return value if value is None else one_or_more(value)
+
+
 def number_or_text(value: Any) -> Any:
     """A number above 0, or a text that verl takes apart."""
     if (
@@ -149,6 +154,7 @@ WrittenPath = Annotated[str, AfterValidator(written_path)]
 FolderName = Annotated[str, AfterValidator(folder_name)]
 PlayedUser = Annotated[dict[str, Any] | None, AfterValidator(played_user)]
 Names = Annotated[Any, PlainValidator(one_or_more)]
+NamesOrNone = Annotated[Any, PlainValidator(none_or_more)]
 Variable = Annotated[str, AfterValidator(variable)]
 Precision = Annotated[Any, PlainValidator(precision)]
 Threshold = Annotated[Any, PlainValidator(number_or_text)]

@@ -7,7 +7,7 @@ from interaction.policy import TurnPolicy
 from recipe.settings.gates import Gate
 from recipe.settings.kinds import (
     FolderName,
-    Names,
+    NamesOrNone,
     Natural,
     NotNegative,
     PartAbove0,
@@ -44,6 +44,8 @@ class Tiny:
     train_file: Text | None = None
     val_file: Text | None = None
     steps: Whole | None = None
+    rows: Whole | None = None
+    """Of a batch; without it 4."""
     loss_agg_mode: Text | None = None
 
 
@@ -73,7 +75,7 @@ class Environment:
     """`environment`."""
 
     __pydantic_config__ = STRICT
-    guard: Names | None
+    guard: NamesOrNone
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,15 @@ class Interaction:
     overlong: Overlong
     train: TurnPolicy
     val: TurnPolicy
+
+
+@dataclass(frozen=True)
+class Offline:
+    """`offline`."""
+
+    __pydantic_config__ = STRICT
+    files: NamesOrNone
+    rewards: Literal["steps", "final"]
 
 
 @dataclass(frozen=True)

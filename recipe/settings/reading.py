@@ -17,6 +17,7 @@ TRAINING: Mapping[str, type] = {
     "paths": ours.Paths,
     "environment": ours.Environment,
     "interaction": ours.Interaction,
+    "offline": ours.Offline,
     "launcher": ours.Launcher,
     "data": verl.Data,
     "actor_rollout_ref": verl.ActorRolloutRef,

@@ -42,7 +42,12 @@ def _versions() -> dict[str, str]:
 
 def _files(setting: Any) -> dict[str, str]:
     names = setting if OmegaConf.is_list(setting) else [setting]
-    return {str(name): hashlib.sha256(Path(name).expanduser().read_bytes()).hexdigest() for name in names}
+    return {str(name): _sha256(Path(name).expanduser()) for name in names}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_config(config: DictConfig, overrides: Sequence[str] = ()) -> None:

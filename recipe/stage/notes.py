@@ -41,6 +41,16 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class TrainedOn:
+    """`checkpoints/trained_on.json`: the stored trajectories that the checkpoints beside it learn from."""
+
+    __pydantic_config__ = STRICT
+    rows: Step
+    digest: str
+    """Of where each stands, in order; the same files in another folder have the same."""
+
+
+@dataclass(frozen=True)
 class Target:
     """`total_steps.json`: at which step the stage ends, noted when its trainer has read the data."""
 
@@ -125,10 +135,15 @@ class Base:
 
 STARTED, TARGET, BEST, DONE = StateFile(Start), StateFile(Target), StateFile(Best), StateFile(Done)
 LEFT_OUT = StateFile(LeftOut, earlier=lambda content: {"tasks": content} if isinstance(content, list) else content)
+TRAINED_ON = StateFile(TrainedOn)
 KL_COEFFICIENT, ADAPTER, BASE = StateFile(KLCoefficient), StateFile(Adapter), StateFile(Base)
 
 STARTED_FILE, LEFT_OUT_FILE = "started_from.json", "left_out.json"
+TRAINED_ON_FILE = "trained_on.json"
 MADE_WITH_FILE = "made_with.json"  # of a warm start: `recipe.sft`
 TARGET_FILE, BEST_FILE, DONE_FILE = "total_steps.json", "best.json", "done.json"
 KL_FILE = "kl_coefficient.json"
+BATCHES_FILE = (
+    "batches.jsonl"  # which stored trajectories a step was trained on, a line each: `recipe.training.offline`
+)
 ADAPTER_FILE, BASE_FILE = "lora_train_meta.json", "base.json"

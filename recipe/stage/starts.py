@@ -19,7 +19,18 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
 from recipe.launch.processes import LOCK
 from recipe.stage.integrity import identity, measured_identity
-from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE, MADE_WITH_FILE, STARTED, STARTED_FILE, LeftOut, Start
+from recipe.stage.notes import (
+    LEFT_OUT,
+    LEFT_OUT_FILE,
+    MADE_WITH_FILE,
+    STARTED,
+    STARTED_FILE,
+    TRAINED_ON,
+    TRAINED_ON_FILE,
+    LeftOut,
+    Start,
+    TrainedOn,
+)
 
 TRACKER = "latest_checkpointed_iteration.txt"
 """Where verl names the newest checkpoint."""
@@ -228,6 +239,29 @@ def _named(before: list[str], left_out: list[str]) -> list[str]:
     return [of_id[name][0] if name not in left_out and len(of_id.get(name, [])) == 1 else name for name in before]
 
 
+def check_same_trajectories(config: DictConfig, now: TrainedOn) -> None:
+    """The same for stored trajectories: a position among others would mean other ones. Writes nothing.
+
+    Raises:
+        PreflightError: they are others, or it is not known whether they are.
+    """
+    if not resumes(config):
+        return
+    path = Path(config.trainer.default_local_dir) / TRAINED_ON_FILE
+    try:
+        before = TRAINED_ON.read(path)
+    except Damaged as error:
+        raise PreflightError(
+            f"{error}. So it is not known which trajectories the checkpoints beside it learn from. {REMEDY}"
+        ) from error
+    if before != now:
+        raise PreflightError(
+            f"the checkpoints in {path.parent} learn from {before.rows if before else 'no'} stored rows, this start "
+            f"has {now.rows}, not the same ones. Set offline.files, the token limits, algorithm and "
+            f"actor_rollout_ref.rollout.n as they were. {REMEDY}"
+        )
+
+
 def note(config: DictConfig) -> None:
     """Note what this start begins with, before it can leave a checkpoint.
 
@@ -237,6 +271,8 @@ def note(config: DictConfig) -> None:
     checkpoints, left_out = Path(config.trainer.default_local_dir), config.data.get("leave_out") or []
     checkpoints.mkdir(parents=True, exist_ok=True)
     STARTED.write(checkpoints / STARTED_FILE, start_of(config))
+    if stored := config.data.get("stored"):
+        TRAINED_ON.write(checkpoints / TRAINED_ON_FILE, TrainedOn(stored.rows, stored.digest))
     if left_out or (checkpoints / LEFT_OUT_FILE).exists():
         LEFT_OUT.write(checkpoints / LEFT_OUT_FILE, LeftOut(tuple(left_out)))
 
@@ -280,7 +316,7 @@ def _link_again(checkpoints: Path, link: Path, old: Path, kept: Path | None) -> 
 
 def _present(checkpoints: Path) -> list[Path]:
     """The notes that belong to the checkpoints; the tracker first: without it none of them is resumed."""
-    names = (TRACKER, STARTED_FILE, LEFT_OUT_FILE, MADE_WITH_FILE)
+    names = (TRACKER, STARTED_FILE, LEFT_OUT_FILE, TRAINED_ON_FILE, MADE_WITH_FILE)
     return [path for name in names if (path := checkpoints / name).exists()]
 
 

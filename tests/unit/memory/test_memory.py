@@ -141,6 +141,18 @@ def test_an_engine_that_does_not_sleep_keeps_its_share_through_the_update():
     assert "update takes" in str(shortfalls(load_architecture("qwen2.5-7b"), kept))
 
 
+def test_a_stage_that_learns_from_stored_trajectories_has_no_engine():
+    model = load_architecture("qwen2.5-7b")
+    found = settings_for(stage="offline", given=("offline.files=x", "actor_rollout_ref.rollout.max_model_len=4096"))
+    plays = replace(found, plays=True)
+    assert found.longest == 4096 and {"generation", "weights"} == {
+        *(phase.name for phase in phases(model, plays)),
+    } - {phase.name for phase in phases(model, found)}
+    assert not any("vLLM" in part.name for phase in phases(model, found) for part in phase.parts)
+    small = replace(found, engine=replace(found.engine, utilization=0.01))
+    assert not any("vLLM" in line for line in shortfalls(model, small))
+
+
 def test_a_share_of_vllm_without_room_for_a_conversation_is_refused():
     tight = replace(settings_for(), card=nominal_bytes(24))
     assert "vLLM's share leaves room for 0 tokens" in str(shortfalls(load_architecture("qwen3-8b"), tight))

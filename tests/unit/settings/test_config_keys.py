@@ -32,7 +32,7 @@ from recipe.settings import CONFIG_DIR
 ROOT = Path(__file__).parents[3]
 VERL = Path(importlib.util.find_spec("verl").submodule_search_locations[0])  # type: ignore[union-attr,index]
 
-OURS = {"defaults", "paths", "stage", "environment", "interaction", "launcher", "hydra", "preflight_only"}
+OURS = {"defaults", "paths", "stage", "environment", "interaction", "offline", "launcher", "hydra", "preflight_only"}
 """Sections that verl does not have."""
 
 ENGINE = "workers/engine/fsdp/transformer_impl.py"

@@ -1,0 +1,31 @@
+"""Batches are whole micro-batches where these are counted in rows: verl asks for it, and looks in the first step."""
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.memory.settings import sequence_parts
+
+POLICY = "actor_rollout_ref"
+
+
+def check_batches(config: DictConfig) -> None:
+    """Micro-batches divide what a GPU has of a batch.
+
+    Raises:
+        PreflightError: one does not.
+    """
+    policy = config[POLICY]
+    world = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    shares = max(1, world // sequence_parts(policy.actor, "fsdp_config"))
+    whole, mini = config.data.train_batch_size, policy.actor.ppo_mini_batch_size
+    counted = (
+        (policy.actor.use_dynamic_bsz, "actor.ppo_micro_batch_size_per_gpu", mini),
+        (policy.rollout.log_prob_use_dynamic_bsz, "rollout.log_prob_micro_batch_size_per_gpu", whole),
+    )
+    for by_tokens, key, prompts in counted:
+        size, rows = OmegaConf.select(policy, key), prompts * policy.rollout.n // shares
+        if not by_tokens and size and rows % size:
+            raise PreflightError(
+                f"{POLICY}.{key}={size} does not divide the {rows} trajectories of a GPU ({prompts} prompts x "
+                f"{policy.rollout.n} rollouts, divided by {shares}). Set it to a divisor of that."
+            )

@@ -1,0 +1,99 @@
+"""Checks of the settings of a stage that learns from stored trajectories (`offline.files`).
+
+Nothing is played: there is no engine, no reward is called, and nothing is validated by playing. What asks for any of it
+is refused with what to set instead. `recipe.preflight.trajectories` looks at the data.
+"""
+
+from typing import Any
+
+from omegaconf import DictConfig, open_dict
+
+from recipe.errors import PreflightError
+from recipe.offline.files import found, is_offline
+from recipe.preflight.algorithm import GROUPED
+from recipe.settings.data_files import as_list
+
+TRAINING = "recipe.training.offline"
+MANAGER = f"{TRAINING}.StoredTrajectories"
+OF_WHAT_IS_PLAYED = ("val", "train/", "critic/score", "critic/rewards")
+"""Beginnings of metrics that say how episodes went."""
+N = "actor_rollout_ref.rollout.n"
+
+
+def check_offline(config: DictConfig) -> None:
+    """The settings of such a stage fit each other. Switches validation off, and gives verl the files as its data.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    if not is_offline(config):
+        if config.offline.rewards != "steps":
+            raise PreflightError(
+                f"offline.rewards={config.offline.rewards} does nothing without offline.files. Leave it out."
+            )
+        return
+    for setting, value, instead in _asks_to_play(config):
+        raise PreflightError(f"{setting}={value}: with offline.files nothing is played. {instead}.")
+    n, name = config.actor_rollout_ref.rollout.n, config.algorithm.adv_estimator
+    if name not in GROUPED and n != 1:
+        raise PreflightError(
+            f"{N}={n}: algorithm.adv_estimator={name} compares no trajectories with each other, so with offline.files "
+            f"a row is one of them. Set {N}=1."
+        )
+    if name in GROUPED and n < 2:
+        raise PreflightError(
+            f"algorithm.adv_estimator={name} compares the trajectories of a group, and {N}={n}. Set it to how many "
+            "stand together in the files (rollouts of one task in one step, rows of one query_id), or take "
+            "algorithm=step_grained, which compares none."
+        )
+    files = [str(path) for path in found(as_list(config.offline.files))]
+    with open_dict(config):
+        config.data.train_files = config.data.val_files = files
+        config.data.custom_cls = {"path": f"pkg://{TRAINING}", "name": "StoredRows"}
+        config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = MANAGER
+    config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
+    config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
+    config.trainer.test_freq, config.trainer.val_before_train = -1, False
+
+
+def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:
+    """Settings that ask for something to be played: each with its value, and what to do instead."""
+    stage, agent = config.stage, config.actor_rollout_ref.rollout.agent
+    metric, path = str((stage.gate or {}).get("metric", "critic/score/mean")), config.data.custom_cls.path
+    manager = agent.get("agent_loop_manager_class")
+    asks = (
+        (
+            config.environment.guard is not None,
+            ("environment.guard", config.environment.guard, "Leave it out, and evaluate the exported model on it"),
+        ),
+        (
+            config.algorithm.filter_groups.enable,
+            ("algorithm.filter_groups.enable", True, "Set it to false; a group that is alike gives no gradient anyway"),
+        ),
+        (
+            bool(stage.gate) and metric.startswith(OF_WHAT_IS_PLAYED),
+            ("stage.gate.metric", metric, "Set stage.gate=null, and evaluate the exported model"),
+        ),
+        (stage.handover == "best", ("stage.handover", "best", "Set stage.handover=last: no checkpoint is validated")),
+        (
+            stage.over_budget == "leave_out",
+            ("stage.over_budget", "leave_out", "Set it to keep; what is too long is left out anyway, and counted"),
+        ),
+        (
+            config.interaction.overlong.penalty > 0,
+            (
+                "interaction.overlong.penalty",
+                config.interaction.overlong.penalty,
+                "Set it to 0; scores are stored",
+            ),
+        ),
+        (
+            path is not None and path != f"pkg://{TRAINING}",
+            ("data.custom_cls.path", path, "Leave it out; the files are read by this recipe"),
+        ),
+        (
+            manager not in (None, MANAGER),
+            ("actor_rollout_ref.rollout.agent.agent_loop_manager_class", manager, "Leave it out"),
+        ),
+    )
+    return [said for asked, said in asks if asked]

@@ -1,0 +1,163 @@
+"""Learning from stored trajectories with verl's synchronous trainer: they take the place of what is played.
+
+Two of verl's plug-in points and two of its hooks are enough. Its data loader, with its order of rows and its place in
+every checkpoint, draws from `StoredRows` (`data.custom_cls`). Where its agent loops would play what was drawn,
+`StoredTrajectories` (`rollout.agent.agent_loop_manager_class`) puts the stored episodes into TransferQueue, by the same
+functions as the agent loop's worker. `OfflineTrainer` builds no engine, as verl's trainer provides for
+(`_enable_hybrid_replicas`), and has none to give weights to. All that follows is what every stage does.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from omegaconf import DictConfig, open_dict
+from torch.utils.data import Dataset
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+from interaction.episode_output import EpisodeOutput
+from recipe.offline.limits import Limits
+from recipe.offline.stored import Place, Stored
+from recipe.offline.survey import Survey, Vocabulary, read, survey
+from recipe.stage.notes import BATCHES_FILE
+from recipe.training.alarms import Alarms
+from recipe.training.trainer import CurriculumTrainer
+
+NEVER = {"malformed": 1.0, "truncated": 1.0, "lost": 1.0, "turns": 0.0}
+"""Thresholds of alarms that no step can pass: they are about what is played, and this was played long ago."""
+
+
+@lru_cache(maxsize=1)
+def _survey(files: tuple[str, ...], limits: Limits, tokenizer: Any, size: int, model: str) -> Survey:
+    """Once for both data sets that verl makes: of training, and of the validation, which is off."""
+    return survey([Path(file) for file in files], limits, Vocabulary(tokenizer, size, model))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What verl's data loader carries for a row, in one piece: lists it would take apart."""
+
+    places: tuple[Place, ...]
+    trajectories: tuple[Stored, ...]
+
+
+class StoredRows(Dataset):
+    """Named in `data.custom_cls`. A row is a group of trajectories, or one where none are compared."""
+
+    def __init__(self, data_files: Any, tokenizer: Any, config: DictConfig, max_samples: int = -1, **_: Any) -> None:
+        given = config.stored
+        self.tokenizer, self.limits = tokenizer, Limits(**given.limits)
+        found = _survey(tuple(data_files), self.limits, tokenizer, given.vocabulary, given.model)
+        if found.mistakes:
+            raise RuntimeError(f"stored trajectories have changed since the start: {found.mistakes[0]}")
+        rows = found.items(given.grouped)
+        self.rows = rows[:max_samples] if max_samples > 0 else rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """A row as verl's `collate_fn` takes it."""
+        places = self.rows[number]
+        row = Row(tuple(places), tuple(read(place, self.limits, self.tokenizer) for place in places))
+        return {"number": torch.tensor([number]), "raw_prompt": "", "stored": row}
+
+
+class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
+    """verl's worker of the agent loop, of which nothing but the end is used: an episode goes into TransferQueue."""
+
+    def __init__(self) -> None:
+        self.processor, self.reward_loop_worker_handles, self.distillation_enabled = None, None, False
+
+    async def put(self, output: EpisodeOutput, row: dict[str, Any]) -> None:
+        """As verl does it with what an agent loop has returned."""
+        await self._agent_loop_postprocess(output, False, **row)
+
+
+class StoredTrajectories:
+    """In place of verl's manager of agent loops."""
+
+    agent_loop_workers: tuple[Any, ...] = ()
+
+    def __init__(self, config: DictConfig) -> None:
+        self.batches = Path(config.paths.stage) / BATCHES_FILE  # a resumed step is written again
+        self.log_probs = bool(config.data.stored.log_probs)
+        self.worker = _Worker()
+
+    @classmethod
+    def create(cls, config: DictConfig, **_: Any) -> "StoredTrajectories":
+        """As verl asks for it; there is neither an engine nor a reward to be given."""
+        return cls(config)
+
+    def generate_sequences(self, batch: Any) -> None:
+        """Put the stored trajectories of the rows that verl has drawn where it looks for what was played."""
+        step, places = int(batch["global_steps"]), list[str]()
+        for uid, row in zip(batch["uid"], batch["stored"], strict=True):
+            places += map(str, row.places)
+            asyncio.run(self._put(uid, step, row.trajectories))
+            tq.kv_put(key=uid, partition_id="train", tag={"status": "finished"})
+        with self.batches.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "trajectories": places}) + "\n")
+
+    async def _put(self, uid: str, step: int, trajectories: Sequence[Stored]) -> None:
+        for number, stored in enumerate(trajectories):
+            row = {"uid": uid, "session_id": number, "global_steps": step, "data_source": stored.source}
+            await self.worker.put(output_of(stored, self.log_probs), row)
+
+
+def output_of(stored: Stored, log_probs: bool) -> EpisodeOutput:
+    """A stored trajectory in the form in which an agent loop returns one that it has played.
+
+    Args:
+        log_probs: whether those of the model that sampled it go along.
+    """
+    trajectory = stored.trajectory
+    reward: dict[str, Any] = dict(stored.reward)
+    if stored.step_scores is not None:
+        reward["step_scores"] = stored.step_scores
+    return EpisodeOutput(
+        prompt_ids=trajectory.prompt,
+        response_ids=trajectory.response,
+        response_mask=trajectory.mask,
+        response_logprobs=trajectory.log_probs if log_probs else None,
+        reward_score=stored.score,
+        num_turns=2 * len(trajectory.spans),
+        metrics=AgentLoopMetrics(),
+        extra_fields={
+            "min_global_steps": 0,  # of the policy's versions none has played it: it is as old as the start
+            "max_global_steps": 0,
+            "truncated": stored.truncated,
+            "reward_extra_info": reward,
+        },
+        spans=trajectory.spans,
+    )
+
+
+class OfflineTrainer(CurriculumTrainer):
+    """One stage that learns from stored trajectories. `recipe.train` puts it into verl's registry under "sync"."""
+
+    _enable_hybrid_replicas = False  # verl's: no inference engine
+
+    def __init__(self, config: DictConfig):
+        with open_dict(config):
+            config.reward.num_workers = 0  # every trajectory has its reward
+            config.actor_rollout_ref.rollout.nnodes = 1  # verl asks for some before it makes no engine on them
+        super().__init__(config)
+        self.alarms = Alarms(NEVER)
+
+    def on_init_end(self) -> None:
+        """There is no engine to give weights to."""
+
+    def on_step_end(self) -> None:
+        """The same."""
+
+    def _missing_share(self, samples: int) -> float:
+        """Of stored trajectories none is lost: groups of fewer than `rollout.n` are what they are."""
+        return 0.0

@@ -1,0 +1,124 @@
+"""A stage learns from what another one has played, for real: no engine, the same batches whatever else is drawn, a
+resume in the middle of an epoch, and what was rewarded becomes more probable.
+
+About five minutes on two cores.
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.short_training import ROOT, train
+
+from data_prep.__main__ import main as prepare_data
+from recipe import report
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.stage.metrics_log import read_steps
+
+REWARD = '''
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    """Not ours: pays for even messages, which an untrained policy writes half of the time."""
+    steps = [step for turn in extra_info["episode"]["turns"] for step in turn["steps"]]
+    scores = [1.0 - 2.0 * (len(step["text"]) % 2) for step in steps]
+    return {"score": sum(scores), "step_scores": scores, "even": scores.count(1.0)}
+'''
+
+
+def learn(run: Path, played: Path, model: Path, *overrides: str) -> Path:
+    """A start of the offline stage on the CPU profile; returns its folder."""
+    command = [
+        *(sys.executable, "-m", "recipe.train", "--config-name", "offline", f"offline.files={played}"),
+        *(f"paths.run={run}", f"actor_rollout_ref.model.path={model}", "trainer.save_freq=5", *overrides),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-5000:]
+    assert "nothing is validated by playing" in said
+    assert not re.search(r"vLLMHttpServer|EngineCore|AgentLoopWorker", said)
+    return run / "offline"
+
+
+def batches(stage: Path) -> dict[int, list[str]]:
+    """Step -> names of its trajectories; of a step that was repeated the later ones."""
+    lines = map(json.loads, (stage / "batches.jsonl").read_text().splitlines())
+    return {line["step"]: line["trajectories"] for line in lines}
+
+
+def moves(printed: str) -> dict[str, float]:
+    """Of the benchmark's table: mean move in nats of what was rewarded, and of what was punished."""
+    return {
+        name: float(move) for name, move in re.findall(r"^(rewarded|punished) .*?([+-]\d+\.\d+) \+-", printed, re.M)
+    }
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Rollouts with their tokens, 16 of two steps, and the model that played them."""
+    folder = tmp_path_factory.mktemp("played")
+    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
+    make_tiny_policy(folder / "model")
+    (folder / "my_reward.py").write_text(REWARD)
+    stage = train(
+        folder,
+        f"paths.data={folder}/data",
+        "interaction.record_tokens=true",
+        f"reward.custom_reward_function.path={folder}/my_reward.py",
+        "actor_rollout_ref.actor.optim.lr=1e-6",
+        "trainer.test_freq=-1",
+    )
+    return stage / "rollouts" / "train", folder / "model"
+
+
+@pytest.mark.slow
+def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rewarded(
+    played: tuple[Path, Path], tmp_path: Path
+) -> None:
+    files, model = played
+    at_once = learn(tmp_path / "once", files, model, "trainer.total_epochs=3", "actor_rollout_ref.rollout.seed=11")
+    learn(tmp_path / "twice", files, model, "trainer.total_training_steps=5")
+    resumed = learn(tmp_path / "twice", files, model, "trainer.total_epochs=3")
+    steps = read_steps(at_once)
+    assert list(steps) == [*range(1, 13)]
+    assert batches(resumed) == batches(at_once)
+    epochs = [sum((batches(at_once)[step] for step in range(first, first + 4)), []) for first in (1, 5, 9)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2]) and epochs[0] != epochs[1] != epochs[2]
+    for name in ("actor/grad_norm", "critic/grad_norm", "critic/vf_loss", "actor/pg_loss"):
+        assert all(math.isfinite(numbers[name]) for numbers in steps.values()), name
+    for step, numbers in read_steps(resumed).items():
+        assert numbers["actor/grad_norm"] == pytest.approx(steps[step]["actor/grad_norm"], rel=1e-3), step
+    command = [sys.executable, "-m", "benchmarks.offline_shift", "--temperature", "0.7", str(files)]
+    command += ["--start", str(model), "--trained", str(at_once / "hf")]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    moved = moves(shown.stdout)
+    assert moved["rewarded"] > 0 > moved["punished"], shown.stdout
+    page: Any = report.write(tmp_path / "once").read_text()
+    assert "learned from stored trajectories" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algorithm=grpo", "actor_rollout_ref.rollout.n=2", "data.train_batch_size=4"],
+        ["algorithm=appo", "actor_rollout_ref.model.lora_rank=8", "algorithm.rollout_correction.rollout_is=token"],
+    ],
+    ids=["groups", "an adapter, and correction by what was stored"],
+)
+def test_other_ways_to_learn_take_the_same_files(
+    played: tuple[Path, Path], tmp_path: Path, overrides: list[str]
+) -> None:
+    files, model = played
+    stage = learn(tmp_path / "run", files, model, "trainer.total_training_steps=2", *overrides)
+    steps = read_steps(stage)
+    assert list(steps) == [1, 2] and all(numbers["actor/grad_norm"] > 0 for numbers in steps.values())
+    assert (stage / "hf" / "model.safetensors").is_file()
+    if "algorithm=grpo" not in overrides:
+        assert all(numbers["rollout_corr/rollout_is_mean"] > 0 for numbers in steps.values())

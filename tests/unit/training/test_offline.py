@@ -1,0 +1,119 @@
+"""What stands in for the agent loop offline: the columns that verl's trainer reads are those of an episode that was
+played, and the order of rows follows from the seed of the data."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from support.stored import line, tokenizer, write_lines
+from verl.trainer.ppo.utils import create_rl_sampler
+from verl.utils.dataset.rl_dataset import collate_fn
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+
+from bfcl_env import load_scenarios
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.episode_file import path_of
+from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.offline.limits import Limits
+from recipe.offline.survey import Vocabulary, read, survey
+from recipe.training import offline
+from rewards.step import compute_score
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+GOLD = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+ROOMY = {"prompt": 5000, "response": 9000, "context": None, "reply": None, "final_only": False}
+
+
+def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, engine: Any, tmp_path: Path) -> None:
+    words = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, PROTOCOL)])
+
+    async def play() -> Any:
+        loop = make_loop(words, engine(words, GOLD), record_dir=tmp_path, record_tokens=True)
+        row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+
+    output = asyncio.run(play())
+    result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
+    output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], dict(result)
+    played = output.as_dict()
+    limits = Limits(**ROOMY)
+    found = survey([path_of(tmp_path, "train", 1)], limits, Vocabulary(words, 2048, "m"))
+    ((place,),) = found.items(grouped=False)
+    again = offline.output_of(read(place, limits, words), log_probs=True).as_dict()
+    for name in ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "step_ids", "turn_ids"):
+        assert torch.equal(played[name], again[name]), name
+    assert set(again) - {"reward_score"} == set(played) - {"reward_score"}
+    assert "rollout_log_probs" not in offline.output_of(read(place, limits, words), log_probs=False).as_dict()
+    numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
+    assert again["extra_fields"]["reward_extra_info"] == pytest.approx(numbers)
+
+
+@pytest.fixture
+def rows(tmp_path: Path):
+    """verl's data set of 12 stored trajectories."""
+    path = write_lines(tmp_path / "000001.jsonl", [line(uid=str(number)) for number in range(12)])
+    stored = {"limits": ROOMY, "vocabulary": 2048, "model": "m", "grouped": False, "log_probs": True}
+    config = OmegaConf.create({"stored": stored, "shuffle": True, "seed": 3})
+    return offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config), config
+
+
+def test_the_order_of_rows_follows_from_the_seed_of_the_data_and_differs_by_epoch(rows: Any) -> None:
+    data, config = rows
+
+    def epochs(seed: int) -> list[list[int]]:
+        sampler = create_rl_sampler(OmegaConf.merge(config, {"seed": seed}), data)
+        return [list(sampler) for _ in range(3)]
+
+    first = epochs(3)
+    assert epochs(3) == first and epochs(4) != first
+    assert len({tuple(order) for order in first}) == 3
+    assert all(sorted(order) == list(range(12)) for order in first)
+
+
+class Queue:
+    """The part of TransferQueue that is written to."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, Any] = {}
+        self.fields: dict[str, Any] = {}
+
+    async def async_kv_batch_put(self, keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
+        assert partition_id == "train"
+        for number, key in enumerate(keys):
+            self.tags[key], self.fields[key] = tags[number], fields[number]
+
+    def kv_put(self, key: str, partition_id: str, tag: dict[str, Any]) -> None:
+        self.tags[key] = tag
+
+
+def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
+    rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import verl.trainer.ppo.v1.agent_loop_tq as verls
+
+    data, config = rows
+    queue = Queue()
+    monkeypatch.setattr(verls, "tq", queue)
+    monkeypatch.setattr(offline, "tq", queue)
+    manager = offline.StoredTrajectories.create(
+        config=OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": config}), llm_client=None
+    )
+    drawn = collate_fn([data[5], data[2]])
+    batch = get_tensordict({**drawn, "uid": ["x", "y"]})
+    assign_non_tensor_data(batch, "global_steps", 9)
+    manager.generate_sequences(batch)
+    assert set(queue.tags) == {"x", "y", "x_0_0", "y_0_0"}
+    assert queue.tags["x"] == {"status": "finished"}
+    assert queue.tags["x_0_0"]["global_steps"] == 9 and queue.tags["x_0_0"]["seq_len"] == 9
+    fields = queue.fields["x_0_0"]
+    assert fields["input_ids"].tolist() == [1, 2, 3, 5, 6, 4, 7, 8, 9]
+    assert fields["rm_scores"].tolist() == [0, 0.25, 0, 0, 0, 1.0]
+    (written,) = (tmp_path / "batches.jsonl").read_text().splitlines()
+    step = json.loads(written)
+    assert step["step"] == 9 and [place.rpartition(" ")[2] for place in step["trajectories"]] == ["6", "3"]
