@@ -20,7 +20,7 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
 
     if (context := context_length(model, vllm_flags)) is None:
         return None
-    tasks = list(dict.fromkeys(task for task, _ in settings.tasks()))
+    tasks = list({task.id: task for task, _ in settings.tasks()}.values())
     budget = Budget(context=context, reply=settings.max_tokens)
     try:
         lengths = Lengths(load_tokenizer(str(model)))

@@ -3,9 +3,9 @@
 A node is one message of the model. One that fails (`failed`) is taken back: the model is asked again where it stood
 before, or at an earlier place of the user's turn, and is told what was tried there. Two messages are tried at a place;
 after a give-up the place before is taken back as well. An answer closes the user's turn, and the next goes on from
-there. Where a turn has no place left, the last message that failed stands after all and the conversation goes on from
-it, as without a search: a model that mends its errors still can. The budget is of nodes in the whole episode; where it
-ends, the branch that stands is cut (`max_steps`).
+there. Where a turn has no place left, a message that failed stands after all and the conversation goes on from it: the
+one that was there before any that was asked for anew, so that a model which mends its errors still can. The budget is
+of nodes in the whole episode; where it ends, the branch that stands is cut (`max_steps`).
 
 What fails is decided by what the model can see. Gold and verdicts are read by nothing here: a search that knew them
 would not be an evaluation.
@@ -80,6 +80,8 @@ class _Node:
     took: float = 0.0
     action: str = ""
     parent: _Node | None = None
+    number: int = 0
+    """Of the messages that were tried at one place, from 0."""
     tried: list[_Node] = field(default_factory=list)
     closed: bool = False
     """Whether nothing more can be tried here."""
@@ -92,6 +94,10 @@ class _Node:
             node = node.parent
         return found[::-1]
 
+    def rank(self) -> tuple[bool, list[int]]:
+        """The least one is the first to stand after all: one that ended nothing, and of these the one tried first."""
+        return self.reply.done, [node.number for node in self.path()]
+
 
 class _Search:
     def __init__(self, endpoint: Endpoint, settings: Settings, task: Task, user: User | None) -> None:
@@ -101,7 +107,7 @@ class _Search:
         self._nodes, self._branches, self._dropped = 0, 1, 0
         self._turn = 0
         self._waiting: list[_Node] = []
-        """Messages of this turn that failed, and after which the conversation could go on."""
+        """Messages of this turn that failed, each in another way, and do not stand."""
 
     async def run(self) -> None:
         """Until the conversation has ended or the budget is used up."""
@@ -137,7 +143,7 @@ class _Search:
         here.tried.append(node)
         if not repeated and not failed(node.reply):
             return node
-        if not repeated and not node.reply.done:
+        if not repeated:
             self._waiting.append(node)
         if self._spent:
             return node
@@ -153,7 +159,7 @@ class _Search:
         self._tokens["completion_tokens"] += said.completion_tokens
         took = round(perf_counter() - began, 4)
         reply = await self._say(self.conversation, said, took)
-        return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here)
+        return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here, len(here.tried))
 
     async def _say(self, conversation: Conversation, said: Completion, took: float) -> Reply:
         reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
@@ -164,13 +170,14 @@ class _Search:
     async def _back(self, deepest: _Node | None, at: _Node) -> _Node | None:
         """A place to go on from, with the conversation led there: the deepest of this turn where more can be tried.
 
-        Else the last message that failed and may stand; None where there is none either.
+        Else a message that failed and now stands; None where there is none either.
         """
         for place in self._open(deepest):
             if await self._replay(place):
                 return place
         while self._waiting:
-            place = self._waiting.pop()
+            place = min(self._waiting, key=_Node.rank)
+            self._waiting.remove(place)
             if place is at or await self._replay(place):
                 return place
         return None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from interaction.endpoint.client import SAMPLING
+from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
 from recipe.evaluation.server import (
     ServerError,
@@ -198,6 +200,24 @@ def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_st
         with pytest.raises(Started):
             evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
         assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in capsys.readouterr().out) == said
+
+
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS])
+def test_a_model_is_evaluated_on_any_environment(environment, tiny, tmp_path, monkeypatch):
+    """Of several samples of each task, which the count before the start takes once."""
+    played = []
+
+    @contextmanager
+    def start(*_):
+        played.append(environment)
+        yield "http://127.0.0.1:9/v1"
+
+    monkeypatch.setattr(evaluate, "serve", start)
+    given = ["--model", str(tiny), "--environment", environment, "--docs", "signature", "--limit", "1"]
+    given += ["--samples", "2", "--temperature", "1", "--attempts", "1", "--out", str(tmp_path)]
+    given += ["--user", "kind=scripted", "--user", "lines=[Hello.]"]
+    assert evaluate.main(given) == evaluate.LOST_STATUS
+    assert played == [environment]
 
 
 @pytest.mark.parametrize("template", [None, "{{ raise_exception('no such role') }}"], ids=["none", "refuses"])
