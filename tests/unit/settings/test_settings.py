@@ -140,7 +140,8 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
     for chosen in [*(["hardware=" + name] for name in PROFILES), ["algorithm=dapo"]]:
         config = compose("stage2", chosen)
         found |= {key for key in typed if additions.has(config, key)}
-    found |= {key for key in typed if additions.has(compose("tau_user", ["hardware=cpu"]), key)}
+    for name in ("tau_user", "offline"):
+        found |= {key for key in typed if additions.has(compose(name, ["hardware=cpu"]), key)}
     optional = {key for key in typed if key.startswith(("stage.gate.", "interaction.user."))}  # null as they come
     assert typed - found - optional == set()
 
