@@ -26,36 +26,8 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
     """Not ours: pays for even messages, which an untrained policy writes half of the time."""
     steps = [step for turn in extra_info["episode"]["turns"] for step in turn["steps"]]
     scores = [1.0 - 2.0 * (len(step["text"]) % 2) for step in steps]
-    return {"score": sum(scores), "step_scores": scores, "even": scores.count(1.0)}
-'''
-
-
-def learn(run: Path, played: Path, model: Path, *overrides: str) -> Path:
-    """A start of the offline stage on the CPU profile; returns its folder."""
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "offline", f"offline.files={played}"),
-        *(f"paths.run={run}", f"actor_rollout_ref.model.path={model}", "trainer.save_freq=5", *overrides),
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said[-5000:]
-    assert "nothing is validated by playing" in said
-    assert not re.search(r"vLLMHttpServer|EngineCore|AgentLoopWorker", said)
-    return run / "offline"
-
-
-def batches(stage: Path) -> dict[int, list[str]]:
-    """Step -> names of its trajectories; of a step that was repeated the later ones."""
-    lines = map(json.loads, (stage / "batches.jsonl").read_text().splitlines())
-    return {line["step"]: line["trajectories"] for line in lines}
-
-
-def moves(printed: str) -> dict[str, float]:
-    """Of the benchmark's table: mean move in nats of what was rewarded, and of what was punished."""
-    return {
-        name: float(move) for name, move in re.findall(r"^(rewarded|punished) .*?([+-]\d+\.\d+) \+-", printed, re.M)
-    }
+    found = re.findall(r"^(rewarded|punished) +\d+ +\S+ -> \S+ +([+-][\d.]+)", printed, re.MULTILINE)
+    return {name: float(move) for name, move in found}
 
 
 @pytest.fixture(scope="module")
