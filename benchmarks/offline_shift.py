@@ -121,16 +121,8 @@ def main() -> None:
         "punished": [step for step in steps if step.earned < mean[step.kind] - 1e-9],
     }
     print(f"{len(places)} trajectories, {len(steps)} steps; log-probabilities in nats")
-    head = [
-        "step is",
-        "steps",
-        "probability of a step",
-        "median move",
-        "log-prob of a step",
-        "mean move of a trajectory",
-        "log-prob of a token",
-        "rose",
-    ]
+    head = ["step is", "steps", "probability of a step", "median move", "log-prob of a step"]
+    head += ["mean move of a trajectory", "log-prob of a token", "rose"]
     print(aligned([head, *(row(name, part) for name, part in parts.items() if part)]))
 
 
