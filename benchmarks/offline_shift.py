@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from math import sqrt
-from statistics import fmean, stdev
+from math import exp, sqrt
+from statistics import fmean, median, stdev
 from typing import Any
 
 import torch
@@ -80,9 +80,12 @@ def row(name: str, steps: list[Step]) -> list[str]:
     error = stdev(each) / sqrt(len(each)) if len(each) > 1 else float("nan")
     tokens = sum(step.tokens for step in steps)
     before, after = (sum(getattr(step, when) for step in steps) for when in ("start", "trained"))
+    chance = [fmean(exp(getattr(step, when)) for step in steps) for when in ("start", "trained")]
     return [
         name,
         str(len(steps)),
+        f"{chance[0]:.3f} -> {chance[1]:.3f}",
+        f"{median(step.trained - step.start for step in steps):+.3f}",
         f"{before / len(steps):.2f} -> {after / len(steps):.2f}",
         f"{fmean(each):+.2f} +- {error:.2f}",
         f"{before / tokens:.3f} -> {after / tokens:.3f}",
@@ -118,7 +121,8 @@ def main() -> None:
         "punished": [step for step in steps if step.earned < mean[step.kind] - 1e-9],
     }
     print(f"{len(places)} trajectories, {len(steps)} steps; log-probabilities in nats")
-    head = ["step is", "steps", "log-prob of a step", "mean move of a trajectory", "log-prob of a token", "rose"]
+    head = ["step is", "steps", "probability of a step", "median move", "log-prob of a step"]
+    head += ["mean move of a trajectory", "log-prob of a token", "rose"]
     print(aligned([head, *(row(name, part) for name, part in parts.items() if part)]))
 
 
