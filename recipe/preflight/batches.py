@@ -18,7 +18,9 @@ def check_batches(config: DictConfig) -> None:
     world = config.trainer.n_gpus_per_node * config.trainer.nnodes
     shares = max(1, world // sequence_parts(policy.actor, "fsdp_config"))
     whole, mini = config.data.train_batch_size, policy.actor.ppo_mini_batch_size
+    learns_near = policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     counted = (
+        (not learns_near or policy.ref.log_prob_use_dynamic_bsz, "ref.log_prob_micro_batch_size_per_gpu", whole),
         (policy.actor.use_dynamic_bsz, "actor.ppo_micro_batch_size_per_gpu", mini),
         (policy.rollout.log_prob_use_dynamic_bsz, "rollout.log_prob_micro_batch_size_per_gpu", whole),
     )

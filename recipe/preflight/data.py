@@ -31,6 +31,9 @@ A validation on training rows shows whether they are learned by heart, so it may
 on what is held out.
 """
 
+GUARD = "environment.guard"
+MAKE_GUARD = ".venv/bin/python -m data_prep --mixture bfcl_single=1 --rows 1 --val-rows 128 --out data/guard"
+
 TEXTS = (
     "data_source",
     "prompt.[].role",
@@ -67,13 +70,15 @@ def check_data(config: DictConfig) -> None:
         return f"{data_command(config, rules.environment)} {chosen}"
 
     def remedy(key: str) -> str:
+        if key == GUARD:
+            return f"Make one with `{MAKE_GUARD} {chosen}`, or set {key}."
         return f"Make it again with `{command()}`, or set {key}."
 
     files, sources = {}, dict[str, set[str]]()
     for key, split in SPLITS.items():
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
-        if key == "environment.guard" and given is None:
+        if key == GUARD and given is None:
             continue
         of_split = Counter[str]()
         for name in names:
@@ -98,7 +103,7 @@ def check_data(config: DictConfig) -> None:
                 "less."
             )
         OmegaConf.update(config, key, names if OmegaConf.is_list(given) else names[0])
-    if guard := sources.get("environment.guard"):
+    if guard := sources.get(GUARD):
         _join_guard(config, files, guard, sources["data.val_files"])
 
 
@@ -127,6 +132,11 @@ def _environments(config: DictConfig, split: str) -> dict[str, Any]:
 
 def _tell_other_split(rows: str, key: str, command: str) -> None:
     """Say what it means that a file has rows of the other split, or refuse them."""
+    if key == GUARD:
+        raise PreflightError(
+            f"{rows} are training rows (extra_info.split is 'train'); expected 'val': a guard is of held-out tasks. "
+            f"Set {key} to the file with val in its name, which is beside it."
+        )
     if key == "data.train_files":
         raise PreflightError(
             f"{rows} are held out (extra_info.split is 'val'); expected 'train'. Set data.train_files to training "

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.errors import PreflightError
-from recipe.offline.files import found, is_offline
+from recipe.offline.files import FORMS, found, is_offline
 from recipe.preflight.algorithm import GROUPED
 from recipe.settings.data_files import as_list
 
@@ -27,6 +27,8 @@ def check_offline(config: DictConfig) -> None:
         PreflightError: they do not.
     """
     if not is_offline(config):
+        if config.stage.name == "offline":
+            raise PreflightError(f"offline.files is missing: nothing is named to learn from. Set it to {FORMS}.")
         if config.offline.rewards != "steps":
             raise PreflightError(
                 f"offline.rewards={config.offline.rewards} does nothing without offline.files. Leave it out."

@@ -61,7 +61,7 @@ def _moved(stages: list[Path]) -> Iterator[tuple[str, Rise]]:
     """What is shown of a stage: the metrics over all tasks, the first one by category, and what a guard plays."""
     names: list[tuple[str, str, str, str | None]] = [(metric, metric, "report", None) for metric in METRICS]
     files = validation_files(stages[0])
-    kinds = sorted({(_part(header), str(header["category"])) for header in _headers(files[-1])} if files else ())
+    kinds = sorted({(str(_part(header)), str(header["category"])) for header in _headers(files[-1])} if files else ())
     for part, title in (("report", ""), (choosing.GUARD, ", guard")):
         categories = [category for of, category in kinds if of == part]
         if title and categories:

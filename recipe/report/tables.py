@@ -197,13 +197,14 @@ def validations(run: Path) -> list[Validation]:
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
             found = [place.header for place in reported(run, path)]
-            kinds = sorted({kind_of(header) for header in found})
-            names = [category for category, _ in kinds]
-            for category, environment in kinds:
+            kinds = sorted({(*kind_of(header), is_guard(header)) for header in found})
+            names = [category for category, _, _ in kinds]
+            for category, environment, guard in kinds:
                 name = category if names.count(category) < 2 else f"{environment}/{category}"
-                chosen = [header for header in found if kind_of(header) == (category, environment)]
-                more = ", guard" if is_guard(chosen[0]) else ""
-                rows.append(_validation(stage.name, name + more, chosen))
+                chosen = [
+                    header for header in found if (*kind_of(header), is_guard(header)) == (category, environment, guard)
+                ]
+                rows.append(_validation(stage.name, name + ", guard" * guard, chosen))
             for name, guard in (("all", False), ("all, guard", True)):
                 of_part = [header for header in found if is_guard(header) is guard]
                 if len({kind_of(header) for header in of_part}) > 1:

@@ -98,8 +98,10 @@ def test_a_guard_that_cannot_be_told_apart_or_played_is_refused(made: Path, guar
     assert "both have rows of bfcl_single/irrelevance, bfcl_single/multiple, and a guard" in said
     missing = str(made / "bfcl_single_val.parquet")
     said = refusal(guarded(made, val_of(made), missing))
-    assert said.startswith(f"environment.guard={missing} does not exist. Make it again with `")
-    assert "--environment bfcl_single" in said and said.endswith("or set environment.guard.")
+    assert said.startswith(f"environment.guard={missing} does not exist. Make one with `")
+    assert "--mixture bfcl_single=1" in said and said.endswith("--docs signature`, or set environment.guard.")
+    said = refusal(guarded(made, val_of(made), guard.replace("_val", "_train")))
+    assert "2 of the 2 rows of environment.guard=" in said and "training rows" in said
     assert refusal(guarded(made, val_of(made), str(made / "manifest.json"))).startswith("environment.guard: ")
 
 

@@ -140,6 +140,10 @@ REFUSED = [
     (["interaction.overlong.penalty=.inf"], "overlong.penalty=inf; expected"),
     (["interaction.overlong.window=0"], "overlong.window=0; expected a number greater than 0"),
     (["interaction.overlong.window=2000"], "overlong.window=2000; expected a number less"),
+    (
+        [f"{ACTOR}.use_kl_loss=true", "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=7"],
+        "ref.log_prob_micro_batch_size_per_gpu=7 does not divide the 64",
+    ),
     ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], "ppo_micro_batch_size_per_gpu=6 does not divide the 64 trajectories"),
     (
         ["data.train_batch_size=2", f"{ACTOR}.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"],

@@ -94,6 +94,13 @@ def test_a_stage_that_plays_can_be_made_to_learn_from_files(configured: Any) -> 
     assert "16 of 16 trajectories" in lines_of(config)
 
 
+def test_the_stage_asks_for_its_files() -> None:
+    config = composed("step_grained", "cpu", "offline")
+    config.actor_rollout_ref.model.path = "the model"
+    with pytest.raises(PreflightError, match="offline.files is missing.*Set it to"):
+        check_settings(config)
+
+
 def test_groups_are_compared_where_there_are_some(configured: Any, tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="n=1.*how many stand together"):
         configured(algorithm="grpo")

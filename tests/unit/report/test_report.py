@@ -187,6 +187,10 @@ def test_validation_keeps_the_clusters_and_categories_of_two_environments_apart(
         )
     )
     found = {row.category: (row.tasks, row.acc.value) for row in report.validations(run)}
+    with path.open("a") as file:  # one of the stage's own categories
+        file.write(line("a", 9, 0.0).replace('"category"', '"part": "guard", "category"'))
+    again = {row.category: row.tasks for row in report.validations(run)}
+    assert (again["a/all_there_is"], again["a/all_there_is, guard"], again["all, guard"]) == (8, 1, 9)
     assert found == {
         "a/all_there_is": (8, 1.0),
         "b/all_there_is, guard": (4, 0.0),
