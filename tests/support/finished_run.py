@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 import yaml
 from omegaconf import OmegaConf
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
 from recipe.launch.compose import compose
 from recipe.stage.integrity import note_sums
@@ -40,7 +40,7 @@ def model(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
     (folder / "generation_config.json").write_text("{}")
-    save_file({"a": torch.arange(6.0)}, folder / "model.safetensors")
+    save_file({"a": np.arange(6.0, dtype=np.float32)}, folder / "model.safetensors")
     note_sums(folder)
 
 
