@@ -98,6 +98,8 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2]) and epochs[0] != epochs[1] != epochs[2]
     for name in ("actor/grad_norm", "actor/pg_loss"):
         assert all(math.isfinite(numbers[name]) for numbers in steps.values()), name
+    far = [abs(numbers["actor/ppo_kl"]) for numbers in steps.values()]
+    assert far[0] < 1e-6 < min(far[1:])  # old log-probabilities are the start model's in every step
     for step, numbers in read_steps(resumed).items():
         assert numbers["actor/grad_norm"] == pytest.approx(steps[step]["actor/grad_norm"], rel=1e-3), step
     command = [sys.executable, "-m", "benchmarks.offline_shift", "--temperature", "0.7", str(files)]
