@@ -1,6 +1,6 @@
-"""The recipe's agent loop with users of a long tail: each message waits for its share of a log-normal time.
+"""The recipe's agent loop with users of a long tail: before it begins, an episode waits for a log-normal time.
 
-The median of an episode's waiting is LONG_TAIL_MEDIAN seconds (3), its 99th percentile ten times that. The draw depends on
+The median of an episode's waiting is LONG_TAIL_MEDIAN seconds (3), its 99th percentile ten times that. It depends on
 the task, the rollout and the step at which the prompt was handed out, and on LONG_TAIL_SEED.
 """
 
