@@ -61,18 +61,21 @@ def launch(config: DictConfig) -> None:
     class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
         """verl's task runner with this recipe's trainer.
 
-        The trainer takes the place of "sync" in the registry of the process that looks it up: verl tests for that
-        name literally, and any other gets the asynchronous replay buffer and other checkpoints.
+        The trainer takes the place of verl's own of the same mode in the registry of the process that looks it up:
+        verl tests for "sync" literally, and any other name gets the asynchronous replay buffer and other checkpoints.
         """
 
         def run(self, config: DictConfig) -> None:
             from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
+            mode = config.trainer.v1.trainer_mode
             if is_offline(config):
                 from recipe.training.offline import OfflineTrainer as Trainer
-            else:
+            elif mode == "sync":
                 from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
-            TRAINER_REGISTRY["sync"] = Trainer
+            else:
+                from recipe.training.async_trainer import AsyncTrainer as Trainer  # type: ignore[assignment]
+            TRAINER_REGISTRY[mode] = Trainer
             super().run(config)
 
     run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
