@@ -21,7 +21,7 @@ from recipe.launch import processes, remains
 from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
-from recipe.stage import checkpoints, manifest, starts
+from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
 from recipe.user_code import reward_file
@@ -128,6 +128,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         return
     if not checkpoints.at_target(config):
         launch(config)
+        if times := step_times.line(Path(config.paths.stage)):
+            print(times, flush=True)
     if config.trainer.save_freq > 0:
         try:
             done = checkpoints.finish(config)
