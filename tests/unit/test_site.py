@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from recipe.options.listing import listing
+from recipe.preflight.reward import sample_record
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,3 +61,12 @@ def test_no_page_asks_for_something_from_the_network(site: Path) -> None:
             r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', path.read_text(encoding="utf-8")
         )
         assert not [address for address in loaded if "canonical" not in address], path
+
+
+def test_the_tutorials_reward_takes_a_record() -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def compute_score.*?)```", text, re.DOTALL)
+    names: dict = {}
+    exec(code, names)  # ours, from our own page
+    result = names["compute_score"]("bfcl/base", "", "[]", {"episode": sample_record()})
+    assert result["score"] <= 1 and result["malformed"] >= 0
