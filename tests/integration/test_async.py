@@ -16,7 +16,7 @@ from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 
 ROWS, ROLLOUTS, OLDEST = 4, 2, 2
-REWARD = """
+RAISES = """
 def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str:
         raise ValueError("it always does in training")
