@@ -13,6 +13,7 @@ from textwrap import fill
 from typing import Any
 
 from interaction.environment import task_key_of
+from interaction.episode_file import path_of
 from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.report.episodes import Place, headers, validation_files
@@ -62,9 +63,9 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
-        path = stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+        path = path_of(stage / "rollouts", "train", step)
         before = sum(map(len, values.values()))
-        for place in headers(path) if path.exists() else []:
+        for place in headers(path):
             reward = place.header.get("reward") or {}
             value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
             if isinstance(value, int | float) and isfinite(value):
