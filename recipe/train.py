@@ -24,7 +24,7 @@ from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
-from recipe.stage import checkpoints, manifest, starts
+from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
 from recipe.user_code import reward_file
@@ -87,18 +87,21 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
         """verl's task runner with this recipe's trainer.
 
-        The trainer takes the place of "sync" in the registry of the process that looks it up: verl tests for that
-        name literally, and any other gets the asynchronous replay buffer and other checkpoints.
+        The trainer takes the place of verl's own of the same mode in the registry of the process that looks it up:
+        verl tests for "sync" literally, and any other name gets the asynchronous replay buffer and other checkpoints.
         """
 
         def run(self, config: DictConfig) -> None:
             from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
+            mode = config.trainer.v1.trainer_mode
             if is_offline(config):
                 from recipe.training.offline import OfflineTrainer as Trainer
-            else:
+            elif mode == "sync":
                 from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
-            TRAINER_REGISTRY["sync"] = Trainer
+            else:
+                from recipe.training.async_trainer import AsyncTrainer as Trainer  # type: ignore[assignment]
+            TRAINER_REGISTRY[mode] = Trainer
             super().run(config)
 
     if cluster is None:
@@ -161,6 +164,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         return
     if not checkpoints.at_target(config):
         launch(config, cluster)
+        if times := step_times.line(Path(config.paths.stage)):
+            print(times, flush=True)
     if config.trainer.save_freq > 0:
         try:
             done = checkpoints.finish(config)

@@ -68,6 +68,7 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
+    from recipe.preflight.mode import check_trainer_mode
     from recipe.preflight.offline import check_offline
     from recipe.settings.reading import check_values
     from recipe.settings.renamed import check_renamed
@@ -76,6 +77,7 @@ def check_settings(config: DictConfig) -> None:
         check_values,
         check_renamed,
         check_mode,
+        check_trainer_mode,
         check_keys,
         load_protocol,
         check_environments,

@@ -218,6 +218,7 @@ def test_groups_are_rollouts_of_one_prompt_and_rows_of_one_query(tmp_path: Path)
 
 def test_a_folder_stands_for_its_files_and_what_holds_none_is_refused(tmp_path: Path) -> None:
     one, two = (write_lines(tmp_path / "train" / f"{number}.jsonl", [line()]) for number in (2, 1))
+    (tmp_path / "train" / "0.jsonl").mkdir()
     assert found([str(tmp_path / "train")]) == [two, one]
     for named in ([str(tmp_path)], [str(tmp_path / "nowhere")], [str(one), str(tmp_path / "train")]):
         with pytest.raises(PreflightError, match="offline.files"):
