@@ -18,6 +18,7 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -92,6 +93,12 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
 
 def _user(settings: DictConfig | None) -> User | None:
     return make_user(None if settings is None else OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+
+
+def _part() -> str:
+    """In a cluster each worker writes records of its own, so that the files of one launch sort behind earlier ones."""
+    launched = os.environ.get("BFCL_LAUNCHED")
+    return f"{launched}-{socket.gethostname()}-{os.getpid()}" if launched else ""
 
 
 @dataclass
@@ -281,7 +288,7 @@ class BFCLAgentLoop(AgentLoopBase):
             num_turns=len(played.messages),
             metrics=AgentLoopMetrics(generate_sequences=played.clock.generate, tool_calls=played.clock.environment),
             extra_fields={**played.engine_fields, "episode": record, "truncated": truncated},
-            record_file=path_of(settings.record_dir, split, step) if settings.record_dir else None,
+            record_file=path_of(settings.record_dir, split, step, _part()) if settings.record_dir else None,
             record_header=header,
             record_tokens=settings.get("record_tokens", False),
             clock=played.clock,

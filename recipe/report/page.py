@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
+from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json
 from recipe.report import curves, episodes, losses, tables, times
 from recipe.report.slowest import slowest
@@ -120,7 +121,7 @@ def _missing(run: Path, stages: list[Path]) -> list[str]:
                 f"{stage.name} has learned from stored trajectories, which {BATCHES_FILE} lists; it has played none"
             )
             continue
-        files = [*(stage / "rollouts" / "train").glob("*.jsonl")]
+        files = steps_in(stage / "rollouts" / "train")
         if not files:
             notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")
         elif not any(episodes.headers(path) for path in files):

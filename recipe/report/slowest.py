@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interaction.episode_file import steps_in
 from recipe.report.episodes import Place, headers, read_record
 
 SHARE = 0.01
@@ -53,7 +54,7 @@ class Slowest:
 def slowest(stage: Path) -> Slowest | None:
     """Those of a stage; None where no stored episode says how long it took."""
     number, total, longest = 0, 0.0, list[tuple[float, int, Place]]()
-    for path in sorted((stage / "rollouts" / "train").glob("*.jsonl")):
+    for path in steps_in(stage / "rollouts" / "train"):
         for place in headers(path):
             if (seconds := _whole(place.header)) is None:
                 continue
