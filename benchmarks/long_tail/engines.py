@@ -7,7 +7,7 @@ each has a clock of its own.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -68,35 +68,33 @@ class Engine:
 
     def advance(self, until: float) -> Over:
         """Play on to a time."""
-        writing, asked, load = self.writing, self.asked, self.load
-        alone, full = load.tokens_a_second_alone, load.tokens_a_second
+        writing, asked = self.writing, self.asked
+        alone, full = self.load.tokens_a_second_alone, self.load.tokens_a_second
         over: Over = []
         while True:
-            number = len(writing)
-            upto, event = until, None  # type: float, Callable[[Over], None] | None
-            if asked and asked[0][0] <= upto:
-                upto, event = asked[0][0], self._ask
-                if upto < self.now:  # it had to wait for the engine to wake
-                    upto = self.now
-            if number:
+            asks = bool(asked) and asked[0][0] <= until
+            upto = max(asked[0][0], self.now) if asks else until  # one that was asked for in a pause begins after it
+            completes = False
+            if number := len(writing):
                 rate = alone if number * alone < full else full / number
                 begin = self.now if self.now > self.ready else self.ready
                 each = writing[0][0] - self.given
-                completes = begin + each / rate
-                if completes <= upto:
-                    upto, event = completes, self._complete
-                elif upto > begin:
-                    each = (upto - begin) * rate
+                complete = begin + each / rate
+                if completes := complete <= upto:
+                    upto = complete
                 else:
-                    each = 0.0
+                    each = max(upto - begin, 0.0) * rate
                 self.given += each
                 self.written += number * each
             self.now = upto
-            if event is None:
+            if completes:
+                self._complete(over)
+            elif asks:
+                self._ask()
+            else:
                 return over
-            event(over)
 
-    def _ask(self, _: Over) -> None:
+    def _ask(self) -> None:
         episode = heappop(self.asked)[1]
         if len(self.writing) < self.load.concurrency:
             self._begin(episode)
@@ -104,15 +102,18 @@ class Engine:
             self.queue.append(episode)
 
     def _complete(self, over: Over) -> None:
-        self.given, episode = heappop(self.writing)
-        self.left[episode] -= 1
-        after = self.now + self.between[episode]
-        if self.left[episode]:
-            heappush(self.asked, (after, episode))
-        else:
-            del self.left[episode]
-            over.append((episode, after))
-        if self.queue:
+        """All messages that end now; only then do others take their places."""
+        self.given = self.writing[0][0]
+        while self.writing and self.writing[0][0] <= self.given:
+            episode = heappop(self.writing)[1]
+            after = self.now + self.between[episode]
+            self.left[episode] -= 1
+            if self.left[episode]:
+                heappush(self.asked, (after, episode))
+            else:
+                del self.left[episode]
+                over.append((episode, after))
+        while self.queue and len(self.writing) < self.load.concurrency:
             self._begin(self.queue.popleft())
 
     def _begin(self, episode: int) -> None:

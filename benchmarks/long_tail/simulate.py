@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, played in turn and while training: a simulation with numbers of your own.
+r"""Where the time of a training step goes, played in turn and while training: a simulation with numbers of your own.
 
     python -m benchmarks.long_tail.simulate --replicas 8 --concurrency 64 --tokens-a-second 2500 \
       --tokens-a-second-alone 60 --messages 12 --tokens 250 --user-median 60 --environment 0.1 --prompts 32 \
