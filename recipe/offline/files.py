@@ -42,4 +42,4 @@ def found(named: Iterable[str]) -> list[Path]:
 
 
 def _is_form(path: Path) -> bool:
-    return path.suffix in (ROLLOUTS, TRAJECTORIES)
+    return path.is_file() and path.suffix in (ROLLOUTS, TRAJECTORIES)

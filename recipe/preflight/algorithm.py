@@ -210,6 +210,19 @@ def _unsharded_sequences(config: DictConfig) -> str | None:
     return None
 
 
+def _engine_of_one_process(config: DictConfig) -> str | None:
+    """vLLM in one process waits for ever for the others of its tensor-parallel group."""
+    rollout = config.actor_rollout_ref.rollout
+    size, key = rollout.tensor_model_parallel_size, "engine_kwargs.vllm.distributed_executor_backend"
+    if size > 1 and OmegaConf.select(rollout, key) == "uni":
+        return (
+            f"actor_rollout_ref.rollout.tensor_model_parallel_size={size} with actor_rollout_ref.rollout.{key}=uni: an "
+            f"engine in {size} processes cannot be one in a single process, and would wait for ever. Set the latter to "
+            "mp."
+        )
+    return None
+
+
 PROBLEMS: tuple[Callable[[DictConfig], str | None], ...] = (
     _unknown_estimator,
     _unknown_loss,
@@ -219,6 +232,7 @@ PROBLEMS: tuple[Callable[[DictConfig], str | None], ...] = (
     _unshared_mini_batches,
     _short_token_budgets,
     _unsharded_sequences,
+    _engine_of_one_process,
 )
 """Each says what is wrong with a configuration, or None."""
 

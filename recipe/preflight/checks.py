@@ -68,6 +68,7 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
+    from recipe.preflight.mode import check_trainer_mode
     from recipe.preflight.offline import check_offline
     from recipe.settings.reading import check_values
     from recipe.settings.renamed import check_renamed
@@ -76,6 +77,7 @@ def check_settings(config: DictConfig) -> None:
         check_values,
         check_renamed,
         check_mode,
+        check_trainer_mode,
         check_keys,
         load_protocol,
         check_environments,
@@ -201,6 +203,7 @@ def summary(config: DictConfig) -> str:
     if left_out := config.data.get("leave_out"):
         rows += f", {len(left_out)} tasks left out"
     adapter = config.actor_rollout_ref.model.lora_adapter_path
+    nodes = f"{config.trainer.nnodes} nodes x " if config.trainer.nnodes > 1 else ""
     return "\n".join(
         [
             f"stage      {config.stage.name}",
@@ -208,7 +211,7 @@ def summary(config: DictConfig) -> str:
             f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
             f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
-            f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
+            f"hardware   {nodes}{config.trainer.n_gpus_per_node} x {config.trainer.device}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",
             *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(config.trainer.nnodes)]),

@@ -70,18 +70,11 @@ DEAD = (
 
 
 def check_keys(config: DictConfig) -> None:
-    """The trainer is the one that this recipe extends, and every key that was set is one that something reads.
+    """Every key that was set is one that something reads.
 
     Raises:
         PreflightError: not so; one line for each such key, with the one to set instead.
     """
-    mode = config.trainer.v1.trainer_mode
-    if mode != "sync":
-        raise PreflightError(
-            f"trainer.v1.trainer_mode={mode}: this recipe extends verl's synchronous trainer only. In another mode "
-            "verl's own trainer would run, without gates, limit of lost samples and reward metrics, and the stage "
-            "would never count as done. Set trainer.v1.trainer_mode=sync."
-        )
     wrong = []
     for dead in DEAD:
         value = plain(OmegaConf.select(config, dead.key))

@@ -29,10 +29,9 @@ def check_offline(config: DictConfig) -> None:
     if not is_offline(config):
         if config.stage.name == "offline":
             raise PreflightError(f"offline.files is missing: nothing is named to learn from. Set it to {FORMS}.")
-        if config.offline.rewards != "steps":
-            raise PreflightError(
-                f"offline.rewards={config.offline.rewards} does nothing without offline.files. Leave it out."
-            )
+        for key, default in (("rewards", "steps"), ("old_log_probs", "start")):
+            if (value := config.offline[key]) != default:
+                raise PreflightError(f"offline.{key}={value} does nothing without offline.files. Leave it out.")
         return
     for setting, value, instead in _asks_to_play(config):
         raise PreflightError(f"{setting}={value}: with offline.files nothing is played. {instead}.")
@@ -48,6 +47,7 @@ def check_offline(config: DictConfig) -> None:
             "stand together in the files (rollouts of one task in one step, rows of one query_id), or take "
             "algorithm=step_grained, which compares none."
         )
+    _check_old_log_probs(config)
     files = [str(path) for path in found(as_list(config.offline.files))]
     with open_dict(config):
         config.data.train_files = config.data.val_files = files
@@ -56,6 +56,26 @@ def check_offline(config: DictConfig) -> None:
     config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
     config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
     config.trainer.test_freq, config.trainer.val_before_train = -1, False
+
+
+def _check_old_log_probs(config: DictConfig) -> None:
+    """Those of the start model come from verl's reference policy; a coefficient of 0 makes it keep one without a KL."""
+    if config.offline.old_log_probs != "start":
+        return
+    policy, stage, instead = config.actor_rollout_ref, config.stage, "Set offline.old_log_probs=step"
+    if policy.model.lora_adapter_path or (stage.adapter == "continue" and stage.previous):
+        raise PreflightError(
+            "offline.old_log_probs=start with an adapter to train further (stage.adapter=continue or "
+            "actor_rollout_ref.model.lora_adapter_path): verl's reference is the model without it, which is not the "
+            f"start of this stage. {instead}, or stage.adapter=new, which begins a new adapter on merged weights."
+        )
+    if config.algorithm.rollout_correction.bypass_mode:
+        raise PreflightError(
+            "offline.old_log_probs=start with algorithm.rollout_correction.bypass_mode=true, which takes the stored "
+            f"ones of the policy that sampled. {instead}, or bypass_mode=false."
+        )
+    if not (policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward):
+        policy.actor.use_kl_loss, policy.actor.kl_loss_coef = True, 0.0
 
 
 def _asks_to_play(config: DictConfig) -> list[tuple[str, Any, str]]:

@@ -35,7 +35,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> lis
         listed = "".join(f"\n- {text}" for text in result.mistakes[:MOST_SHOWN])
         more = f", the first {MOST_SHOWN} here" if len(result.mistakes) > MOST_SHOWN else ""
         raise PreflightError(
-            f"offline.files: mistakes in {len(result.mistakes)} of {result.counts['read']} trajectories{more}:{listed}"
+            f"offline.files: {len(result.mistakes)} mistakes, {result.counts['read']} trajectories read{more}:{listed}"
         )
     grouped = config.algorithm.adv_estimator in GROUPED
     _check_groups(config, result, grouped)
@@ -108,11 +108,15 @@ def _line(config: DictConfig, result: Survey, rows: int, grouped: bool) -> str:
 def _notes(config: DictConfig, result: Survey, log_probs: bool) -> list[str]:
     """In what such a training differs from one that plays. Switches off what needs log-probabilities not stored."""
     correction = config.algorithm.rollout_correction
+    model = config.actor_rollout_ref.model.path
+    old = {
+        "start": f"{model}, in every step: the clip bounds how far the policy goes from it",
+        "step": "the policy at the beginning of each step: the clip bounds how far a step goes, and not how far the "
+        "policy is from the data",
+    }
     notes = [
-        "offline: the trajectories are another policy's, or an earlier one's. Old log-probabilities are those of the "
-        "policy at the beginning of each step, which the trainer computes, so the clip bounds how far a step goes and "
-        f"not how far the policy is from the data; the KL, where there is one, is that to "
-        f"{config.actor_rollout_ref.model.path}",
+        "offline: the trajectories are another policy's, or an earlier one's. Old log-probabilities are those of "
+        f"{old[config.offline.old_log_probs]}; the KL, where there is one, is that to {model}",
         "offline: nothing is validated by playing; recipe.evaluate plays with the exported model. Rewards are stored "
         "ones, so critic/score/mean is that of the data and does not rise",
     ]

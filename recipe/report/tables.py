@@ -4,7 +4,7 @@ Several runs are taken as seeds of one experiment: the mean of their differences
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -17,7 +17,7 @@ from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.report.episodes import Place, headers, validation_files
 from recipe.report.rise import Difference, Rise, compare
-from recipe.stage import choosing
+from recipe.stage import choosing, trained
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
 
@@ -62,9 +62,8 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
-        path = stage / "rollouts" / "train" / f"{step:06d}.jsonl"
         before = sum(map(len, values.values()))
-        for place in headers(path) if path.exists() else []:
+        for place in _trained_on(stage, step):
             reward = place.header.get("reward") or {}
             value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
             if isinstance(value, int | float) and isfinite(value):
@@ -72,6 +71,13 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
         if sum(map(len, values.values())) == before:
             return {}
     return values
+
+
+def _trained_on(stage: Path, step: int) -> Iterator[Place]:
+    for path, uids in trained.files_of(stage, step).items():
+        for place in headers(path):
+            if uids is None or place.header.get("uid") in uids:
+                yield place
 
 
 def values_of(stage: Path, name: str) -> list[float]:

@@ -118,6 +118,7 @@ class Offline:
     __pydantic_config__ = STRICT
     files: NamesOrNone
     rewards: Literal["steps", "final"]
+    old_log_probs: Literal["start", "step"]
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, set_aside
 from recipe.settings.gates import Gate, GateError, values_until
-from recipe.stage import choosing
+from recipe.stage import choosing, trained
 from recipe.stage.export import ExportError, export
 from recipe.stage.integrity import broken_export, broken_weights
 from recipe.stage.metrics_log import read_steps
@@ -117,11 +118,13 @@ def repair(config: DictConfig) -> list[str]:
     said = [line for name, kind in NOTES.items() if (line := _mend(stage / name, kind))]
     if config.stage.handover == "best" and (line := _mend_best(config)):
         said.append(line)
-    for path in (stage / "rollouts" / "train").glob("*.jsonl"):
-        _end_line(path)
+    for path in [*(stage / "rollouts" / "train").glob("*.jsonl"), stage / trained.TRAINED_FILE]:
+        if path.exists():
+            _end_line(path)
     actor = config.actor_rollout_ref.actor
     if str(actor.strategy).startswith("fsdp") and checkpoints.is_dir():
-        said += go_back(checkpoints, list(actor.checkpoint.save_contents))
+        alone = loopback.cluster(config.trainer.get("nnodes", 1)) is None
+        said += go_back(checkpoints, list(actor.checkpoint.save_contents), alone=alone)
     return said
 
 

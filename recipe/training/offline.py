@@ -18,9 +18,13 @@ from typing import Any
 import torch
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
+from tensordict import TensorDict
 from torch.utils.data import Dataset
+from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+from verl.workers.utils.padding import response_to_nested
 
 from interaction.episode_output import EpisodeOutput
 from recipe.offline.limits import Limits
@@ -157,6 +161,29 @@ class OfflineTrainer(CurriculumTrainer):
 
     def on_step_end(self) -> None:
         """The same."""
+
+    def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
+        """As everywhere, a KL in the reward with it. Then the start model's take the old ones' place."""
+        updated = super()._compute_advantage(batch, metrics)
+        if self.config.offline.old_log_probs == "start":
+            self._compare_with_start(batch, metrics)
+        return updated
+
+    def _compare_with_start(self, batch: Any, metrics: dict) -> None:
+        """The reference policy's log-probabilities take the place of the old ones, in what corrects for them too."""
+        names, correction = ["ref_log_prob"], self.config.algorithm.rollout_correction
+        if correction.rollout_is:
+            names += ["rollout_log_probs", "response_mask"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
+        fields = {"old_log_probs": data["ref_log_prob"]}
+        if correction.rollout_is:
+            padded = DataProto(batch=data.to_padded_tensor())
+            padded.batch["old_log_probs"] = padded.batch["ref_log_prob"]
+            padded, found = compute_rollout_correction_and_add_to_batch(padded, correction)
+            metrics.update(found)
+            fields["rollout_is_weights"] = response_to_nested(padded.batch["rollout_is_weights"], data["response_mask"])
+        given = TensorDict(fields, batch_size=len(batch))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=given)
 
     def _missing_share(self, samples: int) -> float:
         """Of stored trajectories none is lost: groups of fewer than `rollout.n` are what they are."""

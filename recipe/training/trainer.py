@@ -1,4 +1,4 @@
-"""verl's synchronous trainer with the metrics of this recipe.
+"""verl's trainers with the metrics of this recipe.
 
 verl logs the extra values of a reward in validation only, waits two seconds between looks into its replay buffer,
 and trains on whatever samples are left when some were lost. This subclass logs the values in training as well, per
@@ -24,6 +24,7 @@ from typing import Any
 import transfer_queue as tq
 from omegaconf import DictConfig
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.credit import registry
@@ -33,14 +34,18 @@ from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.integrity import note_sums
 from recipe.training.alarms import Alarms
+from recipe.training.async_sampling import AsyncSampling
 from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
 from recipe.training.overlong_filter import leave_out_cut_episodes
 from recipe.training.worker_watch import WorkerWatch
 from recipe.user_code import reward_file
 
+COUNTING = (DynamicSampling, AsyncSampling)
+"""Buffers that count what they have thrown away."""
 
-class CurriculumTrainer(PPOTrainerSync):
-    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""
+
+class Curriculum(PPOTrainer):
+    """What a stage of the curriculum adds to a trainer of verl's, whatever its mode."""
 
     total_training_steps: int
 
@@ -137,14 +142,15 @@ class CurriculumTrainer(PPOTrainerSync):
         A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`user_code.reward_file`).
         """
         super().on_sample_end()
-        self.failed_prompts = len(self.replay_buffer.failure_keys["train"])
-        if isinstance(self.replay_buffer, DynamicSampling):
-            self.failed_prompts += self.replay_buffer.failed
+        buffer = self.replay_buffer
+        self.failed_prompts = buffer.failed if isinstance(buffer, COUNTING) else 0
+        if not isinstance(buffer, AsyncSampling):  # which has thrown them away, and counted
+            self.failed_prompts += len(buffer.failure_keys["train"])
 
     @property
     def _prompts(self) -> int:
         """Prompts of a step that were to give samples: its batch, and those that were played for lost groups."""
-        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, DynamicSampling) else 0
+        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, COUNTING) else 0
         return self.config.data.train_batch_size + lost
 
     def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
@@ -226,6 +232,8 @@ class CurriculumTrainer(PPOTrainerSync):
                     values[f"train/{source}/{name}"].append(value)
             for name in ("engine_faults", "user_faults"):
                 values[f"train/{name}"].append(extra.get(name, 0))
+            for name, value in extra.get("seconds", {}).items():
+                values[f"train/seconds/{name}"].append(value)
         buffer, groups = self.replay_buffer, {}
         if isinstance(buffer, DynamicSampling):
             groups = {
@@ -249,3 +257,7 @@ class CurriculumTrainer(PPOTrainerSync):
         if expected := sum((kwargs.get("expected_acc_counts") or {}).values()):
             metrics["val/lost_samples"] = 1.0 - len(sample_uids) / expected
         return metrics
+
+
+class CurriculumTrainer(Curriculum, PPOTrainerSync):
+    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""

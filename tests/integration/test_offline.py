@@ -6,7 +6,6 @@ About five minutes on two cores.
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -14,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.short_training import ROOT, train
+from support.learning import learn, play
+from support.short_training import ROOT
 
-from data_prep.__main__ import main as prepare_data
 from recipe import report
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.metrics_log import read_steps
 
 GROUPS = (
@@ -27,29 +25,6 @@ GROUPS = (
     "data.train_batch_size=4",
     "actor_rollout_ref.actor.ppo_mini_batch_size=4",
 )
-
-REWARD = '''
-def compute_score(data_source, solution_str, ground_truth, extra_info):
-    """Not ours: pays for even messages, which an untrained policy writes half of the time."""
-    steps = [step for turn in extra_info["episode"]["turns"] for step in turn["steps"]]
-    scores = [1.0 - 2.0 * (len(step["text"]) % 2) for step in steps]
-    return {"score": sum(scores), "step_scores": scores, "even": scores.count(1.0)}
-'''
-
-
-def learn(run: Path, played: Path, model: Path, *overrides: str) -> Path:
-    """A start of the offline stage on the CPU profile; returns its folder."""
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "offline", f"offline.files={played}"),
-        *(f"paths.run={run}", f"actor_rollout_ref.model.path={model}", "trainer.save_freq=3", *overrides),
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said[-5000:]
-    assert "nothing is validated by playing" in said
-    assert not re.search(r"vLLMHttpServer|EngineCore|AgentLoopWorker", said)
-    return run / "offline"
 
 
 def batches(stage: Path) -> dict[int, list[str]]:
@@ -66,20 +41,7 @@ def moves(printed: str) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Rollouts with their tokens, 16 of two steps, and the model that played them."""
-    folder = tmp_path_factory.mktemp("played")
-    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
-    make_tiny_policy(folder / "model")
-    (folder / "my_reward.py").write_text(REWARD)
-    stage = train(
-        folder,
-        f"paths.data={folder}/data",
-        "interaction.record_tokens=true",
-        f"reward.custom_reward_function.path={folder}/my_reward.py",
-        "actor_rollout_ref.actor.optim.lr=1e-6",
-        "trainer.test_freq=-1",
-    )
-    return stage / "rollouts" / "train", folder / "model"
+    return play(tmp_path_factory.mktemp("played"))
 
 
 @pytest.mark.slow
@@ -98,6 +60,8 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2]) and epochs[0] != epochs[1] != epochs[2]
     for name in ("actor/grad_norm", "actor/pg_loss"):
         assert all(math.isfinite(numbers[name]) for numbers in steps.values()), name
+    far = [abs(numbers["actor/ppo_kl"]) for numbers in steps.values()]
+    assert far[0] < 1e-6 < min(far[1:])  # old log-probabilities are the start model's in every step
     for step, numbers in read_steps(resumed).items():
         assert numbers["actor/grad_norm"] == pytest.approx(steps[step]["actor/grad_norm"], rel=1e-3), step
     command = [sys.executable, "-m", "benchmarks.offline_shift", "--temperature", "0.7", str(files)]

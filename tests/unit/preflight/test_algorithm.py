@@ -106,6 +106,16 @@ def test_what_cannot_work_is_refused(overrides, message):
         algorithm.check_algorithm(composed(*overrides))
 
 
+def test_an_engine_in_one_process_is_not_split_into_two():
+    size, backend = (
+        f"actor_rollout_ref.rollout.{key}" for key in ("tensor_model_parallel_size=2", "engine_kwargs.vllm")
+    )
+    with pytest.raises(PreflightError, match="tensor_model_parallel_size=2 with .*=uni: .*Set the latter to mp"):
+        algorithm.check_algorithm(compose("stage2", ["hardware=cpu", size]))
+    mp = f"{backend}.distributed_executor_backend=mp"
+    algorithm.check_algorithm(compose("stage2", ["hardware=cpu", size, mp, "trainer.n_gpus_per_node=2"]))
+
+
 @pytest.mark.parametrize("overrides", ACCEPTED, ids=lambda value: " ".join(value)[-70:])
 def test_what_works_is_not_refused(overrides):
     algorithm.check_algorithm(composed(*overrides))

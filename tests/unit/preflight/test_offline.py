@@ -76,6 +76,10 @@ REFUSED = {
     "price": (["interaction.overlong.penalty=0.5"], "interaction.overlong.penalty=0.5", "0"),
     "data set": (["data.custom_cls.path=mine.py"], "data.custom_cls.path=mine.py", "Leave it out"),
     "rewards": (["offline.rewards=last"], "offline.rewards", "'final'"),
+    "old": (["offline.old_log_probs=first"], "offline.old_log_probs", "'step'"),
+    "adapter": (["actor_rollout_ref.model.lora_adapter_path=a"], "offline.old_log_probs=start", "old_log_probs=step"),
+    "stage's adapter": (["stage.adapter=continue", "stage.previous=one"], "old_log_probs=start", "old_log_probs=step"),
+    "bypass": (["algorithm.rollout_correction.bypass_mode=true"], "old_log_probs=start", "bypass_mode=false"),
 }
 
 
@@ -125,13 +129,30 @@ def test_mistakes_are_listed_and_counted(configured: Any, tmp_path: Path) -> Non
     path = write_lines(tmp_path / "bad.jsonl", [line(uid="1"), *({"tokens": number} for number in range(30))])
     with pytest.raises(PreflightError) as refused:
         lines_of(configured(file=path))
-    assert "mistakes in 30 of 31 trajectories, the first 10 here" in str(refused.value)
+    assert "30 mistakes, 31 trajectories read, the first 10 here" in str(refused.value)
     assert str(refused.value).count(str(path)) == 10
 
 
 def test_that_it_is_off_policy_and_not_validated_is_said(configured: Any) -> None:
     said = lines_of(configured())
-    assert "another policy's" in said and "beginning of each step" in said and "recipe.evaluate" in said
+    assert "another policy's" in said and "those of the model, in every step" in said and "recipe.evaluate" in said
+    assert "beginning of each step" in lines_of(configured("offline.old_log_probs=step"))
+
+
+@pytest.mark.parametrize(("kl", "kept"), [("false", False), ("true", True)])
+def test_a_reference_without_a_kl_is_there_for_the_old_log_probabilities_alone(
+    configured: Any, kl: str, kept: bool
+) -> None:
+    given = [f"algorithm.use_kl_in_reward={kl}", "actor_rollout_ref.actor.use_kl_loss=false"]
+    actor = configured(*given).actor_rollout_ref.actor
+    assert actor.use_kl_loss is not kept and (kept or actor.kl_loss_coef == 0)
+    assert configured(*given, "offline.old_log_probs=step").actor_rollout_ref.actor.use_kl_loss is False
+
+
+def test_nothing_of_it_is_taken_where_nothing_is_stored(configured: Any) -> None:
+    for key, value in (("rewards", "final"), ("old_log_probs", "step")):
+        with pytest.raises(PreflightError, match=f"offline.{key}={value} does nothing"):
+            configured("offline.files=null", f"offline.{key}={value}", name="stage2")
 
 
 def test_stored_log_probabilities_are_used_only_where_all_have_some(configured: Any, tmp_path: Path) -> None:
@@ -144,8 +165,9 @@ def test_stored_log_probabilities_are_used_only_where_all_have_some(configured: 
     assert "rollout_is=token is switched off: 1 of 8" in lines_of(config)
     assert config.algorithm.rollout_correction.rollout_is is None
     assert not config.actor_rollout_ref.rollout.calculate_log_probs and not config.data.stored.log_probs
-    with pytest.raises(PreflightError, match="bypass_mode=false"):
-        lines_of(configured("algorithm.rollout_correction.bypass_mode=true", file=path))
+    with pytest.raises(PreflightError, match="1 of 8 trajectories have none.*bypass_mode=false"):
+        bypass = ("algorithm.rollout_correction.bypass_mode=true", "algorithm.rollout_correction.rollout_is=null")
+        lines_of(configured("offline.old_log_probs=step", *bypass, file=path))
 
 
 def test_a_resumed_stage_learns_from_the_same_trajectories(configured: Any, tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 verl's buffer runs as it is, over a dictionary in place of TransferQueue. Groups finish one at a look, so some still run
 while others are judged."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from support.queue import PartlyFailed, Queue
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
@@ -27,47 +26,6 @@ LOST: list[float] = []
 """No episode came back."""
 LONE = [1.0]
 """One came back."""
-
-
-class PartlyFailed(list):
-    """Values of the episodes that came back of a group in which the reward raised for another one."""
-
-
-class Queue:
-    """TransferQueue, and the agent loops that fill it: `outcomes` are the metric's values of group after group."""
-
-    def __init__(self, outcomes: Sequence[Any]):
-        self.outcomes = list(outcomes)
-        self.tags: dict[str, dict[str, dict]] = defaultdict(dict)
-        self.values: dict[str, float] = {}
-        self.asked = 0
-
-    def play(self, prompts: int) -> None:
-        for _ in range(prompts):
-            uid = f"u{self.asked}"
-            self.asked += 1
-            self.tags["train"][uid] = {"is_prompt": True, "status": "running", "global_steps": 1}
-
-    def kv_list(self) -> Any:
-        running = [uid for uid, tag in self.tags["train"].items() if tag.get("status") == "running"]
-        if running:
-            uid = running[0]
-            outcome = self.outcomes[int(uid[1:]) % len(self.outcomes)]
-            raised = isinstance(outcome, Exception | PartlyFailed)
-            for session, value in enumerate([] if isinstance(outcome, Exception) else outcome):
-                self.tags["train"][f"{uid}_{session}_0"] = {"status": "success"}
-                self.values[f"{uid}_{session}_0"] = value
-            self.tags["train"][uid]["status"] = "failure" if raised else "finished"
-        return {name: {key: dict(tag) for key, tag in tags.items()} for name, tags in self.tags.items()}
-
-    def kv_clear(self, partition_id: str, keys: Sequence[str]) -> None:
-        for key in keys:
-            self.tags[partition_id].pop(key, None)
-
-    def kv_batch_get(self, keys: Sequence[str], partition_id: str, select_fields: Sequence[str]) -> Any:
-        if select_fields == ["rm_scores"]:
-            return {"rm_scores": [torch.tensor([0.0, self.values[key]]) for key in keys]}
-        return {"extra_fields": [{"reward_extra_info": {"acc": self.values[key]}} for key in keys]}
 
 
 @pytest.fixture

@@ -1,0 +1,31 @@
+"""Playing on while the policy is updated: verl's colocated asynchronous trainer as a stage of the curriculum.
+
+Prompts are handed out ahead of the batch that is waited for. As soon as a batch of groups is finished the engine is
+interrupted, the policy updated, and what was in the middle of a message is gone on with under the new weights. So an
+episode may be older than the policy, in parts or as a whole; how much is bounded by verl
+(`trainer.v1.sampler.max_off_policy_threshold`), logged (`training/off_policy/...`) and corrected for
+(`algorithm.rollout_correction`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+
+from recipe.stage import trained
+from recipe.training.async_sampling import AsyncSampling
+from recipe.training.trainer import Curriculum
+
+
+class AsyncTrainer(Curriculum, PPOTrainerColocateAsync):
+    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "colocate_async"."""
+
+    def _build_replay_buffer(self) -> Any:
+        """verl's, with an end."""
+        batch = self.config.data.train_batch_size
+        return AsyncSampling.instead_of(super()._build_replay_buffer(), self.config.stage.max_lost_share, batch)
+
+    def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+        """As everywhere; then which episodes the step was trained on, which lie under the step of their prompts."""
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        trained.note(Path(self.config.paths.stage), global_steps, batch.keys, batch.tags)

@@ -1,0 +1,74 @@
+"""Playing on while the policy is updated, for real: a stage of four steps in two starts.
+
+About four minutes on two cores.
+"""
+
+from pathlib import Path
+
+import pytest
+from support.learning import REWARD
+from support.short_training import train
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.report.episodes import headers
+from recipe.stage import trained
+from recipe.stage.metrics_log import read_steps
+
+ROWS, ROLLOUTS, OLDEST = 4, 2, 2
+RAISES = """
+def compute_score(data_source, solution_str, ground_truth, extra_info):
+    if solution_str:
+        raise ValueError("it always does in training")
+    return {"score": 0.0}
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A folder with data and a model, and the settings of a stage that plays on."""
+    assert prepare_data(["--out", str(tmp_path / "data"), "--tiny"]) == 0
+    make_tiny_policy(tmp_path / "model")
+    given = ["trainer=async", f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}", "trainer.test_freq=-1"]
+    return tmp_path, [f"paths.data={tmp_path}/data", *given]
+
+
+def episodes_of(stage: Path, step: int) -> list[tuple[str, int]]:
+    """Group and rollout of each stored episode that a step was trained on."""
+    return [
+        (place.header["uid"], place.header["session_id"])
+        for path, uids in trained.files_of(stage, step).items()
+        for place in headers(path)
+        if place.header["uid"] in (uids or set())
+    ]
+
+
+@pytest.mark.slow
+def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_resume_goes_on(
+    start: tuple[Path, list[str]],
+) -> None:
+    folder, given = start
+    (folder / "my_reward.py").write_text(REWARD)
+    given.append(f"reward.custom_reward_function.path={folder}/my_reward.py")
+    train(folder, *given)
+    stage = train(folder, *given, "trainer.total_training_steps=4")
+    steps = read_steps(stage)
+    assert list(steps) == [1, 2, 3, 4]
+    seen: set[tuple[str, int]] = set()
+    for step, numbers in steps.items():
+        assert numbers["train/lost_samples"] == 0 and numbers["actor/grad_norm"] > 0
+        assert 0 <= numbers["training/off_policy/trajectory_staleness_worst/max"] < OLDEST
+        assert numbers["rollout_corr/rollout_is_mean"] > 0
+        episodes = episodes_of(stage, step)
+        assert len(episodes) == len({*episodes}) == ROWS * ROLLOUTS, step
+        assert not seen & {*episodes}
+        seen |= {*episodes}
+    assert (stage / "hf" / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_a_reward_that_always_raises_ends_the_stage_with_the_cause(start: tuple[Path, list[str]]) -> None:
+    folder, given = start
+    (folder / "my_reward.py").write_text(RAISES)
+    with pytest.raises(AssertionError, match="were lost because the reward compute_score of .*my_reward.py failed"):
+        train(folder, *given, f"reward.custom_reward_function.path={folder}/my_reward.py")

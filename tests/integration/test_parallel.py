@@ -1,0 +1,67 @@
+"""What the configuration offers besides one process, on two: the same batch gives the same loss and the same gradients.
+
+One stored batch, so that nothing that is sampled differs: two data-parallel trainers against one, in float32.
+About six minutes on two cores.
+"""
+
+import math
+from pathlib import Path
+
+import pytest
+from support.learning import learn, play
+from support.short_training import train
+
+from recipe.report.tables import CORRELATION
+from recipe.stage.metrics_log import read_steps
+
+SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "critic/vf_loss", "critic/grad_norm", "critic/values/mean")
+TWO = "trainer.n_gpus_per_node=2"
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return play(tmp_path_factory.mktemp("played"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["appo", "grpo"])
+def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(
+    played: tuple[Path, Path], tmp_path: Path, algorithm: str
+) -> None:
+    files, model = played
+    grouped = ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=4"] if algorithm == "grpo" else []
+    given = [f"algorithm={algorithm}", *grouped, "trainer.total_training_steps=2"]
+    given += ["actor_rollout_ref.actor.ppo_mini_batch_size=4"] if grouped else []
+    one, two = (
+        read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", (TWO,)))
+    )
+    assert list(one) == list(two) == [1, 2]
+    compared = [name for name in SAME if name in one[1]]
+    assert {"actor/pg_loss", "actor/grad_norm"} < {*compared}
+    for step in one:
+        for name in compared:
+            assert two[step][name] == pytest.approx(one[step][name], rel=1e-4, abs=1e-6), (step, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [TWO],
+        [
+            TWO,
+            "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+            "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=mp",
+        ],
+    ],
+    ids=["two engines", "an engine of two processes"],
+)
+def test_engines_beside_each_other_or_in_parts_sample_what_is_trained(
+    played: tuple[Path, Path], tmp_path: Path, overrides: list[str]
+) -> None:
+    _, model = played
+    (tmp_path / "model").symlink_to(model)
+    steps = read_steps(train(tmp_path, f"paths.data={model.parent}/data", *overrides))
+    assert list(steps) == [1, 2]
+    for numbers in steps.values():
+        assert numbers[CORRELATION] > 0.9999 and math.isfinite(numbers["actor/grad_norm"])

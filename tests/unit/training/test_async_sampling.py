@@ -1,0 +1,57 @@
+"""Where prompts are played ahead, groups in which the reward raised are played anew, as long as they are few."""
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from support.queue import Queue
+from verl.trainer.ppo.v1 import replay_buffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from recipe.training.async_sampling import AsyncSampling
+from recipe.training.dynamic_sampling import GroupsLost
+
+N, BATCH = 4, 4
+GOOD, RAISED = [1.0, 0.0, 1.0, 0.5], ValueError("the reward raised")
+
+
+def make(monkeypatch: pytest.MonkeyPatch, *outcomes: Any, lost: float = 0.25, ahead: int = BATCH) -> Any:
+    """A buffer as verl would have made it, with a batch in play beside the one that is waited for."""
+    queue = Queue(outcomes)
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    nothing = OmegaConf.create({})
+    verls = ReplayBufferAsync("colocate_async", nothing, 4, "wait", nothing, 0.0, queue.play)
+    queue.play(BATCH + ahead)
+    return AsyncSampling.instead_of(verls, lost, BATCH), queue
+
+
+def test_a_batch_is_taken_while_others_are_still_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, queue = make(monkeypatch, GOOD)
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert len(batch.keys) == BATCH * N and buffer.lost == 0
+    assert any(tag["status"] == "running" for tag in queue.tags["train"].values())
+
+
+def test_a_lost_group_is_replaced_counted_and_forgotten_in_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, queue = make(monkeypatch, GOOD, RAISED, *[GOOD] * 30)
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert len(batch.keys) == BATCH * N and (buffer.lost, buffer.failed, buffer.lone) == (1, 1, 0)
+    assert queue.asked == 2 * BATCH + 1
+    buffer.sample(2, "train", BATCH)
+    assert buffer.lost == 0
+
+
+@pytest.mark.parametrize(("lost", "ends"), [(0.25, True), (0.6, False)])
+def test_when_too_many_are_lost_there_is_an_end(monkeypatch: pytest.MonkeyPatch, lost: float, ends: bool) -> None:
+    buffer, _ = make(monkeypatch, GOOD, RAISED, lost=lost)
+    if not ends:
+        assert len(buffer.sample(1, "train", BATCH)[0].keys) == BATCH * N
+        return
+    with pytest.raises(GroupsLost):
+        buffer.sample(1, "train", BATCH)
+
+
+def test_a_buffer_that_is_not_the_asynchronous_trainers_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = OmegaConf.create({})
+    other = ReplayBuffer("sync", nothing, None, "drop", nothing)
+    assert AsyncSampling.instead_of(other, 0.25, BATCH) is other
