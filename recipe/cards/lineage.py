@@ -64,8 +64,17 @@ class Stage:
 
     @property
     def warm_start(self) -> bool:
-        """Whether it learned from conversations, without rewards."""
-        return "actor_rollout_ref" not in self.settings
+        """Whether it learned from conversations, without rewards; False where the configuration was not kept."""
+        return bool(self.settings) and "actor_rollout_ref" not in self.settings
+
+    @property
+    def reward(self) -> str:
+        """What it was rewarded with."""
+        if self.warm_start:
+            return "none: supervised"
+        if self.setting("offline.files") is not None:
+            return "stored with the trajectories"
+        return str(self.setting("reward.custom_reward_function.path") or "not known")
 
 
 def lineage(folder: Path) -> tuple[str, tuple[Stage, ...]]:

@@ -193,13 +193,12 @@ def _measured(one: Measured) -> str:
 def _training(stages: tuple[Stage, ...]) -> str:
     rows = []
     for number, stage in enumerate(stages, 1):
-        reward = "none: supervised" if stage.warm_start else stage.setting("reward.custom_reward_function.path")
         steps = f"{stage.done.global_step}" if stage.done else "-"
         why = f" ({plain(stage.done.reason)})" if stage.done and stage.done.reason else ""
         keys = EFFECTIVE_SFT if stage.warm_start else EFFECTIVE
         values = [(name, stage.setting(key)) for name, key in keys]
         listed = ", ".join(f"{name} {plain(value)}" for name, value in values if value not in (None, False))
-        rows.append([str(number), plain(stage.name), f"{steps}{why}", plain(reward or "-"), listed])
+        rows.append([str(number), plain(stage.name), f"{steps}{why}", plain(stage.reward), listed])
     text = table(["", "stage", "steps", "reward", "settings"], rows)
     last = stages[-1]
     made = ", ".join(f"{plain(name)} {plain(version)}" for name, version in last.versions.items())

@@ -67,6 +67,27 @@ def test_all_stages_data_and_the_protocol_are_told(stage: Path) -> None:
     assert "vllm serve" in serving and "get_weather" in serving and "--max-model-len 32768" in serving
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "pkg://rewards.progress"),
+        ({"offline__files": "rollouts"}, "stored with the trajectories"),
+        (None, "not known"),
+    ],
+)
+def test_what_a_stage_was_rewarded_with(tmp_path: Path, change: dict[str, str] | None, said: str) -> None:
+    stage = finished_run(tmp_path, **(change or {})) / STAGE
+    if change is None:
+        (stage / "config" / "resolved.yaml").unlink()
+    row = section(model_card(stage), "Training").strip().splitlines()[-3]
+    assert f"| {STAGE} | {STEP} | {said} |" in row
+
+
+def test_a_warm_start_was_rewarded_with_nothing(stage: Path) -> None:
+    (stage / "config" / "resolved.yaml").write_text("stage: {name: stage0_sft}\nmodel: {path: a/b}\n")
+    assert "none: supervised" in section(model_card(stage), "Training")
+
+
 def test_a_file_that_was_changed_since_has_the_hash_of_what_was_read_and_no_rows(stage: Path) -> None:
     path = stage.parents[2] / "data" / "train.parquet"
     before = json.loads((stage.parent / "manifest.json").read_text())["starts"][0]["data"][str(path)]
