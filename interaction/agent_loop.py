@@ -18,11 +18,11 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
@@ -32,6 +32,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from interaction.budget import Budget
 from interaction.chat_template import closing_ids, missing_ids
+from interaction.clock import Clock
 from interaction.conversation import Conversation, Reply
 from interaction.engine_fault import EngineFault, require_sound
 from interaction.environment import DEFAULT, load_tasks, part_of, register, task_of
@@ -94,6 +95,12 @@ def _user(settings: DictConfig | None) -> User | None:
     return make_user(None if settings is None else OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
 
 
+def _part() -> str:
+    """In a cluster each worker writes records of its own, so that the files of one launch sort behind earlier ones."""
+    launched = os.environ.get("BFCL_LAUNCHED")
+    return f"{launched}-{socket.gethostname()}-{os.getpid()}" if launched else ""
+
+
 @dataclass
 class _Played:
     """An episode while it is played."""
@@ -102,12 +109,11 @@ class _Played:
     budget: Budget
     trajectory: Trajectory
     messages: list[Message]
+    clock: Clock
     request_id: str = field(default_factory=lambda: uuid4().hex)
     """One for the whole episode: sticky routing, so that the prefix cache works."""
     engine_fields: dict[str, Any] = field(default_factory=dict)
     """What the engine says beside tokens: of its last reply, but the first weight version."""
-    generate_seconds: float = 0.0
-    environment_seconds: float = 0.0
 
 
 class BFCLAgentLoop(AgentLoopBase):
@@ -129,9 +135,10 @@ class BFCLAgentLoop(AgentLoopBase):
         """
         fault: Exception | None = None
         faults = {"engine_faults": 0, "user_faults": 0}
+        clock = Clock()
         for _ in range(ENGINE_ATTEMPTS):
             try:
-                output = await self._play(sampling_params, kwargs)
+                output = await self._play(sampling_params, kwargs, clock)
                 output.extra_fields.update(faults)
                 output.record_header.update(faults)
                 return output
@@ -146,12 +153,13 @@ class BFCLAgentLoop(AgentLoopBase):
         logger.error("episode of %s dropped (%s): %r", kwargs.get("extra_info"), StopReason.infrastructure, fault)
         return []
 
-    async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
+    async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any], clock: Clock) -> EpisodeOutput:
         BFCLAgentLoop.live += 1
         try:
-            conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
+            with clock.waiting("environment"):
+                conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
             with conversation:
-                played = await self._converse(conversation, vocabulary, budget, sampling_params)
+                played = await self._converse(conversation, vocabulary, budget, sampling_params, clock)
                 return self._output(played, conversation.record().to_dict(), row)
         finally:
             BFCLAgentLoop.live -= 1
@@ -171,29 +179,36 @@ class BFCLAgentLoop(AgentLoopBase):
         return Conversation(task_of(extra_info), protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
 
     async def _converse(
-        self, conversation: Conversation, vocabulary: _Vocabulary, budget: Budget, sampling_params: dict[str, Any]
+        self,
+        conversation: Conversation,
+        vocabulary: _Vocabulary,
+        budget: Budget,
+        sampling_params: dict[str, Any],
+        clock: Clock,
     ) -> _Played:
         """Model and environment in turns, until the conversation is done or has no more room."""
-        reply = await self._ask_user(conversation, await _aside(conversation.begin))
+        with clock.waiting("environment"):
+            reply = await _aside(conversation.begin)
+        reply = await self._ask_user(conversation, reply, clock)
         if reply.done:
             raise RuntimeError(f"{conversation.task.id} could not be begun: {conversation.record().fault}")
         messages = await _aside(vocabulary.plain.messages, reply.messages)
-        played = _Played(vocabulary, budget, Trajectory(await self.ct_build_initial_tokens(messages)), messages)
+        trajectory = Trajectory(await self.ct_build_initial_tokens(messages))
+        played = _Played(vocabulary, budget, trajectory, messages, clock)
         while True:
             said, cut, seconds = await self._ask(played, sampling_params)
-            began = perf_counter()
             span = played.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
             place = span.start, span.end
-            text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
-            played.environment_seconds += perf_counter() - began
-            reply = await self._ask_user(conversation, reply)
+            with clock.waiting("environment"):
+                text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
+            reply = await self._ask_user(conversation, reply, clock)
             if reply.done:
                 return played
             if not await self._tell(played, text, reply.messages):
                 conversation.stop(StopReason.max_tokens)
                 return played
 
-    async def _ask_user(self, conversation: Conversation, reply: Reply) -> Reply:
+    async def _ask_user(self, conversation: Conversation, reply: Reply, clock: Clock) -> Reply:
         """What the environment says once the user was heard, where it asks for one.
 
         Raises:
@@ -202,7 +217,11 @@ class BFCLAgentLoop(AgentLoopBase):
         while reply.ask is not None:
             if (user := await _aside(_user, self.config.interaction.get("user"))) is None:
                 raise UserFault(f"{conversation.task.environment} needs a user model: set interaction.user")
-            reply = await _aside(conversation.hear, await user.say(reply.ask))
+            before = clock.user
+            with clock.waiting("user"):
+                words = await user.say(reply.ask)
+            with clock.waiting("environment"):
+                reply = await _aside(conversation.hear, words, round(clock.user - before, 4))
         return reply
 
     async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
@@ -210,17 +229,19 @@ class BFCLAgentLoop(AgentLoopBase):
         trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
         room = budget.room(len(trajectory.prompt), len(trajectory))
         max_tokens = min(room, budget.reply or room)
-        began = perf_counter()
-        out = await self._generate(
-            played.request_id, trajectory.ids, {**sampling_params, "max_tokens": max_tokens}, budget.seconds
-        )
-        seconds = perf_counter() - began
-        played.generate_seconds += seconds
+        before = played.clock.generate
+        with played.clock.waiting("generate"):
+            sampling = {**sampling_params, **self._without_text(), "max_tokens": max_tokens}
+            out = await self._generate(played.request_id, trajectory.ids, sampling, budget.seconds)
         require_sound(out, vocabulary.last_id, max_tokens)
         first = {name: value for name, value in played.engine_fields.items() if name == "min_global_steps"}
         played.engine_fields = {**out.extra_fields, **first}
         ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
-        return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, seconds
+        return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, played.clock.generate - before
+
+    def _without_text(self) -> dict[str, Any]:
+        """What keeps vLLM from turning each token, and each log-probability's, into text that nobody reads."""
+        return {"detokenize": False} if self.rollout_config.get("name") == "vllm" else {}
 
     async def _tell(self, played: _Played, text: str, messages: list[Message]) -> bool:
         """Append what the environment says to a step. False where that, or any reply to it, would not fit."""
@@ -243,7 +264,7 @@ class BFCLAgentLoop(AgentLoopBase):
         settings, trajectory, task = self.config.interaction, played.trajectory, task_of(row["extra_info"])
         truncated = record["stop_reason"] == StopReason.max_tokens
         split, step = row["extra_info"]["split"], int(row.get("global_steps", -1))
-        seconds = {"generate": played.generate_seconds, "environment": played.environment_seconds}
+        played.clock.stop()
         header = {
             "step": step,
             "split": split,
@@ -258,7 +279,6 @@ class BFCLAgentLoop(AgentLoopBase):
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),
-            "seconds": {name: round(value, 4) for name, value in seconds.items()},
         }
         return EpisodeOutput(
             prompt_ids=trajectory.prompt,
@@ -266,11 +286,12 @@ class BFCLAgentLoop(AgentLoopBase):
             response_mask=trajectory.mask,
             response_logprobs=trajectory.log_probs,
             num_turns=len(played.messages),
-            metrics=AgentLoopMetrics(generate_sequences=seconds["generate"], tool_calls=seconds["environment"]),
+            metrics=AgentLoopMetrics(generate_sequences=played.clock.generate, tool_calls=played.clock.environment),
             extra_fields={**played.engine_fields, "episode": record, "truncated": truncated},
-            record_file=path_of(settings.record_dir, split, step) if settings.record_dir else None,
+            record_file=path_of(settings.record_dir, split, step, _part()) if settings.record_dir else None,
             record_header=header,
             record_tokens=settings.get("record_tokens", False),
+            clock=played.clock,
             spans=trajectory.spans,
             overlong_penalty=self._price(played, truncated) if split == "train" else None,
         )

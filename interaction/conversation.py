@@ -86,6 +86,7 @@ class Conversation:
         self._started = False
         self._turns: list[Turn] = []
         self._heard: list[str] = []
+        self._heard_seconds: list[float | None] = []
 
     @property
     def done(self) -> bool:
@@ -149,8 +150,8 @@ class Conversation:
                     steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=round(took, 6)
                 )
 
-    def hear(self, words: str) -> Reply:
-        """Take what the user model said to the last `Reply.ask`.
+    def hear(self, words: str, seconds: float | None = None) -> Reply:
+        """Take what the user model said to the last `Reply.ask`; `seconds`, how long it took, is only noted.
 
         Raises:
             UserFault: the environment cannot use it. The episode cannot go on.
@@ -160,6 +161,7 @@ class Conversation:
         self._asking = None
         words = cut(words.encode("utf-8", "replace").decode("utf-8"), MAX_WORDS)
         self._heard.append(words)
+        self._heard_seconds.append(seconds)
         return self._guarded(lambda environment: self._go_on(environment.hear(words)), (UserFault,))
 
     def stop(self, reason: StopReason, fault: str | None = None) -> None:
@@ -198,6 +200,7 @@ class Conversation:
             options=self.options,
             turns=turn_records(self._turns, judged),
             heard=tuple(self._heard),
+            heard_seconds=tuple(self._heard_seconds),
             outcome=outcome,
             stop_reason=self.stop_reason,
             fault=self._fault,

@@ -1,5 +1,8 @@
 """The JSONL files of played episodes, `<record_dir>/{train,val}/<step>.jsonl`: one line an episode, with its score.
 
+On several machines a step's episodes are in parts, `<step>.<part>.jsonl`, one for each process that writes some:
+appends of several machines to one file would mix. The name without part stands for all of them (`parts_of`).
+
 A line begins with what is needed to choose it (step, task, score, metrics) and ends with what is long, so that readers
 of gigabytes read beginnings.
 """
@@ -21,9 +24,30 @@ class Tokens(TypedDict):
     """The engine's, 0 on tokens of the environment; None where it gave none."""
 
 
-def path_of(folder: str | Path, split: str, step: int) -> Path:
-    """The file of the episodes of one training step, or of the validation after it."""
-    return Path(folder) / split / f"{step:06d}.jsonl"
+def path_of(folder: str | Path, split: str, step: int, part: str = "") -> Path:
+    """The file of the episodes of one training step, or of the validation after it.
+
+    Args:
+        part: its name, where there are several; later launches sort behind earlier ones.
+    """
+    return Path(folder) / split / f"{step:06d}{'.' if part else ''}{part}.jsonl"
+
+
+def whole_of(path: Path) -> Path:
+    """The name of a step's file without its part."""
+    return path.with_name(f"{path.name.partition('.')[0]}.jsonl")
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The files of a step, in the order of launches: the one of this name, if it is there, and its parts."""
+    if path != whole_of(path):
+        return [path]
+    return [*([path] if path.exists() else []), *sorted(path.parent.glob(f"{path.stem}.*.jsonl"))]
+
+
+def steps_in(folder: Path) -> list[Path]:
+    """A name for each step in a folder, in their order, whether it has one file or parts."""
+    return sorted({whole_of(path) for path in folder.glob("*.jsonl")})
 
 
 def line_of(

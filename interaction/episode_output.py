@@ -8,6 +8,7 @@ from pydantic import Field
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from interaction import episode_file
+from interaction.clock import Clock
 from interaction.token_rewards import Rewards, Span, number_tokens, rewards_of, steps_of
 
 
@@ -21,6 +22,8 @@ class EpisodeOutput(AgentLoopOutput):
     """JSONL file to which the scored record is appended; None writes nothing."""
     record_header: dict[str, Any] = Field({}, exclude=True)
     """Fields of the JSONL line beside score and episode: step, split, uid, ..."""
+    clock: Clock | None = Field(None, exclude=True)
+    """Where its time went; None for one that was not played."""
     record_tokens: bool = Field(False, exclude=True)
     """Whether the line has the token ids, as `interaction.record_tokens` says."""
     spans: list[Span] = Field([], exclude=True)
@@ -37,6 +40,8 @@ class EpisodeOutput(AgentLoopOutput):
                 failed, and the sample is lost.
         """
         fields = super().as_dict()
+        if self.clock is not None:
+            fields["extra_fields"]["seconds"] = self.record_header["seconds"] = self.clock.seconds()
         rewards = self._put_rewards(fields)
         self._write(fields["extra_fields"].get("reward_extra_info", {}), rewards)
         return fields

@@ -175,6 +175,8 @@ class EpisodeRecord:
     heard: tuple[str, ...] = ()
     """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked, and in records
     of earlier releases."""
+    heard_seconds: tuple[float | None, ...] = ()
+    """How long the caller waited for each of these; None where it did not say. Empty in records of earlier releases."""
     version: int = VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -184,6 +186,7 @@ class EpisodeRecord:
             "outcome": None if self.outcome is None else self.outcome.to_dict(),
             "turns": [turn.to_dict() for turn in self.turns],
             "heard": list(self.heard),
+            "heard_seconds": list(self.heard_seconds),
         }
 
     @classmethod
@@ -198,6 +201,7 @@ class EpisodeRecord:
                 "outcome": None if outcome is None else Outcome(**outcome),
                 "turns": tuple(map(TurnRecord.from_dict, data["turns"])),
                 "heard": tuple(data.get("heard", ())),
+                "heard_seconds": tuple(data.get("heard_seconds", ())),
             }
         )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from interaction.episode_file import whole_of
 from recipe.columns import aligned
 from recipe.errors import PreflightError
 from recipe.report import read_records
@@ -59,7 +60,7 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
     """
     columns: dict[tuple[str, str, str], Column] = defaultdict(Column)
     damaged: list[Path] = []
-    for path in sorted(run.glob("*/rollouts/*/*.jsonl")):
+    for path in sorted({whole_of(path) for path in run.glob("*/rollouts/*/*.jsonl")}):
         stage, split = path.parts[-4], path.parts[-2]
         for record in read_records(path):
             try:

@@ -183,7 +183,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
             hold(folder, held)
             contents = list(config.checkpoint.save_contents)
             goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
-            say(go_back(checkpoints, contents, WARM_START) if goes_on else starts.start_over(config))
+            say(go_back(checkpoints, contents, WARM_START, machines() == 1) if goes_on else starts.start_over(config))
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")

@@ -15,13 +15,16 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import loopback
+from recipe.cluster import workers
+from recipe.cluster.watch import NodeWatch
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.launch import processes, remains
+from recipe.launch import nodes, processes, remains
 from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
-from recipe.stage import checkpoints, manifest, starts
+from recipe.preflight.cluster import Cluster, check_cluster
+from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
 from recipe.user_code import reward_file
@@ -36,7 +39,30 @@ def start_prefork(config: DictConfig) -> None:
             config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
 
 
-def launch(config: DictConfig) -> None:
+def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
+    """The cluster that this run joins, if it joins one, and with `preflight_only` what is wrong with it.
+
+    Raises:
+        PreflightError: there is none, or it cannot train this run.
+    """
+    try:
+        return check_cluster(config), []
+    except PreflightError as error:
+        if not config.preflight_only:
+            raise
+        return None, [str(error)]
+
+
+def join(config: DictConfig, cluster: Cluster) -> None:
+    """Have verl connect to the cluster instead of starting a Ray, and workers begin as they would on this machine."""
+    nodes.note(Path(config.paths.run), cluster.address)
+    os.environ["RAY_ADDRESS"] = cluster.address
+    launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
+    with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
+        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched)}
+
+
+def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
     import ray
     from verl.plugin.platform import PlatformRegistry
@@ -78,7 +104,16 @@ def launch(config: DictConfig) -> None:
             TRAINER_REGISTRY[mode] = Trainer
             super().run(config)
 
-    run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+    if cluster is None:
+        run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+        return
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
+    join(config, cluster)
+    with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching():
+        task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
+        run_ppo(reward_file.for_verl(config), task_runner_class=task_runner)
 
 
 def supervise(config: DictConfig) -> int:
@@ -105,11 +140,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(supervise(config))
     set_environment(config, config.trainer.nnodes)
     try:
+        cluster, missing = find_cluster(config)  # before the run's folder is touched: each node has to see it
         if not config.preflight_only:
             with writing(config):
                 say(checkpoints.repair(config))
-        lacks = checks.check(config)
-        if not config.preflight_only and not checkpoints.at_target(config):
+        lacks = missing + checks.check(config)
+        if not config.preflight_only and not checkpoints.at_target(config) and cluster is None:
             start_prefork(config)
         checks.check_model(config)
         if not config.preflight_only:
@@ -127,7 +163,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         print("all checks passed; nothing was started")
         return
     if not checkpoints.at_target(config):
-        launch(config)
+        launch(config, cluster)
+        if times := step_times.line(Path(config.paths.stage)):
+            print(times, flush=True)
     if config.trainer.save_freq > 0:
         try:
             done = checkpoints.finish(config)

@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 from interaction.agent_loop import BFCLAgentLoop
+from interaction.clock import Clock
 from interaction.episode_output import EpisodeOutput
 
 SIGMA = 0.98979
@@ -26,7 +27,8 @@ def waiting(row: dict[str, Any]) -> float:
 class LongTailLoop(BFCLAgentLoop):
     """Named in `agent_loops.yaml` of this folder."""
 
-    async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
+    async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any], clock: Clock) -> EpisodeOutput:
         if row["extra_info"]["split"] == "train":
-            await asyncio.sleep(waiting(row))
-        return await super()._play(sampling_params, row)
+            with clock.waiting("user"):
+                await asyncio.sleep(waiting(row))
+        return await super()._play(sampling_params, row, clock)

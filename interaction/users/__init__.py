@@ -40,7 +40,9 @@ class Scripted:
     """Says `lines` in order, the same in every episode, each after `seconds`; for tests."""
 
     lines: Annotated[tuple[str, ...], Field(strict=False)]
+    """What the user says, in order."""
     seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
+    """How long each line takes."""
 
     async def say(self, ask: AskUser) -> str:
         await asyncio.sleep(self.seconds)

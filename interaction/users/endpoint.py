@@ -69,10 +69,12 @@ class EndpointUser:
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     """Environment variable that holds the key; None: the server wants none."""
     temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = 0.7
-    """This and the next two: None leaves it to the server."""
+    """Of sampling; None leaves it to the server."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """The same for every request: to the same conversation the server then says the same, if it keeps to it."""
+    """The same for every request: to the same conversation the server then says the same, if it keeps to it; None
+    leaves it to the server."""
     max_tokens: Annotated[int, Field(ge=1, le=2**20)] | None = 256
+    """Of one reply; None leaves it to the server."""
     max_chars: Annotated[int, Field(ge=1, le=MAX_WORDS)] = MAX_WORDS
     """Of what is said; the rest is cut off."""
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0

@@ -14,7 +14,7 @@ from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
 from recipe.launch import processes
 from recipe.preflight.start import warm_started
-from recipe.stage import checkpoints, console, starts
+from recipe.stage import checkpoints, console, starts, step_times
 from recipe.stage.begin import gate_advice
 from recipe.stage.notes import DONE_FILE, Done
 
@@ -99,6 +99,8 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
     advance(global_step=done.global_step)
     _note_done(state, stage, done)
     print(f"{stage.folder}: done in {console.duration(time.time() - began)}, {_ending(done)}", flush=True)
+    if times := step_times.line(folder):
+        print(f"{stage.folder}: {times}", flush=True)
     if done.gate and done.gate.stops:
         advance(status=states.GATE_FAILED)
         raise StageFailed(

@@ -72,5 +72,7 @@ async def hear(conversation: Conversation, reply: Reply, user: User | None) -> R
     while reply.ask is not None:
         if user is None:
             raise EndpointRefusal(NO_USER.format(conversation.task.environment))
-        reply = conversation.hear(await user.say(reply.ask))
+        began = perf_counter()
+        words = await user.say(reply.ask)
+        reply = conversation.hear(words, round(perf_counter() - began, 4))
     return reply

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from recipe import loopback
-from recipe.launch import remains
+from recipe.launch import nodes, remains
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -77,7 +77,7 @@ def alone(run: Path) -> Iterator[Path]:
         SystemExit: another start is at work in this run, or the file system cannot tell.
     """
     run.mkdir(parents=True, exist_ok=True)
-    launch = run / "launch.json"
+    launch = run / nodes.NOTE
     with (run / LOCK).open("a+", errors="replace") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
@@ -97,7 +97,7 @@ def alone(run: Path) -> Iterator[Path]:
         lock.flush()
         if reason := remains.foreign(launch):
             print(f"{reason}; the note is ignored, nothing was ended or removed", flush=True)
-        if found := remains.clear(launch):
+        if found := nodes.clear(launch):
             print(f"the last start was killed; cleared {', '.join(found)}", flush=True)
         yield launch
 
@@ -109,8 +109,8 @@ def _environment(token: str, temp: str) -> dict[str, str]:
     own["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get(
         "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
     )
-    if loopback.cluster() is None:
-        own["RAY_TMPDIR"] = temp  # but a cluster that the user has started is looked for where he started it
+    if loopback.cluster(nodes=1) is None:
+        own["RAY_TMPDIR"] = temp  # but a cluster that the user has named is looked for where he started it
     return {**os.environ, **own}
 
 
@@ -166,7 +166,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
         raise
     finally:
         end_descendants()
-        remains.clear(note, keep_logs=code not in (0, None))
+        nodes.clear(note, keep_logs=code not in (0, None))
         if launch is not None:  # where the note could not be written, nobody else knows of it
             shutil.rmtree(launch.temp, ignore_errors=True)
         for number, handler in before.items():

@@ -15,6 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,8 @@ class Launch:
     """When the kernel started that process: a number alone may have gone to another one since."""
     run: Folder | None = None
     """The folder that it works in; None in notes of before it was kept."""
+    cluster: str | None = None
+    """Address of the Ray cluster that it has joined (`recipe.launch.nodes`)."""
 
 
 LAUNCH = StateFile(Launch)
@@ -122,20 +125,28 @@ def clear(path: Path, keep_logs: bool = True) -> list[str]:
     if launch is None:
         path.unlink(missing_ok=True)
         return []
-    found, temp = [], own_temp(launch)
+    found: list[str] = []
+    temp = own_temp(launch)
     if names := end(living(launch, path.parent)):
         found.append(f"{len(names)} processes ({', '.join(sorted(set(names)))})")
+    if temp is not None and keep_logs:
+        if (logs := next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)) is not None:
+            with suppress(OSError, shutil.Error):  # they may be what filled the disk
+                shutil.copytree(logs, _log(launch, path).with_suffix(".ray"), symlinks=True, dirs_exist_ok=True)
+    found += clear_files(launch)
+    path.unlink(missing_ok=True)
+    return found
+
+
+def clear_files(launch: Launch) -> list[str]:
+    """Remove what a launch whose processes have ended has left in shared memory and in temporary files."""
+    found, temp = [], own_temp(launch)
     if removed := _clear_shared_memory(launch.started):
         found.append(f"{removed} files in shared memory")
     if temp is not None:
         found.append(f"temporary files in {temp}")
-        logs = next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)
-        if keep_logs and logs is not None:
-            with suppress(OSError, shutil.Error):  # they may be what filled the disk
-                shutil.copytree(logs, _log(launch, path).with_suffix(".ray"), symlinks=True, dirs_exist_ok=True)
         shutil.rmtree(temp, ignore_errors=True)
     _clear_sockets()
-    path.unlink(missing_ok=True)
     return found
 
 
@@ -164,20 +175,33 @@ def living(launch: Launch, run: Path) -> list[psutil.Process]:
 
     Ray's workers write their titles over their environment, so that the token cannot be read there.
     """
-    mark, folders = f"{TOKEN}={launch.token}".encode(), [str(run.resolve())]
+    found, folders = marked(launch), [str(run.resolve())]
     if temp := own_temp(launch):
         folders.append(str(temp.resolve()))
-    within, found = re.compile("|".join(f"{re.escape(folder)}/" for folder in folders)), []
-    for process in psutil.process_iter():
-        if process.pid in (os.getpid(), 1):
-            continue
+    within = re.compile("|".join(f"{re.escape(folder)}/" for folder in folders))
+    for process in _others():
         with suppress(psutil.Error, OSError):
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            marked = mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if marked or (_of_session(process, launch) and _at_work(process, within)):
+            if process not in found and _of_session(process, launch) and _at_work(process, within):
                 found.append(process)
     return found
+
+
+def marked(launch: Launch) -> list[psutil.Process]:
+    """Living processes that carry the launch's token in their environment."""
+    mark, found = f"{TOKEN}={launch.token}".encode(), []
+    for process in _others():
+        with suppress(psutil.Error, OSError):
+            if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found
+
+
+def _others() -> Iterator[psutil.Process]:
+    """Living processes but this one and the first."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid not in (os.getpid(), 1) and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
 
 
 def _of_session(process: psutil.Process, launch: Launch) -> bool:

@@ -30,21 +30,26 @@ ENVIRONMENT = {
 }
 """What a run on one machine starts with."""
 
+NOTED = Path("/tmp/ray/ray_current_cluster")
+"""Where `ray start` notes the address of the cluster that a machine is in."""
 
-def cluster() -> str | None:
-    """The Ray cluster that somebody has started and that a run would join; None where it starts its own."""
+
+def cluster(nodes: int) -> str | None:
+    """Address of the Ray cluster that a run joins, which somebody else has started; None where it starts its own.
+
+    That is RAY_ADDRESS. A run on several machines also takes the one that `ray start` has noted on this one.
+    """
     if address := os.environ.get("RAY_ADDRESS"):
         return None if address == "local" else address  # Ray's word for one of its own
-    note = Path("/tmp/ray/ray_current_cluster")
-    with suppress(OSError):
-        if note.stat().st_uid == os.getuid():
-            return str(note)
+    with suppress(OSError, UnicodeDecodeError):
+        if nodes > 1 and NOTED.stat().st_uid == os.getuid():
+            return NOTED.read_text().strip() or None
     return None
 
 
 def environment(nodes: int) -> dict[str, str]:
     """What to start a run on `nodes` machines with; nothing where it has to talk to others."""
-    return dict(ENVIRONMENT) if nodes == 1 and cluster() is None else {}
+    return dict(ENVIRONMENT) if nodes == 1 and cluster(nodes) is None else {}
 
 
 def joins_torchrun() -> bool:
@@ -56,7 +61,7 @@ def notes(nodes: int) -> list[str]:
     """A line on what stays open, for the log; none on one machine."""
     if environment(nodes):
         return []
-    why = f"{nodes} machines" if nodes > 1 else f"the Ray cluster of {cluster()}"
+    why = f"{nodes} machines" if nodes > 1 else f"the Ray cluster of {cluster(nodes)}"
     return [f"{why}: Ray, TransferQueue and vLLM listen in the network, without a password; see docs/security.md"]
 
 

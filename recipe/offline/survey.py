@@ -9,9 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from interaction.episode_file import whole_of
 from interaction.trajectory import Trajectory
 from recipe.files import Damaged
 from recipe.offline import rollouts, steptool
@@ -97,11 +99,11 @@ def survey(files: Sequence[Path], limits: Limits, vocabulary: Vocabulary) -> Sur
     """Look at every trajectory of these files."""
     found = Survey()
     seen: dict[str, Place] = {}
-    for path in files:
+    for path, parts in groupby(files, lambda path: whole_of(path) if path.suffix == ROLLOUTS else path):
         look = partial(_look, found=found, limits=limits, vocabulary=vocabulary)
         try:
             if path.suffix == ROLLOUTS:
-                found.add(_episodes(path, found, look, seen))
+                found.add(_episodes(parts, found, look, seen))
             else:
                 found.add(_rows(path, found, look, vocabulary))
         except Damaged as error:
@@ -126,12 +128,14 @@ def read(place: Place, limits: Limits, tokenizer: Any) -> Stored:
     return stored
 
 
-def _episodes(path: Path, found: Survey, look: Callable[..., _Kept | None], seen: dict[str, Place]) -> Iterator[_Kept]:
+def _episodes(
+    parts: Iterable[Path], found: Survey, look: Callable[..., _Kept | None], seen: dict[str, Place]
+) -> Iterator[_Kept]:
     """Those of a file of rollouts; of a step that was played again after a resume, those of the later launch."""
     last: dict[str, str] = {}
     kept: list[tuple[str, str, _Kept]] = []
     compared = 0
-    for line in rollouts.read_lines(path):
+    for line in (line for path in parts for line in rollouts.read_lines(path)):
         found.counts["read"] += 1
         try:
             stored = rollouts.stored_of(line.content)

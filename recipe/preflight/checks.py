@@ -203,6 +203,7 @@ def summary(config: DictConfig) -> str:
     if left_out := config.data.get("leave_out"):
         rows += f", {len(left_out)} tasks left out"
     adapter = config.actor_rollout_ref.model.lora_adapter_path
+    nodes = f"{config.trainer.nnodes} nodes x " if config.trainer.nnodes > 1 else ""
     return "\n".join(
         [
             f"stage      {config.stage.name}",
@@ -210,7 +211,7 @@ def summary(config: DictConfig) -> str:
             f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
             f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
-            f"hardware   {config.trainer.n_gpus_per_node} x {config.trainer.device}",
+            f"hardware   {nodes}{config.trainer.n_gpus_per_node} x {config.trainer.device}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",
             *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(config.trainer.nnodes)]),

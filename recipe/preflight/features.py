@@ -126,6 +126,12 @@ def notes(config: DictConfig) -> list[str]:
             f"the KL is that to {config.actor_rollout_ref.model.path} without the adapter {adapter} that this stage "
             "begins with; with stage.adapter=new it is that to the start of the stage"
         )
+    if config.trainer.v1.trainer_mode != "sync":
+        oldest = config.trainer.v1.sampler.max_off_policy_threshold
+        found.append(
+            f"trainer=async: episodes may span {oldest} versions of the policy (training/off_policy/...), so engine "
+            "and trainer no longer agree on every probability, and their correlation stays below 1"
+        )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")
     if algorithm.filter_groups.enable and config.stage.gate and not metric.startswith("val"):
         found.append(

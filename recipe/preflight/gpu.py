@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
 from recipe.preflight.machine import count_gpus
@@ -39,7 +40,8 @@ def check_gpu(config: DictConfig) -> str | None:
     check_packed(config, str(model.override_config.get("attn_implementation")))
     if config.trainer.device != "cuda":
         return None
-    if (config.get("preflight_only") or config.trainer.nnodes > 1) and not count_gpus():
+    elsewhere = loopback.cluster(config.trainer.nnodes) is not None
+    if (config.get("preflight_only") or elsewhere) and not count_gpus():
         return not_tried(model)
     return choose_attention(config, config.trainer.device)
 

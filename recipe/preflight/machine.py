@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.memory.check import check_memory, known_model
 from recipe.memory.host import checkpoint_parts, host_parts
@@ -33,7 +34,8 @@ def check_machine(config: DictConfig) -> list[str]:
         PreflightError: the run does not fit its cards or, without `preflight_only`, something is missing.
     """
     lacks = []
-    for check in (check_devices, check_host_memory, check_disk):
+    alone = loopback.cluster(config.trainer.nnodes) is None  # else `check_cluster` has looked at each node
+    for check in (check_devices, check_host_memory, check_disk) if alone else (check_disk,):
         try:
             check(config)
         except PreflightError as error:
@@ -56,7 +58,7 @@ def count_gpus() -> int:
 
 def check_devices(config: DictConfig) -> None:
     """As many GPUs as the profile asks for on this machine."""
-    if config.trainer.device != "cuda" or config.trainer.nnodes > 1:
+    if config.trainer.device != "cuda":
         return
     found = count_gpus()
     if found < config.trainer.n_gpus_per_node:
@@ -74,16 +76,19 @@ def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo"))
     Raises:
         PreflightError: there is less; the message has both figures.
     """
-    needs, free = config.launcher.needs, _available_memory(meminfo)
-    parts = _host_parts(config)
-    wanted_memory = needs.memory_gb * GB + sum(part.bytes for part in parts)
-    if free is not None and free < wanted_memory:
-        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in parts)
+    needs, free, wanted = config.launcher.needs, _available_memory(meminfo), wanted_memory(config)
+    if free is not None and free < wanted:
+        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
         raise PreflightError(
-            f"{free / GB:.1f} GB of memory are free, this run needs {wanted_memory / GB:.0f}: processes "
+            f"{free / GB:.1f} GB of memory are free, this run needs {wanted / GB:.0f}: processes "
             f"{needs.memory_gb} (launcher.needs.memory_gb){listed}. End what else runs on this machine, or lower that "
             "setting if you know better."
         )
+
+
+def wanted_memory(config: DictConfig) -> float:
+    """Bytes of memory that a node needs: for the processes, and for what the model takes outside the GPUs."""
+    return config.launcher.needs.memory_gb * GB + sum(part.bytes for part in _host_parts(config))
 
 
 def check_disk(config: DictConfig) -> None:

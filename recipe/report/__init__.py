@@ -1,7 +1,8 @@
 """What happened in a run: a table for the terminal, and one HTML page that opens without a network.
 
 `tables` reads numbers, `rise` says how sure they are, `losses` reads those of a warm start, `curves` draws them,
-`episodes` chooses which rollouts are shown, `page` puts all into one file.
+`times` says where the time went and `slowest` which episodes took most of it, `episodes` chooses which rollouts are
+shown, `page` puts all into one file.
 
 With --votes a table of pass rates: `sources` finds votes, evaluations and runs, `votes` reads files of votes,
 `pass_rate` has the formulas, `pass_rate_page` makes text, CSV and page.

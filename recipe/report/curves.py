@@ -34,6 +34,15 @@ CURVES: dict[str, Sequence[str]] = {
 """Title and the metrics drawn under it; a title of which a run has nothing is left out. In a run in which the tasks for
 choosing have decided something, validation is that of the tasks for reporting."""
 
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+"""matplotlib's settings for what a page shows."""
+
 STOPS = [f"train/stop/{reason}" for reason in STOP_REASONS]
 
 
@@ -53,8 +62,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
     titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
     columns, warm = 3, any(warm_starts(run) for run in runs)
     rows = -(-(len(titles) + 1 + warm) // columns)
-    options = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 8, "axes.spines.top": False}
-    with pyplot.rc_context({**options, "axes.spines.right": False, "svg.hashsalt": "curves"}):
+    with pyplot.rc_context({**STYLE, "svg.hashsalt": "curves"}):
         figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.1 * rows), sharex=True, squeeze=False)
         ends = _ends(runs[0], stages)
         for axis, title in zip(axes.flat, titles, strict=False):
@@ -62,7 +70,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
                 for style, name in zip("-:", curves[title], strict=False):
                     if points := line.get(name):
                         dot = "." if len(points) < 3 or title.startswith("validation") else None
-                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": _label(runs[number].name)}
+                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": label(runs[number].name)}
                         axis.plot(*zip(*points, strict=True), style, **look)
             axis.set_title(title, fontsize=9, loc="left")
             if CORRELATION in curves[title]:
@@ -76,7 +84,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         for axis in axes.flat[len(titles) + 1 :]:
             axis.set_visible(False)
         for axis in axes[-1]:
-            axis.set_xlabel(_label("step (" + ", then ".join(stages) + ")"), fontsize=7)
+            axis.set_xlabel(label("step (" + ", then ".join(stages) + ")"), fontsize=7)
         if warm:
             draw_losses(figure.add_subplot(rows, columns, len(titles) + 2), runs)
         figure.tight_layout()
@@ -87,7 +95,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
     return png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :]
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
     """A name as it is: matplotlib reads what is between two dollars as a formula, and hides what begins with _."""
     return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
 

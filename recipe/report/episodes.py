@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import task_id_of, task_key_of
+from interaction.episode_file import parts_of, steps_in, whole_of
 from interaction.record import upgrade
 from recipe.files import LONGEST_LINE, lines
 
@@ -41,16 +42,18 @@ DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def headers(path: Path) -> list[Place]:
-    """The episodes of one step's file without their conversations; where one was repeated after a resume, the later."""
+    """The episodes of a step, in all parts of its file, without their conversations; of one that was repeated after a
+    resume the later."""
     found: dict[Hashable, _Played] = {}
     split, stage = path.parent.name, path.parents[2].name
-    for offset, line in lines(path):
-        if line.endswith(b"\n"):  # or a crash has cut it off
-            try:
-                header = _header(line)
-                _keep(found, header, Place(stage, split, path, offset, header))
-            except DAMAGE:
-                continue
+    for part in parts_of(path):
+        for offset, line in lines(part):
+            if line.endswith(b"\n"):  # or a crash has cut it off
+                try:
+                    header = _header(line)
+                    _keep(found, header, Place(stage, split, part, offset, header))
+                except DAMAGE:
+                    continue
     return _all(found)
 
 
@@ -80,9 +83,9 @@ def _finite(value: Any) -> bool:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The episodes of one step's JSONL file; where one was repeated after a resume, the later one."""
+    """The episodes of a step, in all parts of its file; of one that was repeated after a resume the later one."""
     found: dict[Hashable, _Played] = {}
-    for _, line in lines(path):
+    for _, line in (line for part in parts_of(path) for line in lines(part)):
         try:
             record = json.loads(line)
             record.pop("tokens", None)  # nobody reads them here, and a step's would fill the memory
@@ -113,8 +116,8 @@ def _all(found: dict[Hashable, _Played]) -> list[Any]:
 
 
 def validation_files(stage: Path) -> list[Path]:
-    """The validations of a stage that have whole episodes, in the order of steps."""
-    return [path for path in sorted((stage / "rollouts" / "val").glob("*.jsonl")) if headers(path)]
+    """The validations of a stage that have whole episodes, in the order of steps: the names of their files."""
+    return [path for path in steps_in(stage / "rollouts" / "val") if headers(path)]
 
 
 def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
@@ -131,11 +134,11 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
             for place in headers(path):
                 solved = place.header.get("reward", {}).get("acc", 0.0) == 1.0
                 (other if solved or path != files[-1] else failed).append(place)
-        for path in _spread(sorted((stage / "rollouts" / "train").glob("*.jsonl")), TRAIN_STEPS):
+        for path in _spread(steps_in(stage / "rollouts" / "train"), TRAIN_STEPS):
             trained += headers(path)
     failed = _in_turn(failed, lambda place: (place.stage, place.header["category"]), seed)
-    trained = _in_turn(trained, lambda place: place.path, seed)
-    other = _in_turn(other, lambda place: place.path, seed)
+    trained = _in_turn(trained, lambda place: whole_of(place.path), seed)
+    other = _in_turn(other, lambda place: whole_of(place.path), seed)
     validation = min(len(failed), max(limit // 2, limit - len(trained)))
     chosen = failed[:validation] + trained[: limit - validation]
     return (chosen + other)[:limit]

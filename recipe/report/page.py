@@ -13,9 +13,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
+from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json
-from recipe.report import curves, episodes, losses, tables
-from recipe.stage import choosing
+from recipe.report import curves, episodes, losses, tables, times
+from recipe.report.slowest import slowest
+from recipe.stage import choosing, step_times
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
 
@@ -31,7 +33,9 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     rows = tables.stage_rows(runs)
     stages = tables.trained_stages(run)
     png, svg = curves.draw(runs)
-    chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
+    slow = [found for stage in stages if (found := slowest(stage))]
+    chosen, shown_at = _episodes(stages, [one.place for found in slow for one in found.named])
+    timed = times.stage_times(runs)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(default=True), trim_blocks=True
     )
@@ -46,6 +50,11 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         difference_text=tables.difference_text,
         run_text=tables.run_text,
         curves=Markup(svg),
+        times=timed,
+        time_parts=[part for part in step_times.TIMED if any(part in time.parts for time in timed)],
+        time_bars=Markup(times.draw(timed)),
+        slowest=slow,
+        shown_at=shown_at,
         validations=tables.validations(run),
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=_entries(run / "curriculum.json", "stages"),
@@ -61,6 +70,20 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     part.write_text(page, encoding="utf-8")
     part.replace(path)
     return path
+
+
+def _episodes(stages: list[Path], slow: list[episodes.Place]) -> tuple[list[dict[str, Any]], list[int | None]]:
+    """What a page shows, the slowest ones and those that are chosen; and where among it each of the slowest is."""
+    known = {(place.path, place.offset) for place in slow}
+    others = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
+    shown = list(episodes.load([*slow, *others[: EPISODES - len(slow)]]))
+    number = {_name(record): position for position, record in enumerate(shown)}
+    return shown, [number.get(_name({"stage": place.stage, **place.header})) for place in slow]
+
+
+def _name(record: dict[str, Any]) -> tuple[str, ...]:
+    """What tells an episode of a run from all others."""
+    return tuple(repr(record.get(key)) for key in ("stage", "split", "step", "task_id", "session_id", "uid"))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -98,7 +121,7 @@ def _missing(run: Path, stages: list[Path]) -> list[str]:
                 f"{stage.name} has learned from stored trajectories, which {BATCHES_FILE} lists; it has played none"
             )
             continue
-        files = [*(stage / "rollouts" / "train").glob("*.jsonl")]
+        files = steps_in(stage / "rollouts" / "train")
         if not files:
             notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")
         elif not any(episodes.headers(path) for path in files):

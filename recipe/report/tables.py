@@ -75,7 +75,7 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
 
 def _trained_on(stage: Path, step: int) -> Iterator[Place]:
     for path, uids in trained.files_of(stage, step).items():
-        for place in headers(path) if path.exists() else []:
+        for place in headers(path):
             if uids is None or place.header.get("uid") in uids:
                 yield place
 

@@ -7,6 +7,8 @@ minutes after the start; the others ignore what nothing reads; a few take whatev
 import ast
 import importlib.util
 import math
+import re
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from recipe.errors import PreflightError
 from recipe.settings.reading import reference_line
-from recipe.typed import meant, shown
+from recipe.typed import LONGEST_SHOWN, meant, shown
 
-OURS = ("stage", "interaction", "offline", "paths", "launcher", "algorithm.credit")
+OURS = ("stage", "environment", "interaction", "offline", "paths", "launcher", "algorithm.credit")
 """Sections of which `recipe.settings.ours` knows every name."""
 
 HANDED_ON = (
@@ -49,7 +51,10 @@ def has(config: DictConfig, key: str) -> bool:
 
 
 def unknown(config: DictConfig, key: str) -> str:
-    """That there is no such key, and which one may be meant: its neighbours first, then any that ends like it."""
+    """That there is no such key, which one may be meant, and how to list them.
+
+    Its neighbours come first, then any that ends like it, then those that are written most like it.
+    """
     parent, rest = _parent(config, key)
     if parent and OmegaConf.is_interpolation(*_holder(config, parent)):
         return f"{parent} follows another setting; give it a value of its own, {parent}='{{{rest}: ...}}'."
@@ -57,13 +62,25 @@ def unknown(config: DictConfig, key: str) -> str:
     node = OmegaConf.select(config, parent) if parent else config
     beside = [str(name) for name in node] if OmegaConf.is_dict(node) else []
     hint = meant(wrong, beside)
-    if hint and parent:
-        hint = hint.replace("(is ", f"(is {parent}.", 1)
-    elif not hint:
-        last = key.rpartition(".")[2]
-        same = [found for found in _keys(OmegaConf.to_container(config), "") if found.rpartition(".")[2] == last]
-        hint = f" (is {' or '.join(same[:3])} meant?)" if same else ""
-    return f"{shown(key, quote=False)} is not known{hint}."
+    last = key.rpartition(".")[2]
+    if hint and wrong == last:
+        hint = hint.replace("(is ", f"(is {parent}." if parent else "(is ", 1)
+    else:
+        near = _near(key, _keys(OmegaConf.to_container(config), ""))
+        hint = f" (is {' or '.join(near)} meant?)" if near else hint
+    word = f" {last}" if re.fullmatch(r"\w{1,40}", last) else ""
+    return f"{shown(key, quote=False)} is not known{hint}. `.venv/bin/python -m recipe.options{word}` lists settings."
+
+
+def _near(key: str, known: list[str]) -> list[str]:
+    """Three keys at most that may be meant by one that is none of these."""
+    last = key[:LONGEST_SHOWN].rpartition(".")[2]
+    by_last: dict[str, list[str]] = {}
+    for one in known:
+        by_last.setdefault(one.rpartition(".")[2], []).append(one)
+    found = by_last.get(last) or get_close_matches(key[:LONGEST_SHOWN], known, 3, 0.8)
+    found = found or [one for name in get_close_matches(last, list(by_last), 3) for one in by_last[name]]
+    return found[:3]
 
 
 def handed_on(key: str) -> bool:

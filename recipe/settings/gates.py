@@ -28,12 +28,19 @@ class Gate:
 
     __pydantic_config__ = STRICT
     kind: Literal["leave_at", "minimum", "plateau"]
+    """Leave as soon as the metric is at `value` (leave_at), when it has stopped rising (plateau), or train all steps
+    and ask for `value` at the end (minimum)."""
     metric: Text = "critic/score/mean"
+    """Name of the metric in the log; critic/score/mean is the reward."""
     value: float | None = None
-    """For a plateau: the lowest one that counts, so that a stage that never began to learn is not left; null: any."""
+    """What the metric has to reach. For a plateau: the lowest one that counts, so that a stage that never began to
+    learn is not left; null: any."""
     window: Whole = 5
+    """Values of the metric that are averaged before anything is compared."""
     patience: Whole = 20
+    """Of a plateau: for how many values the mean must not have risen."""
     min_delta: NotNegative = 0.01
+    """Of a plateau: a rise is one of more than this."""
     required: bool = False
     """Whether the curriculum stops when a stage ends without having got there; a minimum is always required."""
 

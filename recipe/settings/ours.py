@@ -42,11 +42,16 @@ class Tiny:
 
     __pydantic_config__ = STRICT
     train_file: Text | None = None
+    """On the CPU profile: name of the file with the training rows, in paths.data and without .parquet."""
     val_file: Text | None = None
+    """On the CPU profile, for tau: the same of the held-out rows."""
     steps: Whole | None = None
+    """On the CPU profile: steps of the stage."""
     rows: Whole | None = None
-    """Of a batch; without it 4."""
+    """On the CPU profile: rows of a batch; without it 4."""
     loss_agg_mode: Text | None = None
+    """On the CPU profile: actor_rollout_ref.actor.loss_agg_mode of an algorithm that is about it; the profile has one
+    of its own."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class Paths:
     stage: WrittenPath
     data: ReadPath
     tiny_policy: ReadPath | None = None
+    """On the CPU profile: the model to start from where no other is named."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,11 @@ class Needs:
 
     __pydantic_config__ = STRICT
     memory_gb: NotNegative
+    """Memory of the machine that has to be free before a start, in GB."""
     disk_gb: NotNegative
+    """Disk that has to be free before a start, in GB; raised to what the checkpoints take."""
     gpu_memory_gb: Positive | None = None
+    """Memory of one card in GB, where nvidia-smi does not answer."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,9 @@ class Launcher:
     env: dict[Variable, Scalar]
     needs: Needs
     prefork: bool = False
+    """Import the large libraries once a stage instead of once a process (CPU profile)."""
     check_gpu_memory: bool = True
+    """Refuse to start what does not fit the cards by estimate (docs/memory.md)."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +193,12 @@ class FromEnvironment:
 
     __pydantic_config__ = STRICT
     TRAIN_BATCH_SIZE: Whole | None = None
+    """Prompts of a step: data.train_batch_size."""
     MINI_BATCH_SIZE: Whole | None = None
+    """Prompts of an optimizer step: actor_rollout_ref.actor.ppo_mini_batch_size; it divides TRAIN_BATCH_SIZE."""
     SEED: Natural | None = None
+    """Order of the rows and sampling: data.seed and actor_rollout_ref.rollout.seed."""
     MODEL: ReadPath | None = None
+    """Start model, a Hugging Face folder or a hub id: actor_rollout_ref.model.path; of run_sft.sh model.path."""
     RUN: RunName | None = None
+    """Results go to outputs/<RUN>: paths.run."""

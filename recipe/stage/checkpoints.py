@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, set_aside
 from recipe.settings.gates import Gate, GateError, values_until
@@ -122,7 +123,8 @@ def repair(config: DictConfig) -> list[str]:
             _end_line(path)
     actor = config.actor_rollout_ref.actor
     if str(actor.strategy).startswith("fsdp") and checkpoints.is_dir():
-        said += go_back(checkpoints, list(actor.checkpoint.save_contents))
+        alone = loopback.cluster(config.trainer.get("nnodes", 1)) is None
+        said += go_back(checkpoints, list(actor.checkpoint.save_contents), alone=alone)
     return said
 
 

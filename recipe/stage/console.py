@@ -29,7 +29,7 @@ VALIDATED = {
     "val_guard/acc": "of the guard {:.3f}",
 }
 
-SAID = ("ALARM ", "GATE ", "RESUME ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
@@ -40,6 +40,13 @@ LEAST_FREE = 32 * 10**6
 """Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
 
 CAUSES = {
+    r"CLUSTER node (.*) was lost": (
+        r"the cluster has lost the node \1: its machine, its network or its Ray went down. `ray start` joins it again "
+        "(bash run_cluster.sh there)"
+    ),
+    r"GCS.*(unavailable|is dead|connection.*lost)|Failed to connect to GCS|lost connection to the GCS": (
+        "the cluster's head does not answer any more: start the cluster again (bash run_cluster.sh on each node)"
+    ),
     r"No space left on device|ENOSPC|File too large|PytorchStreamWriter failed writing": FULL,
     r"ActorDiedError|ActorUnavailableError|WorkerCrashedError|OwnerDiedError|worker died unexpectedly": (
         "a worker process died. If the machine ran out of memory, its kernel log says so (dmesg): lower what the stage "
@@ -47,7 +54,7 @@ CAUSES = {
     ),
     r"OutOfMemoryError|CUDA out of memory": "out of memory: see README, When something is wrong",
 }
-"""What in a log means that a stage could not go on, and what to do about it."""
+"""What in a log means that a stage could not go on, and what to do about it; `\\1` is what the pattern has found."""
 
 
 class Tail:
@@ -104,7 +111,7 @@ def time_left(steps: Mapping[int, Mapping[str, float]], last: int) -> str:
 
 @dataclass
 class Watch:
-    """Prints each step of a launch as it is logged, and what its log says in ALARM, GATE and RESUME lines."""
+    """Prints each step of a launch as it is logged, and what its log says in lines that begin as `SAID`."""
 
     stage: Path
     log: Path
@@ -142,4 +149,5 @@ def cause(log: Path) -> str | None:
     if log.parent.exists() and shutil.disk_usage(log.parent).free < LEAST_FREE:
         return FULL
     text = log.read_text(errors="replace") if log.exists() else ""
-    return next((meaning for pattern, meaning in CAUSES.items() if re.search(pattern, text)), None)
+    found = ((re.search(pattern, text), meaning) for pattern, meaning in CAUSES.items())
+    return next((match.expand(meaning) for match, meaning in found if match), None)

@@ -75,11 +75,15 @@ def broken(folder: Path, contents: list[str], layout: Layout = STAGE) -> str | N
     return broken_export(model / "huggingface")
 
 
-def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> list[str]:
+def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE, alone: bool = True) -> list[str]:
     """Have verl's file name the newest whole checkpoint of the training that wrote last. Returns what was done.
 
     A damaged checkpoint is set aside, of a link only the link; one that was being written when its start was killed is
     removed, for its room is needed.
+
+    Args:
+        alone: nothing but this machine writes checkpoints there. Where others do, one that is not whole here may lack
+            what another one has, and is set aside too.
 
     Raises:
         PreflightError: the newest checkpoint is whole, but was saved without something that this start needs.
@@ -108,7 +112,7 @@ def go_back(checkpoints: Path, contents: list[str], layout: Layout = STAGE) -> l
                 f"{folder} was saved with {', '.join(saved)} alone, and this start asks for {', '.join(contents)} "
                 "(checkpoint.save_contents). Ask for what it has, or start over with trainer.resume_mode=disable."
             )
-        elif step > noted and not folder.is_symlink() and not os.path.lexists(folder / layout.last):
+        elif alone and step > noted and not folder.is_symlink() and not os.path.lexists(folder / layout.last):
             # verl was writing it
             said.append(f"checkpoint of step {step} is not whole and is removed: {fault}")
             shutil.rmtree(folder, ignore_errors=True)

@@ -117,7 +117,27 @@ function mark() {
   }
 }
 
+const WAITED = { generate: "engine", environment: "environment", user: "user", reward: "reward" };
+
+// What a stored line says of its time; those of earlier releases say less.
+function timeOf({ seconds }) {
+  const said = Object.entries(WAITED).filter(([name]) => typeof seconds?.[name] === "number" && seconds[name] > 0);
+  const parts = said.map(([name, title]) => `${title} ${number(seconds[name])} s`);
+  if (typeof seconds?.total === "number") parts.unshift(`${number(seconds.total)} s in all`);
+  return parts.map((part) => `, ${part}`).join("");
+}
+
 const number = (value) => (typeof value === "number" ? String(Math.round(value * 1000) / 1000) : "");
+
+// `#episode-7` in the address, as the links of the table of the slowest episodes have it.
+function follow() {
+  const index = Number(/^#episode-(\d+)$/.exec(location.hash)?.[1] ?? NaN);
+  if (!episodes[index]) return;
+  for (const id of [...Object.keys(KEYS), "low", "high", "search"]) byId(id).value = "";
+  filter();
+  show(index);
+  byId("viewer").scrollIntoView();
+}
 
 function show(index) {
   current = index;
@@ -130,7 +150,7 @@ function show(index) {
     element("h3", "", taskOf(record), element("span", "badge", `score ${number(record.score)}`), element("span", "badge", KEYS.stop(record)), outcomeBadge(record.episode)),
     components(record.episode) ? element("p", "", `judgement: ${components(record.episode)}`) : null,
     element("p", "soft", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}` +
-      (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "")),
+      (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "") + timeOf(record)),
     record.episode.fault ? element("div", "text error", record.episode.fault) : null,
     details,
     ...record.episode.turns.map(turnView),
@@ -210,6 +230,8 @@ decode(byId("data").textContent).then(
     several = new Set(found.map(environmentOf)).size > 1;
     fillFilters();
     filter();
+    follow();
+    addEventListener("hashchange", follow);
     document.body.dataset.ready = "true";
   },
   (error) => byId("episode").replaceChildren(element("p", "bad", `The episodes could not be read: ${error}`)),

@@ -232,6 +232,8 @@ class Curriculum(PPOTrainer):
                     values[f"train/{source}/{name}"].append(value)
             for name in ("engine_faults", "user_faults"):
                 values[f"train/{name}"].append(extra.get(name, 0))
+            for name, value in extra.get("seconds", {}).items():
+                values[f"train/seconds/{name}"].append(value)
         buffer, groups = self.replay_buffer, {}
         if isinstance(buffer, DynamicSampling):
             groups = {

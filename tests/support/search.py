@@ -15,7 +15,7 @@ BACK = "\n\nYou have been here before."
 """How what was tried begins."""
 ANSWER = PROTOCOL.render_answer("t", "done")
 FULL = (400, {"error": {"message": "This model's maximum context length is 64 tokens, your prompt has 900."}})
-TIMES = ("generate_seconds", "environment_seconds")
+TIMES = ("generate_seconds", "environment_seconds", "heard_seconds")
 
 Play = Callable[[list[dict[str, str]]], Any]
 

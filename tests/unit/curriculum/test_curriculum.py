@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.numpy import save
+from support.runs import write_metrics
 
 from recipe.curriculum import __main__ as command
 from recipe.curriculum import ablations, compose_stage, runner, stages, state
@@ -85,6 +86,14 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     ]
     assert "stage1_format: already done, 12 steps" in capsys.readouterr().out
     assert statuses(tmp_path) == [("stage1_format", "done"), ("stage2_base", "done"), ("stage3_full", "done")]
+
+
+def test_a_stage_ends_with_a_line_of_where_its_time_went(tmp_path, launched, capsys):
+    write_metrics(tmp_path, "stage1_format", "1.jsonl", [(1, {"timing_s/step": 4.0, "timing_s/gen": 3.0})])
+    command.main([f"paths.run={tmp_path}"])
+    said = capsys.readouterr().out
+    assert "stage1_format: time: generation 75 %, rest 25 %\nstage2_base: started" in said
+    assert said.count("time: ") == 1, "the others have logged none"
 
 
 @pytest.mark.parametrize("given", ["actor_rollout_ref.model.path=/given", f"{ADAPTER}=/given"])

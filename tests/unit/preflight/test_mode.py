@@ -5,8 +5,7 @@ import pytest
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
-
-ASYNC = ["trainer=async", "algorithm.rollout_correction.rollout_is=token"]
+from recipe.preflight.features import notes
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu1", "gpu8_24gb"])
@@ -17,6 +16,7 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
     assert config.algorithm.rollout_correction.rollout_is == "token"
     assert config.trainer.v1.sampler.max_off_policy_strategy == "wait"
     check_settings(config)
+    assert any("span 4 versions" in note for note in notes(config))
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,24 @@ def test_what_a_model_wrote_stays_text(page, run):
     assert "<b id=injected" not in report.write(run).read_text(), "nor is it in the file as it was written"
 
 
+def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(page, tmp_path):
+    scenarios = load_scenarios("multi_turn_base")
+    log_steps(tmp_path, "stage2_base", 3)
+    for step in range(1, 4):
+        lines = [
+            {"seconds": {"total": 1.0 + n / 9, "user": n / 9}, **record(scenarios[n % 2], step=step, sample=n)}
+            for n in range(40)
+        ]
+        store(tmp_path, "stage2_base", "train", step, lines)
+    page.open(report.write(tmp_path))
+    links = page.value("[...document.querySelectorAll('a[href^=\"#episode-\"]')].map(it => it.textContent)")
+    assert links == [scenarios[1].id], "one of 120, the first that took longest"
+    page.choose("task", scenarios[0].id)
+    page.click("a[href^='#episode-']")
+    assert len(page.listed()) == page.value("episodes.length")
+    assert "step 1, sample 39" in page.shown() and "5.333 s in all, user 4.333 s" in page.shown()
+
+
 def test_at_most_500_episodes_failures_of_validation_among_them_and_it_opens_within_3_seconds(
     page, tmp_path, run, monkeypatch
 ):

@@ -170,6 +170,11 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
     ("overrides", "words"),
     [
         (["trainer.total_epoch=3"], ["trainer.total_epoch is not known", "trainer.total_epochs meant", "+"]),
+        (
+            ["epochs=3"],
+            ["actor_rollout_ref.actor.ppo_epochs or", "trainer.total_epochs meant", "recipe.options epochs"],
+        ),
+        (["algoritm.lam=1"], ["algoritm.lam is not known", "algorithm.lam meant", "recipe.options lam`"]),
         (["+trainer.total_epoch=3"], ["trainer.total_epochs meant", "Nothing would read it"]),
         (["total_epochs=3"], ["total_epochs is not known", "trainer.total_epochs meant"]),
         (["lr=3"], ["actor_rollout_ref.actor.optim.lr or critic.optim.lr meant"]),

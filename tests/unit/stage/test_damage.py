@@ -141,6 +141,26 @@ def test_a_warm_start_goes_back_in_the_same_way(tmp_path):
     assert "step 18 is not whole and is set aside" in said[0] and said[-1] == "from the checkpoint of step 9"
 
 
+@pytest.mark.parametrize("noted", [2, 0], ids=["one before is whole", "nothing is whole here"])
+def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(tmp_path, monkeypatch, noted):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    config = config_of(tmp_path)
+    if noted:
+        save(config, 2)
+    half = save(config, 4)
+    for path in [
+        half / "data.pt",
+        *half.glob("actor/*_rank_0.pt"),
+    ]:  # as this machine sees what rank 1 alone wrote here
+        path.unlink()
+    (half.parent / starts.TRACKER).write_text(str(noted))
+    kept = sorted(path.name for path in half.rglob("*"))
+    said = checkpoints.repair(config)
+    assert "step 4 is not whole and is set aside as global_step_4.aside" in said[0]
+    assert sorted(path.name for path in half.with_name("global_step_4.aside").rglob("*")) == kept
+    assert starts.latest(half.parent) == noted
+
+
 def test_a_half_written_checkpoint_is_removed_for_its_room_is_needed(tmp_path):
     config = config_of(tmp_path)
     save(config, 2)

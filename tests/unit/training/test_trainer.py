@@ -26,7 +26,7 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
         {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
     ]
     extra = [
-        {"reward_extra_info": info, "engine_faults": 2 * place, "user_faults": place}
+        {"reward_extra_info": info, "engine_faults": 2 * place, "user_faults": place, "seconds": {"user": 3.0 * place}}
         for place, info in enumerate(infos)
     ]
     fields = {
@@ -39,8 +39,8 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
     metrics = trainer._reward_metrics(batch)
     assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
     assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
-    names = ("lost_samples", "failed_rewards", "engine_faults", "user_faults")
-    assert [metrics[f"train/{name}"] for name in names] == [0.5, 1, 1, 0.5]
+    names = ("lost_samples", "failed_rewards", "engine_faults", "user_faults", "seconds/user")
+    assert [metrics[f"train/{name}"] for name in names] == [0.5, 1, 1, 0.5, 1.5]
 
 
 def test_where_a_user_is_played_lost_samples_may_be_its_doing(step_of):

@@ -1,0 +1,90 @@
+"""A node that is lost is named, whatever the training says of it, and a training that waits for it is ended."""
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from recipe.cluster.watch import NodeWatch, State
+from recipe.stage.console import cause
+
+NODES = {"a": "first (10.0.0.1)", "b": "second (10.0.0.2)"}
+
+
+class Cluster:
+    """Nodes that live, from the look `dies` on without the second; the training has places on `training`."""
+
+    def __init__(
+        self, dies: int = 10**9, fault: Exception | None = None, training: Collection[str] = ("a", "b")
+    ) -> None:
+        self.looks, self.dies, self.fault, self.training = 0, dies, fault, training
+        self.ended: list[float] = []
+
+    def __call__(self) -> State | None:
+        self.looks += 1
+        if self.fault:
+            raise self.fault
+        if self.looks == 1:
+            return None  # before it has joined
+        dead = self.looks > self.dies + 1
+        return State(["a", "c"] if dead else ["a", "b", "c"], [] if dead else self.training)
+
+    def watch(self) -> NodeWatch:
+        return NodeWatch(NODES, self, lambda: self.ended.append(time.monotonic()))
+
+
+def test_a_training_that_ends_well_hears_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster()
+    with cluster.watch().watching(every=0.01):
+        while cluster.looks < 5:
+            time.sleep(0.01)
+    seen = cluster.looks
+    time.sleep(0.1)
+    assert cluster.looks <= seen + 1 and not cluster.ended
+    assert capsys.readouterr().out == ""
+
+
+def test_a_training_that_fails_because_a_node_is_lost_says_which_once(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(dies=3)  # Ray notices later than the training
+    with pytest.raises(RuntimeError, match="an actor died"), cluster.watch().watching(every=0.02, noticed=2.0):
+        raise RuntimeError("an actor died")
+    assert capsys.readouterr().out == "CLUSTER node second (10.0.0.2) was lost\n"
+    assert not cluster.ended
+
+
+@pytest.mark.parametrize("fault", [None, ConnectionError("the head is gone")])
+def test_another_failure_is_not_held_up_for_long(fault: Exception | None, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(ValueError), Cluster(fault=fault).watch().watching(every=0.02, noticed=0.2):
+        raise ValueError
+    assert time.monotonic() - began < 2.0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_training_that_waits_for_a_lost_node_is_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(dies=1)
+    with cluster.watch().watching(every=0.02, grace=0.2):
+        end = time.monotonic() + 5.0
+        while not cluster.ended and time.monotonic() < end:
+            time.sleep(0.01)
+    assert len(cluster.ended) == 1
+    assert "second (10.0.0.2) was lost\nCLUSTER the training did not end by itself" in capsys.readouterr().out
+
+
+def test_a_node_that_nothing_trains_on_may_leave(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(dies=1, training=["a"])
+    with cluster.watch().watching(every=0.02, grace=0.05):
+        while cluster.looks < 10:
+            time.sleep(0.01)
+    assert not cluster.ended and capsys.readouterr().out == ""
+    with pytest.raises(RuntimeError), Cluster(dies=1, training=["a"]).watch().watching(every=0.02, noticed=1.0):
+        raise RuntimeError("an episode's worker died")  # it may have played on that node
+    assert "second (10.0.0.2) was lost" in capsys.readouterr().out
+
+
+def test_the_cause_that_a_log_shows_names_the_node(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("ray.exceptions.ActorDiedError: its node has died\nCLUSTER node second (10.0.0.2) was lost\n")
+    said = cause(log) or ""
+    assert "the cluster has lost the node second (10.0.0.2)" in said and "run_cluster.sh" in said

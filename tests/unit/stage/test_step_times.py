@@ -1,0 +1,67 @@
+"""Where the time of steps went: nothing is counted twice, nothing is claimed that was not logged."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.runs import write_metrics
+
+from recipe.stage.step_times import TIMED, line, parts_of, total
+
+NAMES = [name for names in TIMED.values() for name in names]
+STEP = {
+    "timing_s/step": 20.0,
+    "timing_s/gen": 8.0,
+    "timing_s/old_log_prob": 2.0,
+    "timing_s/ref": 1.0,
+    "timing_s/update_actor": 6.0,
+    "timing_s/update_weights": 0.5,
+    "timing_s/save_checkpoint": 0.5,
+    "timing_s/testing": 5.0,
+}
+PLAYED = {"generate": 6.0, "environment": 1.0, "user": 2.0, "reward": 0.5, "total": 10.0}
+SAID = {f"train/seconds/{name}": value for name, value in PLAYED.items()}
+
+
+def test_the_parts_of_a_step_and_its_validation_are_its_whole_time() -> None:
+    parts = parts_of({**STEP, **SAID})
+    assert sum(parts.values()) == pytest.approx(25.0)
+    assert parts["environment"] == pytest.approx(0.8) and parts["users"] == pytest.approx(1.6)
+    assert parts["generation"] == pytest.approx(8.0 * 0.65), "and what an episode does not say is the engine's"
+    assert (parts["log-probs"], parts["validation"], parts["rest"]) == (3.0, 5.0, pytest.approx(2.0))
+
+
+def test_what_was_not_logged_is_not_claimed() -> None:
+    assert parts_of({"timing_s/gen": 8.0, **SAID}) == {}, "without the whole nothing can be said of its parts"
+    parts = parts_of(STEP)
+    assert parts["generation"] == 8.0 and not {"environment", "users", "rewards", "values"} & parts.keys()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([f"timing_s/{name}" for name in [*NAMES, "step"]] + [*SAID]),
+        st.floats(allow_nan=True, allow_infinity=True) | st.integers(-5, 10**6),
+    )
+)
+def test_whatever_was_logged_no_part_is_negative_and_all_can_be_drawn(numbers: dict[str, float]) -> None:
+    parts = parts_of(numbers)
+    assert all(seconds > 0 and math.isfinite(seconds) for seconds in parts.values())
+    assert list(parts) == [part for part in TIMED if part in parts]
+
+
+def test_a_stage_ends_with_a_line_the_largest_part_first_and_none_of_less_than_a_hundredth(tmp_path: Path) -> None:
+    steps = [(1, {**STEP, **SAID}), (2, {"critic/score/mean": 1.0}), (3, {"timing_s/step": 20.0, "timing_s/gen": 20.0})]
+    write_metrics(tmp_path, "stage1", "1.jsonl", steps)
+    assert line(tmp_path / "stage1") == (
+        "time: generation 56 %, update 13 %, validation 11 %, log-probs 7 %, rest 4 %, users 4 %, environment 2 %, "
+        "weights 1 %, checkpoint 1 %"
+    )
+    assert list(total(numbers for _, numbers in steps))[0] == "generation"
+
+
+def test_a_stage_without_times_ends_without_the_line(tmp_path: Path) -> None:
+    assert line(tmp_path) == ""
+    write_metrics(tmp_path, "stage1", "1.jsonl", [(1, {"timing_s/step": 0.0})])
+    assert line(tmp_path / "stage1") == ""
