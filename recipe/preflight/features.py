@@ -3,6 +3,7 @@ overlong settings and the losses. What cannot work is refused; what works but do
 """
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,6 +63,17 @@ def _check_loggers(config: DictConfig) -> None:
                 f"trainer.logger has {name}, and the package {package} is not installed. Install it with "
                 f"`.venv/bin/pip install {package}`, or leave {name} out of trainer.logger."
             )
+    where = os.environ.get("MLFLOW_TRACKING_URI", "sqlite:")
+    if (
+        "mlflow" in loggers_of(config)
+        and where.startswith("sqlite:")
+        and importlib.util.find_spec("sqlalchemy") is None
+    ):
+        raise PreflightError(
+            "trainer.logger has mlflow, and what is installed of it (mlflow-skinny) cannot write its database: verl "
+            "would say so once and train on without. Install all of it with `.venv/bin/pip install mlflow`, or set "
+            "MLFLOW_TRACKING_URI to the address of a server."
+        )
 
 
 def check_filter_metric(config: DictConfig, result: Any) -> None:
