@@ -11,10 +11,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import loopback
+from recipe.cards.model_card import note_card
 from recipe.cluster import workers
 from recipe.cluster.watch import NodeWatch
 from recipe.errors import PreflightError
@@ -58,8 +60,9 @@ def join(config: DictConfig, cluster: Cluster) -> None:
     nodes.note(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
+    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env, resolve=True)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
-        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched)}
+        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
 
 
 def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
@@ -172,6 +175,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         except OSError as error:
             sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
         print(f"model of step {done.model_step} exported to {done.model}")
+        note_card(Path(config.paths.stage))
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:
