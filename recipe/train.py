@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -59,8 +60,9 @@ def join(config: DictConfig, cluster: Cluster) -> None:
     nodes.note(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
+    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env, resolve=True)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
-        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched)}
+        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
 
 
 def launch(config: DictConfig, cluster: Cluster | None = None) -> None:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 SCORE = 2.3263478740408408
 """The 99th percentile of the standard normal distribution."""
+MOST = 1_000_000
+"""Of whatever is counted."""
 MOST_EPISODES = 10_000_000
 """In play or trained on in a simulation: what fits into a gigabyte."""
 
@@ -56,10 +58,10 @@ class Load:
             object.__setattr__(self, "user_p99", 10 * self.user_median)
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 1 if field.type is int else 0
+            least, most = (1, MOST) if field.type is int else (0, inf)
             positive = field.name.startswith("tokens")
-            if not isfinite(value) or value < least or (positive and value == 0):
-                expected = "above 0" if positive else f"of at least {least}"
+            if not (isfinite(value) and least <= value <= most) or (positive and value == 0):
+                expected = f"from 1 to {MOST:,}" if least else "above 0" if positive else "of at least 0"
                 raise ValueError(f"{option(field.name)} {value}: expected a finite number {expected}")
         if self.tokens_a_second_alone > self.tokens_a_second:
             raise ValueError(

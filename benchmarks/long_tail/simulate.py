@@ -137,7 +137,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(aligned([HEADER, *(row(mode.name, load, played[mode]) for mode in modes)]))
     ratios = [sync.step / ahead.step for sync, ahead in zip(*played.values(), strict=True) if ahead.step]
     if ratios:
-        print(f"async is {fmean(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f} over {seeds} seeds)")
+        spread = f" ({min(ratios):.2f} to {max(ratios):.2f} over {seeds} seeds)" if seeds > 1 else ""
+        print(f"async is {fmean(ratios):.2f} times as fast{spread}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ PROCESSES = "workers"
 """Folder in that of temporary files: a file for each worker, by its number."""
 
 TRAVELS = re.compile(
-    r"(BFCL|VERL|VLLM|NCCL|GLOO|TORCH|PYTORCH|HF|HUGGINGFACE|TRANSFORMERS|WANDB|MLFLOW|TENSORBOARD|TQ|MALLOC|OMP|MKL|TRITON|CUBLAS)_"
+    r"(BFCL|VERL|VLLM|NCCL|GLOO|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|CUBLAS|OMP|MKL|MALLOC)_"
+    r"|(HF|HUGGINGFACE|TRANSFORMERS|WANDB|MLFLOW|TENSORBOARD|TQ)_"
     r"|(PYTHONPATH|PYTHONHASHSEED|TOKENIZERS_PARALLELISM|TORCHDYNAMO_DISABLE|TMPDIR|no_proxy|NO_PROXY)$"
 )
 """Variables that go along, by the beginnings of their names, or whole."""
@@ -52,15 +53,18 @@ def secrets(environment: Mapping[str, str]) -> list[str]:
     return sorted(name for name, value in environment.items() if value and TRAVELS.match(name) and SECRET.search(name))
 
 
-def runtime_env(environment: Mapping[str, str], launched: str) -> dict[str, Any]:
+def runtime_env(environment: Mapping[str, str], launched: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What Ray is told about the workers of a launch.
 
     Args:
         environment: of this process.
         launched: when it began, as `LAUNCHED`.
+        asked: what the configuration says of it, such as variables by other names.
     """
     own = {FOLDER: os.getcwd(), LAUNCHED: launched}
-    return {"env_vars": {**travelling(environment), **own}, "worker_process_setup_hook": f"{__name__}.begin"}
+    more = {name: str(value) for name, value in (asked.get("env_vars") or {}).items()}
+    variables = {**travelling(environment), **more, **own}
+    return {**asked, "env_vars": variables, "worker_process_setup_hook": f"{__name__}.begin"}
 
 
 def begin() -> None:

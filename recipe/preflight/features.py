@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
+from recipe.offline.files import is_offline
 from recipe.user_code.reward_file import SCORE
 
 LOGGERS = {
@@ -111,7 +112,8 @@ def notes(config: DictConfig) -> list[str]:
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
     loss, found = actor.policy_loss.loss_mode, []
     one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
-    if loss in OF_THE_RATIO and one_update and not algorithm.rollout_correction.bypass_mode:
+    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
+    if loss in OF_THE_RATIO and one_update and not to_start and not algorithm.rollout_correction.bypass_mode:
         found.append(
             f"the loss {loss} differs from others by its probability ratio, which is 1 with one update a step: set "
             f"MINI_BATCH_SIZE below {config.data.train_batch_size}"

@@ -29,6 +29,16 @@ def test_secrets_are_named_and_never_sent() -> None:
     assert not workers.travelling(environment).keys() & set(SECRET)
 
 
+def test_variables_of_the_configuration_are_sent_beside_them() -> None:
+    asked = {"py_executable": "python", "env_vars": {"JUDGE": 1, "HF_HOME": "/cache", workers.FOLDER: "/tmp"}}
+    sent = workers.runtime_env({"HF_HOME": "/home", "PATH": "/bin"}, "20261122-090000", asked)
+    assert sent["py_executable"] == "python" and sent["worker_process_setup_hook"] == "recipe.cluster.workers.begin"
+    assert sent["env_vars"] == {
+        **{"HF_HOME": "/cache", "JUDGE": "1"},
+        **{workers.FOLDER: os.getcwd(), workers.LAUNCHED: "20261122-090000"},
+    }
+
+
 def begun(folder: Path, **environment: str) -> dict[str, str]:
     """What a process is that begins as a worker does."""
     code = f"import json, os, tempfile, {workers.__name__} as w; w.begin()\n"

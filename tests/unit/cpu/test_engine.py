@@ -34,9 +34,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         Qwen2ForCausalLM(Qwen2Config(**settings | changes)).save_pretrained(folder / name)
     cases = [(str(folder / name), 4 * (name == "lora")) for name in MODELS]
     answer = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "support" / "engines.py"), repr(cases), str(folder / "found.pt")],
+        [sys.executable, "-m", "support.engines", repr(cases), str(folder / "found.pt")],
         cwd=ROOT,
-        env={**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )

@@ -180,7 +180,8 @@ def test_the_command_says_where_the_time_goes(capsys: pytest.CaptureFixture[str]
         ("user-p99", "-1", "--user-p99"),
         ("warmup", "-1", "from 0"),
         ("threshold", "1", "Set --threshold to 2"),
-        ("prompts", "100000000", "lower --steps"),
+        ("replicas", "1000001", "to 1,000,000"),
+        ("prompts", "1000000", "lower --steps"),
     ],
 )
 def test_a_number_that_cannot_be_is_refused_with_its_option(
