@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from data_prep.card import write_card
 from data_prep.choice import Sets, full_names, of_categories, writable
 from data_prep.mixture import mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
@@ -64,7 +65,7 @@ class Options:
 
 
 def build(out: Path, options: Options) -> dict:
-    """Writes all files into `out` and returns the manifest, which is also written there, last of all.
+    """Writes all files and their card into `out` and returns the manifest, which is also written there, last of all.
 
     Raises:
         OSError: the folder cannot be made or written.
@@ -91,6 +92,7 @@ def build(out: Path, options: Options) -> dict:
         "pyarrow": pa.__version__,
         "files": entries,
     }
+    write_card(out, manifest, {name: data_set.kind for name, data_set in sets.items()}, list(given))
     with replacing(out / "manifest.json") as partial:
         partial.write_text(json.dumps(manifest, indent=2) + "\n")
     return manifest

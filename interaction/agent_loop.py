@@ -231,14 +231,17 @@ class BFCLAgentLoop(AgentLoopBase):
         max_tokens = min(room, budget.reply or room)
         before = played.clock.generate
         with played.clock.waiting("generate"):
-            out = await self._generate(
-                played.request_id, trajectory.ids, {**sampling_params, "max_tokens": max_tokens}, budget.seconds
-            )
+            sampling = {**sampling_params, **self._without_text(), "max_tokens": max_tokens}
+            out = await self._generate(played.request_id, trajectory.ids, sampling, budget.seconds)
         require_sound(out, vocabulary.last_id, max_tokens)
         first = {name: value for name, value in played.engine_fields.items() if name == "min_global_steps"}
         played.engine_fields = {**out.extra_fields, **first}
         ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
         return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, played.clock.generate - before
+
+    def _without_text(self) -> dict[str, Any]:
+        """What keeps vLLM from turning each token, and each log-probability's, into text that nobody reads."""
+        return {"detokenize": False} if self.rollout_config.get("name") == "vllm" else {}
 
     async def _tell(self, played: _Played, text: str, messages: list[Message]) -> bool:
         """Append what the environment says to a step. False where that, or any reply to it, would not fit."""

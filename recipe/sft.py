@@ -18,6 +18,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
+from recipe.cards.model_card import note_card
 from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
 from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.errors import PreflightError
@@ -216,6 +217,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
+    note_card(stage)
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:

@@ -16,6 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import loopback
+from recipe.cards.model_card import note_card
 from recipe.cluster import workers
 from recipe.cluster.watch import NodeWatch
 from recipe.errors import PreflightError
@@ -174,6 +175,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         except OSError as error:
             sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
         print(f"model of step {done.model_step} exported to {done.model}")
+        note_card(Path(config.paths.stage))
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:

@@ -98,7 +98,7 @@ class Survey:
 def survey(files: Sequence[Path], limits: Limits, vocabulary: Vocabulary) -> Survey:
     """Look at every trajectory of these files."""
     found = Survey()
-    seen: dict[str, Place] = {}
+    seen: dict[str, tuple[str, Place]] = {}
     for path, parts in groupby(files, lambda path: whole_of(path) if path.suffix == ROLLOUTS else path):
         look = partial(_look, found=found, limits=limits, vocabulary=vocabulary)
         try:
@@ -129,11 +129,15 @@ def read(place: Place, limits: Limits, tokenizer: Any) -> Stored:
 
 
 def _episodes(
-    parts: Iterable[Path], found: Survey, look: Callable[..., _Kept | None], seen: dict[str, Place]
+    parts: Iterable[Path], found: Survey, look: Callable[..., _Kept | None], seen: dict[str, tuple[str, Place]]
 ) -> Iterator[_Kept]:
-    """Those of a file of rollouts; of a step that was played again after a resume, those of the later launch."""
+    """Those of a file of rollouts; of a step that was played again after a resume, those of the later launch.
+
+    A stage that plays on while it trains plays what was unfinished at a checkpoint again in the next launch, under the
+    same name in a later step's file. Of two such episodes the first is kept.
+    """
     last: dict[str, str] = {}
-    kept: list[tuple[str, str, _Kept]] = []
+    kept: dict[str, tuple[str, str, _Kept]] = {}
     compared = 0
     for line in (line for path in parts for line in rollouts.read_lines(path)):
         found.counts["read"] += 1
@@ -141,16 +145,20 @@ def _episodes(
             stored = rollouts.stored_of(line.content)
             step, launch, name = rollouts.attempt(line.content)
             if name in seen:
-                raise Mistake(f"uid, session_id: the same episode stands at {seen[name]}")
-            seen[name] = line.place
+                if seen[name][0] == launch:
+                    raise Mistake(f"uid, session_id: the same episode stands at {seen[name][1]}")
+                found.counts["earlier"] += 1
+                if name not in kept:
+                    continue
+            seen[name] = launch, line.place
             texts = rollouts.texts_of(line.content) if compared < COMPARED else None
             compared += 1
             last[step] = launch
             if (item := look(line.place, stored, texts=texts)) is not None:
-                kept.append((step, launch, item))
+                kept[name] = step, launch, item
         except Mistake as error:
             found.mistakes.append(f"{line.place}, {error}")
-    for step, launch, item in kept:
+    for step, launch, item in kept.values():
         if launch == last[step]:
             yield item
         else:

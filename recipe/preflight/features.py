@@ -3,12 +3,14 @@ overlong settings and the losses. What cannot work is refused; what works but do
 """
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
+from recipe.offline.files import is_offline
 from recipe.user_code.reward_file import SCORE
 
 LOGGERS = {
@@ -61,6 +63,17 @@ def _check_loggers(config: DictConfig) -> None:
                 f"trainer.logger has {name}, and the package {package} is not installed. Install it with "
                 f"`.venv/bin/pip install {package}`, or leave {name} out of trainer.logger."
             )
+    where = os.environ.get("MLFLOW_TRACKING_URI", "sqlite:")
+    if (
+        "mlflow" in loggers_of(config)
+        and where.startswith("sqlite:")
+        and importlib.util.find_spec("sqlalchemy") is None
+    ):
+        raise PreflightError(
+            "trainer.logger has mlflow, and what is installed of it (mlflow-skinny) cannot write its database: verl "
+            "would say so once and train on without. Install all of it with `.venv/bin/pip install mlflow`, or set "
+            "MLFLOW_TRACKING_URI to the address of a server."
+        )
 
 
 def check_filter_metric(config: DictConfig, result: Any) -> None:
@@ -99,7 +112,8 @@ def notes(config: DictConfig) -> list[str]:
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
     loss, found = actor.policy_loss.loss_mode, []
     one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
-    if loss in OF_THE_RATIO and one_update and not algorithm.rollout_correction.bypass_mode:
+    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
+    if loss in OF_THE_RATIO and one_update and not to_start and not algorithm.rollout_correction.bypass_mode:
         found.append(
             f"the loss {loss} differs from others by its probability ratio, which is 1 with one update a step: set "
             f"MINI_BATCH_SIZE below {config.data.train_batch_size}"

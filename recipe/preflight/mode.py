@@ -30,7 +30,8 @@ def check_trainer_mode(config: DictConfig) -> None:
             "run, without gates, limit of lost samples and reward metrics, and the stage would never count as done. "
             "Set trainer=sync or trainer=async."
         )
-    correction, sampler = config.algorithm.rollout_correction, config.trainer.v1.sampler
+    correction, modes = config.algorithm.rollout_correction, config.trainer.v1
+    oldest, ahead = modes.sampler.max_off_policy_threshold, modes.colocate_async.num_warmup_batches
     for asked, setting, why in (
         (is_offline(config), "offline.files", "there is nothing to be played meanwhile"),
         (
@@ -46,9 +47,15 @@ def check_trainer_mode(config: DictConfig) -> None:
             "sets rollout_is=token",
         ),
         (
-            sampler.max_off_policy_threshold is None,
-            "trainer.v1.sampler.max_off_policy_threshold=null",
-            "nothing would bound how old an episode is. trainer=async sets 4",
+            not oldest or oldest < 2,
+            f"trainer.v1.sampler.max_off_policy_threshold={oldest}",
+            "it bounds how old an episode gets from 2 on. trainer=async sets 4",
+        ),
+        (
+            not 0 <= ahead <= 1,
+            f"trainer.v1.colocate_async.num_warmup_batches={ahead}",
+            "with more than one batch ahead, or fewer than none, max_off_policy_threshold bounds nothing: finished "
+            "groups would wait for those before them. trainer=async sets 1",
         ),
     ):
         if asked:

@@ -74,6 +74,12 @@ def _check_old_log_probs(config: DictConfig) -> None:
             "offline.old_log_probs=start with algorithm.rollout_correction.bypass_mode=true, which takes the stored "
             f"ones of the policy that sampled. {instead}, or bypass_mode=false."
         )
+    if config.algorithm.rollout_correction.rollout_rs:
+        raise PreflightError(
+            "offline.old_log_probs=start with algorithm.rollout_correction.rollout_rs="
+            f"{config.algorithm.rollout_correction.rollout_rs}: what is rejected follows from the policy at the "
+            f"beginning of a step. {instead}, or rollout_rs=null."
+        )
     if not (policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward):
         policy.actor.use_kl_loss, policy.actor.kl_loss_coef = True, 0.0
 

@@ -202,19 +202,28 @@ def validations(run: Path) -> list[Validation]:
     for stage in trained_stages(run):
         files = validation_files(stage)
         for path in dict.fromkeys([*files[:1], *files[-1:]]):
-            found = [place.header for place in reported(run, path)]
-            kinds = sorted({(*kind_of(header), is_guard(header)) for header in found})
-            names = [category for category, _, _ in kinds]
-            for category, environment, guard in kinds:
-                name = category if names.count(category) < 2 else f"{environment}/{category}"
-                chosen = [
-                    header for header in found if (*kind_of(header), is_guard(header)) == (category, environment, guard)
-                ]
-                rows.append(_validation(stage.name, name + ", guard" * guard, chosen))
-            for name, guard in (("all", False), ("all, guard", True)):
-                of_part = [header for header in found if is_guard(header) is guard]
-                if len({kind_of(header) for header in of_part}) > 1:
-                    rows.append(_validation(stage.name, name, of_part))
+            rows += validation(run, path)
+    return rows
+
+
+def validation(run: Path, path: Path) -> list[Validation]:
+    """One validation of a run: each category, then all together where there are several; a guard's apart.
+
+    Args:
+        path: `<run>/<stage>/rollouts/val/<step>.jsonl`.
+    """
+    rows, stage = [], path.parents[2].name
+    found = [place.header for place in reported(run, path)]
+    kinds = sorted({(*kind_of(header), is_guard(header)) for header in found})
+    names = [category for category, _, _ in kinds]
+    for category, environment, guard in kinds:
+        name = category if names.count(category) < 2 else f"{environment}/{category}"
+        chosen = [header for header in found if (*kind_of(header), is_guard(header)) == (category, environment, guard)]
+        rows.append(_validation(stage, name + ", guard" * guard, chosen))
+    for name, guard in (("all", False), ("all, guard", True)):
+        of_part = [header for header in found if is_guard(header) is guard]
+        if len({kind_of(header) for header in of_part}) > 1:
+            rows.append(_validation(stage, name, of_part))
     return rows
 
 

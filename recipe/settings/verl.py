@@ -398,7 +398,7 @@ class Reward:
 
 @dataclass(frozen=True)
 class V1:
-    """`trainer.v1`; which modes work is said in `recipe/preflight/keys.py`."""
+    """`trainer.v1`; which modes work is said in `recipe/preflight/mode.py`."""
 
     __pydantic_config__ = OPEN
     trainer_mode: Text

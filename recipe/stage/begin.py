@@ -25,12 +25,27 @@ def gate_advice(*configs: DictConfig) -> str:
     )
 
 
+def tracker_folders(stage: Path) -> dict[str, str]:
+    """Variables that keep what trackers write in the stage's folder, where a person has not set another place.
+
+    By themselves wandb and TensorBoard write into the working directory, Trackio into the home directory, and verl has
+    MLflow write to one file in /tmp that all users of a machine share.
+    """
+    return {
+        "TENSORBOARD_DIR": str(stage / "tensorboard"),
+        "WANDB_DIR": str(stage),  # it makes a folder `wandb` there
+        "TRACKIO_DIR": str(stage / "trackio"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{stage / 'mlflow.db'}",
+    }
+
+
 def set_environment(config: DictConfig, nodes: int) -> None:
     """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
     for name, value in {**config.launcher.env, **loopback.environment(nodes)}.items():
         os.environ.setdefault(name, str(value))
     stage = Path(config.paths.stage).absolute()
-    os.environ.setdefault("TENSORBOARD_DIR", str(stage / "tensorboard"))
+    for name, place in tracker_folders(stage).items():
+        os.environ.setdefault(name, place)
     # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
     os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
 

@@ -133,16 +133,27 @@ class Base:
     """Sum of the sums of its weights, which knows it wherever it is now; None where it has no safetensors."""
 
 
+@dataclass(frozen=True)
+class Queue:
+    """`queue.json` of a checkpoint of a stage that plays on while it trains: its `transfer_queue/` is a part of it."""
+
+    __pydantic_config__ = STRICT
+    rollouts: int
+    """Of a prompt (`actor_rollout_ref.rollout.n`)."""
+
+
 STARTED, TARGET, BEST, DONE = StateFile(Start), StateFile(Target), StateFile(Best), StateFile(Done)
 LEFT_OUT = StateFile(LeftOut, earlier=lambda content: {"tasks": content} if isinstance(content, list) else content)
 TRAINED_ON = StateFile(TrainedOn)
 KL_COEFFICIENT, ADAPTER, BASE = StateFile(KLCoefficient), StateFile(Adapter), StateFile(Base)
+QUEUE = StateFile(Queue)
 
 STARTED_FILE, LEFT_OUT_FILE = "started_from.json", "left_out.json"
 TRAINED_ON_FILE = "trained_on.json"
 MADE_WITH_FILE = "made_with.json"  # of a warm start: `recipe.sft`
 TARGET_FILE, BEST_FILE, DONE_FILE = "total_steps.json", "best.json", "done.json"
 KL_FILE = "kl_coefficient.json"
+QUEUE_FILE, QUEUE_FOLDER = "queue.json", "transfer_queue"
 BATCHES_FILE = (
     "batches.jsonl"  # which stored trajectories a step was trained on, a line each: `recipe.training.offline`
 )

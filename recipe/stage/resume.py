@@ -15,7 +15,7 @@ from typing import Any
 from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
 from recipe.stage.integrity import READERS, broken_archive, broken_export
-from recipe.stage.notes import ADAPTER, ADAPTER_FILE, KL_COEFFICIENT, KL_FILE
+from recipe.stage.notes import ADAPTER, ADAPTER_FILE, KL_COEFFICIENT, KL_FILE, QUEUE, QUEUE_FILE, QUEUE_FOLDER
 from recipe.stage.starts import TRACKER, latest, named_like_checkpoints, step_folders
 
 PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
@@ -62,12 +62,16 @@ def broken(folder: Path, contents: list[str], layout: Layout = STAGE) -> str | N
     notes: list[tuple[Path, StateFile[Any]]] = [
         (folder / KL_FILE, KL_COEFFICIENT),
         (model / ADAPTER_FILE, ADAPTER),
+        (folder / QUEUE_FILE, QUEUE),
     ]
     for path, kind in notes:
         try:
             kind.read(path)
         except Damaged as error:
             return str(error)
+    queue = folder / QUEUE_FOLDER / "metadata.json"  # which TransferQueue puts in place last, and verl after all else
+    if (folder / QUEUE_FILE).exists() and not queue.is_file():
+        return f"{queue} is missing"
     with ThreadPoolExecutor(READERS) as pool:
         fault = next(filter(None, pool.map(broken_archive, files)), None)
     if fault or "hf_model" not in contents:

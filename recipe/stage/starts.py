@@ -23,6 +23,8 @@ from recipe.stage.notes import (
     LEFT_OUT,
     LEFT_OUT_FILE,
     MADE_WITH_FILE,
+    QUEUE,
+    QUEUE_FILE,
     STARTED,
     STARTED_FILE,
     TRAINED_ON,
@@ -167,6 +169,26 @@ def check_same_start(config: DictConfig) -> None:
             f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
         )
     _check_processes(config)
+    _check_queue(config)
+
+
+def _check_queue(config: DictConfig) -> None:
+    """What was in play when a stage was saved is gone on with by one that plays on as well, with as many rollouts."""
+    checkpoints = Path(config.trainer.default_local_dir)
+    folder = checkpoints / f"global_step_{latest(checkpoints)}"
+    if (before := QUEUE.read_or_none(folder / QUEUE_FILE)) is None:
+        return
+    rollouts = config.actor_rollout_ref.rollout.n
+    if config.trainer.v1.trainer_mode == "sync":
+        raise PreflightError(
+            f"{folder} has prompts that were in play when it was saved, and with trainer=sync they would be left out. "
+            f"Set trainer=async, or begin a new run with MODEL={folder / 'actor' / 'huggingface'}."
+        )
+    if before.rollouts != rollouts:
+        raise PreflightError(
+            f"{folder} has groups of {before.rollouts} rollouts in play, and actor_rollout_ref.rollout.n={rollouts}: "
+            f"half groups would count as lost. Set it to {before.rollouts} as before."
+        )
 
 
 def _check_processes(config: DictConfig) -> None:

@@ -40,7 +40,7 @@ def files_of(stage: Path, step: int) -> dict[Path, set[str] | None]:
     folder = stage / "rollouts" / "train"
     if not (stage / TRAINED_FILE).exists():
         return {folder / f"{step:06d}.jsonl": None}
-    played: dict[str, list[str]] = {}
+    played: dict[str, list[str]] | None = None
     for _, line in lines(stage / TRAINED_FILE):
         try:
             content = json.loads(line)
@@ -48,4 +48,6 @@ def files_of(stage: Path, step: int) -> dict[Path, set[str] | None]:
             continue
         if content["step"] == step:
             played = content["played"]
+    if played is None:  # of a launch that played and trained in turn
+        return {folder / f"{step:06d}.jsonl": None}
     return {folder / f"{int(number):06d}.jsonl": set(uids) for number, uids in played.items()}

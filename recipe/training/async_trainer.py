@@ -10,9 +10,11 @@ episode may be older than the policy, in parts or as a whole; how much is bounde
 from pathlib import Path
 from typing import Any
 
+import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 
 from recipe.stage import trained
+from recipe.stage.notes import QUEUE, QUEUE_FILE, Queue
 from recipe.training.async_sampling import AsyncSampling
 from recipe.training.trainer import Curriculum
 
@@ -24,6 +26,20 @@ class AsyncTrainer(Curriculum, PPOTrainerColocateAsync):
         """verl's, with an end."""
         batch = self.config.data.train_batch_size
         return AsyncSampling.instead_of(super()._build_replay_buffer(), self.config.stage.max_lost_share, batch)
+
+    def _save_checkpoint(self) -> None:
+        """As everywhere, with a note that what is in play is a part of it, before verl calls it whole."""
+        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        QUEUE.write(self._checkpoint / QUEUE_FILE, Queue(self.config.actor_rollout_ref.rollout.n))
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        """As everywhere. The batch that the step was trained on was saved with it, and is not needed again."""
+        super()._load_checkpoint()
+        found = (tq.kv_list("train") or {}).get("train", {})
+        prompts = {key for key, tag in found.items() if tag.get("is_prompt", False)}
+        if trained_on := [key for key in found if key not in prompts and key.rsplit("_", 2)[0] not in prompts]:
+            tq.kv_clear(keys=trained_on, partition_id="train")
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         """As everywhere; then which episodes the step was trained on, which lie under the step of their prompts."""

@@ -144,7 +144,7 @@ class Curriculum(PPOTrainer):
         super().on_sample_end()
         buffer = self.replay_buffer
         self.failed_prompts = buffer.failed if isinstance(buffer, COUNTING) else 0
-        if not isinstance(buffer, AsyncSampling):  # which has thrown them away, and counted
+        if not isinstance(buffer, AsyncSampling):  # in which others may be those of later steps
             self.failed_prompts += len(buffer.failure_keys["train"])
 
     @property
@@ -199,6 +199,12 @@ class Curriculum(PPOTrainer):
             return batch
         tq.kv_clear(keys=sorted(set(batch.keys) - set(kept)), partition_id=batch.partition_id)
         return batch.select_keys(kept)
+
+    def _compute_ref_log_prob(self, batch: Any, metrics: dict) -> Any:
+        """verl's. That the adapter was left out is of the reference alone: the critic, asked next, has none."""
+        batch = super()._compute_ref_log_prob(batch, metrics)
+        batch.extra_info.pop("no_lora_adapter", None)
+        return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         """verl's advantages, with values and the ids of steps and turns for the estimators of `recipe.credit`.

@@ -6,6 +6,7 @@ About four minutes on two cores.
 from pathlib import Path
 
 import pytest
+from support.learning import REWARD
 from support.short_training import train
 
 from data_prep.__main__ import main as prepare_data
@@ -15,7 +16,7 @@ from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 
 ROWS, ROLLOUTS, OLDEST = 4, 2, 2
-REWARD = """
+RAISES = """
 def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str:
         raise ValueError("it always does in training")
@@ -47,6 +48,8 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
     start: tuple[Path, list[str]],
 ) -> None:
     folder, given = start
+    (folder / "my_reward.py").write_text(REWARD)
+    given.append(f"reward.custom_reward_function.path={folder}/my_reward.py")
     train(folder, *given)
     stage = train(folder, *given, "trainer.total_training_steps=4")
     steps = read_steps(stage)
@@ -66,6 +69,6 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
 @pytest.mark.slow
 def test_a_reward_that_always_raises_ends_the_stage_with_the_cause(start: tuple[Path, list[str]]) -> None:
     folder, given = start
-    (folder / "my_reward.py").write_text(REWARD)
+    (folder / "my_reward.py").write_text(RAISES)
     with pytest.raises(AssertionError, match="were lost because the reward compute_score of .*my_reward.py failed"):
         train(folder, *given, f"reward.custom_reward_function.path={folder}/my_reward.py")

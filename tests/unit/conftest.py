@@ -44,12 +44,14 @@ class Engine:
         self.outputs: list[list[int]] = []
         self.log_probs: list[list[float]] = []
         self.requests: list[str] = []
+        self.sampling: list[dict[str, Any]] = []
 
     async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
         self.prompts.append(list(prompt_ids))
         self.requests.append(request_id)
+        self.sampling.append(sampling_params)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -83,6 +85,7 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
         {
             "actor_rollout_ref": {
                 "rollout": {
+                    "name": settings.get("name", "vllm"),
                     "prompt_length": 2048,
                     "response_length": settings.get("response_length", 4096),
                     "max_model_len": settings.get("max_model_len"),

@@ -56,6 +56,14 @@ def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(play, tok
     assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
 
 
+def test_vllm_is_not_asked_for_text_that_nobody_reads_and_another_engine_gets_no_word_of_it(play):
+    for name, asked in (("vllm", {"detokenize": False}), ("sglang", {})):
+        output, engine = play(gold_replies(), name=name)
+        for sampling in engine.sampling:
+            assert sampling == {"temperature": 1.0, "max_tokens": sampling["max_tokens"], **asked}
+        assert output.extra_fields["episode"]["stop_reason"] == "completed"
+
+
 def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(play):
     output, engine = play(gold_replies())
     marked = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]

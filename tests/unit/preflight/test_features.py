@@ -245,6 +245,20 @@ def test_a_logger_that_verl_or_this_environment_does_not_have_is_refused(logger,
         check_features(configured(f"trainer.logger={logger}"))
 
 
+@pytest.mark.parametrize(("address", "refused"), [(None, True), ("sqlite:////x.db", True), ("http://mine", False)])
+def test_an_mlflow_that_could_not_write_its_database_is_refused(monkeypatch, address, refused):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "sqlalchemy" else name)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    config = configured()
+    config.trainer.logger = ["console", "mlflow"]
+    if not refused:
+        return check_features(config)
+    with pytest.raises(PreflightError, match="cannot write its database.*Install all of it"):
+        check_features(config)
+
+
 def test_a_logger_is_one_or_several():
     assert loggers_of(configured("trainer.logger=console")) == ["console"]
     check_features(configured("trainer.logger=[console,tensorboard]"))

@@ -28,7 +28,10 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
         (["trainer=async", "algorithm.rollout_correction.rollout_is=null"], "without a correction"),
         (["trainer=async", "algorithm=dapo"], "filter_groups.enable=true: .*without an end"),
         (["trainer=async", "offline.files=a", "actor_rollout_ref.rollout.n=1"], "offline.files: there is nothing"),
-        (["trainer=async", "trainer.v1.sampler.max_off_policy_threshold=null"], "nothing would bound how old"),
+        (["trainer=async", "trainer.v1.sampler.max_off_policy_threshold=null"], "threshold=None: it bounds"),
+        (["trainer=async", "trainer.v1.sampler.max_off_policy_threshold=1"], "threshold=1: it bounds .* from 2 on"),
+        (["trainer=async", "trainer.v1.colocate_async.num_warmup_batches=8"], "batches=8: with more than one"),
+        (["trainer=async", "trainer.v1.colocate_async.num_warmup_batches=-1"], "batches=-1: .*fewer than none"),
     ],
 )
 def test_a_mode_that_cannot_serve_what_is_asked_for_is_refused(overrides: list[str], says: str) -> None:

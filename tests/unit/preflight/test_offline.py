@@ -79,6 +79,7 @@ REFUSED = {
     "old": (["offline.old_log_probs=first"], "offline.old_log_probs", "'step'"),
     "adapter": (["actor_rollout_ref.model.lora_adapter_path=a"], "offline.old_log_probs=start", "old_log_probs=step"),
     "stage's adapter": (["stage.adapter=continue", "stage.previous=one"], "old_log_probs=start", "old_log_probs=step"),
+    "rejection": (["algorithm.rollout_correction.rollout_rs=token_k1"], "old_log_probs=start", "rollout_rs=null"),
     "bypass": (["algorithm.rollout_correction.bypass_mode=true"], "old_log_probs=start", "bypass_mode=false"),
 }
 

@@ -28,7 +28,7 @@ def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp
     trained.note(tmp_path, 2, ["a_0_0", "a_1_0", "b_0_0", "c_0_0"], [*tags(1, 1, 2), {"is_padding": True}])
     trained.note(tmp_path, 3, ["d_0_0"], tags(2))
     assert trained.files_of(tmp_path, 2) == {folder / "000001.jsonl": {"a"}, folder / "000002.jsonl": {"b"}}
-    assert trained.files_of(tmp_path, 9) == {}
+    assert trained.files_of(tmp_path, 9) == {folder / "000009.jsonl": None}  # of a launch that did not play on
 
 
 def test_a_report_compares_what_was_trained_on_and_not_what_was_handed_out(tmp_path: Path) -> None:

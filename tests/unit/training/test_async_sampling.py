@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from support.queue import Queue
+from support.queue import PartlyFailed, Queue
 from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
@@ -39,6 +39,13 @@ def test_a_lost_group_is_replaced_counted_and_forgotten_in_the_next_step(monkeyp
     assert queue.asked == 2 * BATCH + 1
     buffer.sample(2, "train", BATCH)
     assert buffer.lost == 0
+
+
+def test_a_group_is_trained_on_as_long_as_two_of_its_episodes_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    partly, one = PartlyFailed([1.0, 0.0]), PartlyFailed([1.0])
+    buffer, _ = make(monkeypatch, GOOD, partly, one, *[GOOD] * 30, lost=0.3)
+    batch, _ = buffer.sample(1, "train", BATCH)
+    assert len(batch.keys) == 3 * N + 2 and (buffer.lost, buffer.failed, buffer.lone) == (1, 2, 1)
 
 
 @pytest.mark.parametrize(("lost", "ends"), [(0.25, True), (0.6, False)])

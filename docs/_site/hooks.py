@@ -1,0 +1,69 @@
+"""Makes the page of all settings when the site is built, from the list that `python -m recipe.options` prints."""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from recipe.options.listing import Option, listing  # noqa: E402
+
+PAGE = "reference/settings.md"
+CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
+START = """# Settings
+
+Everything after a script's name is an override, `bash run_stage1.sh KEY=VALUE`. The values are those of stage 1 on
+`gpu8`, then where another profile has others; a stage's own file changes some. In a terminal:
+`.venv/bin/python -m recipe.options WORD`. Settings of verl's that this recipe leaves as they are stand in verl's
+documentation.
+"""
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """mkdocs' event: the page becomes one of the site's files."""
+    files.append(File.generated(config, PAGE, content=page()))
+    return files
+
+
+def page() -> str:
+    """The page in Markdown, a table for each section of the configuration."""
+    parts = [START]
+    for name, title in CONFIGURATIONS.items():
+        found = listing(name)
+        sections: dict[str, list[Option]] = defaultdict(list)
+        for option in found.options:
+            sections[option.key.partition(".")[0]].append(option)
+        parts.append(f"## {title}\n")
+        for section, options in sections.items():
+            parts.append(f"### `{section}`{' (supervised)' if name == 'sft' else ''}\n")
+            parts += [row("setting", "value", "meaning"), row("---", "---", "---")]
+            parts += [row(f"`{one.key}`", values(one, found.written_for), meaning(one)) for one in options]
+            parts.append("")
+    return "\n".join(parts)
+
+
+def row(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def values(option: Option, written_for: str) -> str:
+    """The value on the profile that the files are written for, and where another one has another."""
+    first = option.values[written_for]
+    others = [f"{name}: {code(value)}" for name, value in option.values.items() if value != first]
+    return "<br>".join([code(first), *others])
+
+
+def code(value: Any) -> str:
+    """A value, short enough for a column."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text if len(text) <= 40 else text[:37] + '...'}`" if text else ""
+
+
+def meaning(option: Option) -> str:
+    """What is said about it, and our file that says so first."""
+    where = next((f"`{place}`" for place in option.said if not place.startswith("verl/")), "")
+    return f"{option.meaning} {where}".strip()

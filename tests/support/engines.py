@@ -1,0 +1,149 @@
+"""Run as a process of its own: the CPU engines and verl's own on the same models and rows, results into a file.
+
+python tests/support/engines.py "[('MODEL', LORA_RANK), ...]" FILE
+"""
+
+import ast
+import sys
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+LENGTHS = ((3, 1), (40, 31), (9, 16), (30, 5), (2, 60), (24, 24))
+"""Prompt and response of each row, three rows a micro-batch."""
+NOTHING_LEARNED = 3
+"""The row in which nothing is learned."""
+
+
+def engine_of(kind: str, path: str, lora_rank: int) -> Any:
+    from verl.trainer.config import CheckpointConfig
+    from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
+    from verl.workers.engine.base import EngineRegistry
+
+    from recipe.credit.critic_model import CriticModelConfig
+
+    model: Any = CriticModelConfig if kind == "value_model" else HFModelConfig
+    fp32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    torch.manual_seed(3)  # of a critic's head
+    engine = EngineRegistry.new(
+        model_type=kind,
+        backend="fsdp2",
+        model_config=model(
+            path=path,
+            use_remove_padding=False,
+            enable_gradient_checkpointing=False,
+            override_config={"attn_implementation": "sdpa"},
+            lora_rank=lora_rank,
+        ),
+        engine_config=FSDPEngineConfig(
+            strategy="fsdp2", dtype="float32", mixed_precision=fp32, use_torch_compile=False
+        ),
+        optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1),
+        checkpoint_config=CheckpointConfig(),
+    )
+    engine.initialize()
+    if lora_rank:  # one half of an adapter starts at 0, and with it the other half's gradient
+        torch.manual_seed(2)
+        with torch.no_grad():
+            for name, parameter in engine.module.named_parameters():
+                if "lora_B" in name:
+                    local = parameter.to_local()
+                    local.add_(0.05 * torch.randn(local.shape))
+    return engine
+
+
+def rows(whole: bool) -> Any:
+    """A batch; its loss masks are of whole rows, as in supervised training, or of responses."""
+    from verl.utils import tensordict_utils as tu
+
+    generator, made = torch.Generator().manual_seed(1), []
+    for number, (prompt, response) in enumerate(LENGTHS):
+        ids = torch.randint(5, 2000, (prompt + response,), generator=generator)
+        mask = (torch.rand(response, generator=generator) < 0.4).long() * (number != NOTHING_LEARNED)
+        old = -7.6 + 0.1 * torch.randn(response, generator=generator)
+        made.append(
+            {
+                "input_ids": ids,
+                "position_ids": torch.arange(len(ids)),
+                "prompts": ids[:prompt],
+                "responses": ids[prompt:],
+                "response_mask": mask,
+                "loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask,
+                "old_log_probs": old,
+                "advantages": torch.randn(response, generator=generator),
+            }
+        )
+    columns = {
+        name: torch.nested.as_nested_tensor([row[name] for row in made], layout=torch.jagged) for name in made[0]
+    }
+    return tu.get_tensordict(
+        columns,
+        {
+            "temperature": 0.7,
+            "pad_token_id": 0,
+            "use_remove_padding": False,
+            "use_fused_kernels": False,
+            "use_dynamic_bsz": False,
+            "micro_batch_size_per_gpu": 3,
+            "max_token_len_per_gpu": 10**6,
+            "global_batch_size": len(made),
+            "calculate_entropy": True,
+        },
+    )
+
+
+def of_learned(values: Any, masks: Any) -> torch.Tensor:
+    """What an engine says of learned tokens; it stands one place before each."""
+    pairs = zip(values.unbind(), masks.unbind(), strict=True)
+    return torch.cat([row.roll(1)[-len(mask) :][mask.bool()] for row, mask in pairs])
+
+
+def answers(engine: Any, loss: Any, whole: bool) -> dict[str, torch.Tensor]:
+    """All that an engine is asked for: log-probabilities or values, loss, gradients; and its model called directly."""
+    with engine.eval_mode():
+        said = engine.infer_batch(rows(whole))["model_output"]
+    if "values" in said:
+        return {"values": said["values"].values()}
+    found = {name: of_learned(said[name], rows(whole)["loss_mask"]) for name in ("log_probs", "entropy")}
+    with engine.train_mode():
+        engine.optimizer_zero_grad()
+        found["loss"] = torch.tensor(engine.forward_backward_batch(rows(whole), loss)["loss"])
+        for name, parameter in engine.module.named_parameters():
+            if parameter.grad is not None:
+                found[f"gradient of {name}"] = parameter.grad.full_tensor().clone()
+    with torch.no_grad():
+        found["logits of all"] = engine.module(input_ids=torch.arange(40).reshape(2, 20)).logits.clone()
+    return found
+
+
+def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tensor]]]:
+    """Of our engines and of verl's, what they answer to each kind of question."""
+    import verl.workers.engine.fsdp.transformer_impl as verls
+    from verl.workers.config import ActorConfig
+    from verl.workers.utils.losses import ppo_loss, sft_loss
+
+    actor = ActorConfig(strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=3, use_dynamic_bsz=False)
+    losses = {"ppo": (partial(ppo_loss, config=actor), False), "sft": (partial(sft_loss, config=actor), True)}
+    found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
+    for side in ("ours", "verl's"):
+        policy, critic = engine_of("language_model", path, lora_rank), engine_of("value_model", path, 0)
+        if side == "verl's":
+            policy.__class__ = type("Plain", (verls.FSDPEngineWithLMHead,), {"_wanted": None})
+            critic.__class__ = verls.FSDPEngineWithValueHead
+        found[side] = {name: answers(policy, *given) for name, given in losses.items()}
+        found[side]["values"] = answers(critic, None, False)
+    return found
+
+
+def main() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    import recipe.cpu.engine  # noqa: F401  registers the engines
+
+    cases = ast.literal_eval(sys.argv[1])
+    torch.save({path: both(path, lora_rank) for path, lora_rank in cases}, sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

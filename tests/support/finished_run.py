@@ -1,0 +1,89 @@
+"""A run whose stages have ended, as far as their notes, episodes and exported models go; nothing of it was trained."""
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from omegaconf import OmegaConf
+from safetensors.numpy import save_file
+
+from recipe.launch.compose import compose
+from recipe.stage.integrity import note_sums
+from recipe.stage.manifest import MANIFEST, Manifest
+from recipe.stage.notes import DONE, DONE_FILE, Done
+
+STEP = 12
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@cache
+def composed(name: str) -> Any:
+    """The configuration of a stage, resolved."""
+    return OmegaConf.to_container(compose(name, ["hardware=gpu8"]), resolve=True)
+
+
+def data_file(path: Path, sources: list[str]) -> str:
+    """A parquet file with these data sources; its hash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"data_source": sources}), path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def model(folder: Path) -> None:
+    """What a stage hands on, with sums; no model that would load."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    (folder / "generation_config.json").write_text("{}")
+    save_file({"a": np.arange(6.0, dtype=np.float32)}, folder / "model.safetensors")
+    note_sums(folder)
+
+
+def validated(stage: Path, step: int, passed: dict[str, float], part: str = "report") -> None:
+    """The episodes of a validation: task -> whether it was solved."""
+    path = stage / "rollouts" / "val" / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for task, value in passed.items():
+            header = {"step": step, "split": "val", "uid": task, "session_id": 0, "task_id": task, "part": part}
+            reward = {"acc": value, "acc_official": value, "progress": value}
+            file.write(json.dumps({**header, "environment": "bfcl", "score": value, "reward": reward}) + "\n")
+
+
+def finished_run(folder: Path, **change: Any) -> Path:
+    """Two stages that ended at STEP, from a model on the hub, the second validated at its end.
+
+    Args:
+        change: settings of the second stage, with `__` for dots.
+    """
+    run, starts = folder / "outputs" / "mine", []
+    train, val = folder / "data" / "train.parquet", folder / "data" / "val.parquet"
+    hashes = {
+        str(train): data_file(train, ["bfcl/base"] * 3 + ["bfcl/miss_func"]),
+        str(val): data_file(val, ["bfcl/base"] * 4),
+    }
+    before = "Qwen/Qwen2.5-7B-Instruct"
+    for name in ("stage1", "stage2"):
+        config = OmegaConf.create(composed(name))
+        stage = run / config.stage.name
+        settings = {"data.train_files": str(train), "data.val_files": str(val), "actor_rollout_ref.model.path": before}
+        settings |= {key.replace("__", "."): value for key, value in change.items()} if name == "stage2" else {}
+        for key, value in settings.items():
+            OmegaConf.update(config, key, value)
+        (stage / "config").mkdir(parents=True)
+        (stage / "config" / "resolved.yaml").write_text(yaml.dump(OmegaConf.to_container(config), Dumper=DUMPER))
+        (stage / "metrics").mkdir()
+        line = {"step": STEP, "data": {"critic/score/mean": 0.5}}
+        (stage / "metrics" / "20260101-000000.jsonl").write_text(json.dumps(line) + "\n")
+        starts.append({"stage": stage.name, "versions": {"verl": "0.9.1"}, "model": before, "data": hashes, "seed": 1})
+        model(stage / "hf")
+        DONE.write(stage / DONE_FILE, Done(global_step=STEP, model=str(stage / "hf"), model_step=STEP, chose=()))
+        before = str(stage / "hf")
+    validated(stage, STEP, {f"multi_turn_base_{index}": float(index < 3) for index in range(4)})
+    MANIFEST.write(run / "manifest.json", Manifest(tuple(starts)))
+    return run

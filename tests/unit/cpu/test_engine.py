@@ -1,0 +1,56 @@
+"""What the CPU engines leave out changes no number: against verl's own engines on the same rows, in one process."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from recipe.cpu.tiny_policy import make_tiny_policy
+
+ROOT = Path(__file__).parents[3]
+MODELS: dict[str, dict[str, Any]] = {
+    "tied": {},
+    "untied": {"tie_word_embeddings": False},
+    "window": {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    "lora": {},
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Model -> of `ours` and of `verl's` -> what -> name -> tensor."""
+    folder = tmp_path_factory.mktemp("engines")
+    make_tiny_policy(folder / "base")
+    settings = Qwen2Config.from_pretrained(folder / "base").to_dict() | {"layer_types": None, "initializer_range": 0.2}
+    for name, changes in MODELS.items():
+        shutil.copytree(folder / "base", folder / name)
+        torch.manual_seed(0)
+        Qwen2ForCausalLM(Qwen2Config(**settings | changes)).save_pretrained(folder / name)
+    cases = [(str(folder / name), 4 * (name == "lora")) for name in MODELS]
+    answer = subprocess.run(
+        [sys.executable, "-m", "support.engines", repr(cases), str(folder / "found.pt")],
+        cwd=ROOT,
+        env={**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return {Path(path).name: result for path, result in torch.load(folder / "found.pt").items()}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found: dict[str, Any], model: str) -> None:
+    ours, plain = found[model]["ours"], found[model]["verl's"]
+    assert ours.keys() == plain.keys() == {"ppo", "sft", "values"}
+    for what, tensors in plain.items():
+        assert ours[what].keys() == tensors.keys()
+        for name, expected in tensors.items():
+            scale = float(expected.abs().max())
+            torch.testing.assert_close(ours[what][name], expected, rtol=1e-5, atol=1e-5 * max(scale, 1e-3), msg=name)
+    assert plain["ppo"]["log_probs"].std() > 0.1 and plain["ppo"]["loss"].abs().sum() > 0, "they say something"

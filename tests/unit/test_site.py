@@ -1,0 +1,72 @@
+"""The documentation site: it builds without a warning, and has every page and every setting."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recipe.options.listing import listing
+from recipe.preflight.reward import sample_record
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def pages(entries: list) -> list[str]:
+    """All files of a navigation."""
+    found = []
+    for entry in entries:
+        content = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        found += pages(content) if isinstance(content, list) else [content]
+    return found
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = pages(yaml.safe_load(text)["nav"])
+    assert len(listed) == len({*listed})
+    written = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert {*listed} == written | {"reference/settings.md"}
+
+
+def test_every_setting_is_on_the_page_of_settings(site: Path) -> None:
+    page = (site / "reference" / "settings.html").read_text(encoding="utf-8")
+    shown = {*re.findall(r"<td><code>([\w.]+)</code></td>", page)}
+    for name in ("stage1", "sft"):
+        assert {option.key for option in listing(name).options} <= shown, name
+
+
+def test_the_reference_has_what_docstrings_say(site: Path) -> None:
+    for page, name in (("environment", "GymEnv"), ("episode", "EpisodeRecord"), ("rewards", "compute_score")):
+        assert name in (site / "reference" / f"{page}.html").read_text(encoding="utf-8"), page
+
+
+def test_no_page_asks_for_something_from_the_network(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', path.read_text(encoding="utf-8")
+        )
+        assert not [address for address in loaded if "canonical" not in address], path
+
+
+def test_the_tutorials_reward_takes_a_record() -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def compute_score.*?)```", text, re.DOTALL)
+    names: dict = {}
+    exec(code, names)  # ours, from our own page
+    result = names["compute_score"]("bfcl/base", "", "[]", {"episode": sample_record()})
+    assert result["score"] <= 1 and result["malformed"] >= 0
