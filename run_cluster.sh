@@ -29,7 +29,10 @@ if [[ ${HARDWARE:-$(<.venv/profile)} == cpu ]]; then # logical: what verl's acto
 fi
 
 ray_pid=
-end() { [[ -z $ray_pid ]] || kill "$ray_pid" 2>/dev/null || true; }
+end() { # told to end: Ray does so, and then this; while nothing runs, at once
+    [[ -n $ray_pid ]] || exit 130
+    kill "$ray_pid" 2>/dev/null || true
+}
 trap end INT TERM HUP
 run() { # until Ray ends, or this is told to
     ray start "${options[@]}" "$@" &
@@ -46,13 +49,14 @@ if mkdir "$folder/head" 2>/dev/null; then # on any file system one node alone ca
     host=$(given --node-ip-address "$@")
     [[ -n $host ]] || host=$(.venv/bin/python -c 'import ray; print(ray.util.get_node_ip_address())' 2>/dev/null)
     port=$(given --port "$@")
-    printf 'export %s\n' "RAY_ADDRESS=$host:${port:-6379}" "RAY_AUTH_MODE=token" "RAY_AUTH_TOKEN_PATH=$folder/token" \
+    [[ -n $port ]] || { port=6379; options+=("--port=$port"); }
+    printf 'export %q\n' "RAY_ADDRESS=$host:$port" "RAY_AUTH_MODE=token" "RAY_AUTH_TOKEN_PATH=$folder/token" \
         >"$folder/environment"
-    echo "run_cluster: $(hostname) is the head, at $host:${port:-6379}; run this on the other nodes, and on one of them:"
+    echo "run_cluster: $(hostname) is the head, at $host:$port; run this on the other nodes, and on one of them:"
     echo "run_cluster:   source $folder/environment && bash run_all.sh trainer.nnodes=2"
-    echo "$host:${port:-6379}" >"$folder/address.new"
+    echo "$host:$port" >"$folder/address.new"
     mv "$folder/address.new" "$folder/address" # last: the others wait for it
-    run --head --port="${port:-6379}"
+    run --head
 else
     for _ in $(seq 120); do
         [[ -s $folder/address ]] && break
