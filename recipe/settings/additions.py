@@ -50,8 +50,8 @@ def has(config: DictConfig, key: str) -> bool:
     return True
 
 
-def unknown(config: DictConfig, key: str) -> str:
-    """That there is no such key, which one may be meant, and how to list them.
+def unknown(config: DictConfig, key: str, more: str = "") -> str:
+    """That there is no such key, which one may be meant, `more` about it, and how to list them.
 
     Its neighbours come first, then any that ends like it, then those that are written most like it.
     """
@@ -69,7 +69,12 @@ def unknown(config: DictConfig, key: str) -> str:
         near = _near(key, _keys(OmegaConf.to_container(config), ""))
         hint = f" (is {' or '.join(near)} meant?)" if near else hint
     word = f" {last}" if re.fullmatch(r"\w{1,40}", last) else ""
-    return f"{shown(key, quote=False)} is not known{hint}. `.venv/bin/python -m recipe.options{word}` lists settings."
+    listed = f"`.venv/bin/python -m recipe.options{word}` lists settings."
+    return " ".join(filter(None, (f"{shown(key, quote=False)} is not known{hint}.", more, listed)))
+
+
+LONGEST_BESIDE = 60
+"""Characters of a key that is named beside another one: a message is read."""
 
 
 def _near(key: str, known: list[str]) -> list[str]:
@@ -78,9 +83,8 @@ def _near(key: str, known: list[str]) -> list[str]:
     by_last: dict[str, list[str]] = {}
     for one in known:
         by_last.setdefault(one.rpartition(".")[2], []).append(one)
-    found = by_last.get(last) or get_close_matches(key[:LONGEST_SHOWN], known, 3, 0.8)
-    found = found or [one for name in get_close_matches(last, list(by_last), 3) for one in by_last[name]]
-    return found[:3]
+    found = by_last.get(last) or [one for name in get_close_matches(last, list(by_last), 3) for one in by_last[name]]
+    return [*found[:1], *(one for one in found[1:3] if len(one) <= LONGEST_BESIDE)]
 
 
 def handed_on(key: str) -> bool:
@@ -112,7 +116,7 @@ def check_new(config: DictConfig, key: str) -> None:
     elif parent == "data" and (OmegaConf.select(config, "data.custom_cls.path") or not node):
         return
     raise PreflightError(
-        f"{unknown(config, key)} Nothing would read it; settings of a plug-in of yours go below +custom."
+        unknown(config, key, "Nothing would read it; settings of a plug-in of yours go below +custom.")
     )
 
 

@@ -16,6 +16,8 @@ from recipe.stage.metrics_log import read_steps
 
 SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "critic/vf_loss", "critic/grad_norm", "critic/values/mean")
 TWO = "trainer.n_gpus_per_node=2"
+FOUR = [f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=4" for part in ("rollout", "ref")]
+"""Rows of a forward pass: what each of two processes has of a batch of eight."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(
 ) -> None:
     files, model = played
     grouped = ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=4"] if algorithm == "grpo" else []
-    given = [f"algorithm={algorithm}", *grouped, "trainer.total_training_steps=2"]
+    given = [f"algorithm={algorithm}", *grouped, *FOUR, "trainer.total_training_steps=2"]
     given += ["actor_rollout_ref.actor.ppo_mini_batch_size=4"] if grouped else []
     one, two = (
         read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", (TWO,)))
@@ -61,7 +63,7 @@ def test_engines_beside_each_other_or_in_parts_sample_what_is_trained(
 ) -> None:
     _, model = played
     (tmp_path / "model").symlink_to(model)
-    steps = read_steps(train(tmp_path, f"paths.data={model.parent}/data", *overrides))
+    steps = read_steps(train(tmp_path, f"paths.data={model.parent}/data", *FOUR, *overrides))
     assert list(steps) == [1, 2]
     for numbers in steps.values():
         assert numbers[CORRELATION] > 0.9999 and math.isfinite(numbers["actor/grad_norm"])

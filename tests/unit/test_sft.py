@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -159,7 +160,7 @@ def test_a_warm_start_of_an_earlier_release_is_up_to_date_if_nothing_changed(
     assert started() == []
     with pytest.raises(SystemExit, match="with other settings or data"):
         started("optim.lr=1e-3")
-    (tmp_path / "run" / "hf").rmdir()
+    shutil.rmtree(tmp_path / "run" / "hf")
     assert started() == [7]
 
 
@@ -174,7 +175,7 @@ def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: 
 def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_path: Path) -> None:
     started()
     (tmp_path / "run" / "checkpoints" / "started_from.json").unlink()
-    (tmp_path / "run" / "hf").rmdir()
+    shutil.rmtree(tmp_path / "run" / "hf")
     with pytest.raises(SystemExit, match=r"checkpoints of unknown, this start is .* trainer.resume_mode=disable"):
         started()
     assert started("trainer.resume_mode=disable") == [0]

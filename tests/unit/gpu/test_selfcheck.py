@@ -215,6 +215,7 @@ def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.
 
 def test_a_head_node_without_gpus_goes_on_and_says_how_to_try_the_attention_elsewhere(config, monkeypatch):
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     config.trainer.nnodes = 2
     assert "not tried, nvidia-smi shows no GPU here" in (line := check_gpu(config) or "")
     assert "python -m recipe.gpu.selfcheck --device=cuda --heads=6 --kv-heads=2 --head-size=16" in line

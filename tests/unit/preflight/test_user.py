@@ -56,7 +56,7 @@ def test_a_configuration_can_be_checked_where_the_server_is_not() -> None:
 def test_another_machine_is_asked_only_where_that_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(checked, "require_answer", asked.append)
-    monkeypatch.setattr(loopback, "cluster", lambda: None)
+    monkeypatch.setattr(loopback, "cluster", lambda nodes: None)
     away = behind("http://10.0.0.7:8001/v1")
     for only in (False, True):
         with pytest.raises(PreflightError, match="Set interaction.user.remote=true"):

@@ -196,7 +196,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         (["trainer.resume_mode=disabled"], ["trainer.resume_mode='disabled'", "or disable (start over)"]),
         (["trainer.resume_mode=resume_path"], ["trainer.resume_mode=resume_path is not supported", "start with auto"]),
         (["critic.fsdp.mixed_precision.param_dtype=fp32"], ["mixed_precision='{param_dtype: ...}'"]),
-        (["trainer=null"], ["trainer is missing"]),
+        (["trainer=null"], ["expected the name of one of the configurations in trainer"]),
         (["stage=null"], ["has no value", "stage"]),
         (["trainer.v1=null"], ["trainer.v1"]),
         (["actor_rollout_ref.model.override_config=null"], ["actor_rollout_ref.model.override_config"]),
