@@ -15,7 +15,9 @@ from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
 SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "critic/vf_loss", "critic/grad_norm", "critic/values/mean")
-TWO = "trainer.n_gpus_per_node=2"
+TWO = ["trainer.n_gpus_per_node=2", "ray_kwargs.ray_init.num_gpus=2", "ray_kwargs.ray_init.num_cpus=16"]
+"""Two processes that train; what Ray has is a number of what verl asks for, and nothing of the machine's."""
+
 FOUR = [f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=4" for part in ("rollout", "ref")]
 """Rows of a forward pass: what each of two processes has of a batch of eight."""
 
@@ -35,7 +37,7 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(
     given = [f"algorithm={algorithm}", *grouped, *FOUR, "trainer.total_training_steps=2"]
     given += ["actor_rollout_ref.actor.ppo_mini_batch_size=4"] if grouped else []
     one, two = (
-        read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", (TWO,)))
+        read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", TWO))
     )
     assert list(one) == list(two) == [1, 2]
     compared = [name for name in SAME if name in one[1]]
@@ -49,9 +51,9 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(
 @pytest.mark.parametrize(
     "overrides",
     [
-        [TWO],
+        TWO,
         [
-            TWO,
+            *TWO,
             "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
             "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=mp",
         ],
