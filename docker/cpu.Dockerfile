@@ -2,7 +2,7 @@
 # Not built where it was written (no container engine there); docker/README.md says what that means.
 FROM python:3.11-bookworm
 
-WORKDIR /work
+WORKDIR /recipe
 ENV HARDWARE=cpu PIP_NO_CACHE_DIR=1
 # The index with the CPU build of torch; empty for the ordinary one, whose build may be CUDA's, of several GB.
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu

@@ -3,7 +3,7 @@
 # Not built where it was written (no container engine there); docker/README.md says what that means.
 FROM python:3.11-bookworm
 
-WORKDIR /work
+WORKDIR /recipe
 ENV HARDWARE=gpu8 PIP_NO_CACHE_DIR=1
 
 # First what changes seldom: the packages stay in a layer of their own when the code changes.
