@@ -108,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if len(given.sync) != len(given.ahead):
         options.error(f"{len(given.sync)} runs with --sync, {len(given.ahead)} with --async: they are compared in pairs")
     stage = given.stage or next((path.name for path in trained_stages(given.sync[0])), None)
-    folders = {"sync": [run / str(stage) for run in given.sync], "async": [run / str(stage) for run in given.ahead]}
+    given_runs = {"sync": given.sync, "async": given.ahead}
+    folders = {mode: [run / str(stage) for run in runs] for mode, runs in given_runs.items()}
     modes = {mode: [read_steps(folder) for folder in stages] for mode, stages in folders.items()}
     for folder in (folder for stages in folders.values() for folder in stages):
         if len(steps := read_steps(folder)) < 2:
