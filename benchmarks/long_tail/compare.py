@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--figure", type=Path, metavar="FILE")
     given = options.parse_args(argv)
     if len(given.sync) != len(given.ahead):
-        options.error(f"{len(given.sync)} runs with --sync, {len(given.ahead)} with --async: they are compared in pairs")
+        options.error(f"{len(given.sync)} runs with --sync, {len(given.ahead)} with --async: compared are pairs")
     stage = given.stage or next((path.name for path in trained_stages(given.sync[0])), None)
     given_runs = {"sync": given.sync, "async": given.ahead}
     folders = {mode: [run / str(stage) for run in runs] for mode, runs in given_runs.items()}
