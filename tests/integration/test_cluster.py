@@ -105,9 +105,13 @@ class Cluster:
                     found.append(title)
         return found
 
-    def start(self, *overrides: str, **environment: str) -> subprocess.Popen:
+    def start(self, *given: str, **environment: str) -> subprocess.Popen:
+        """The curriculum's first stage; with `preflight_only=true` the stage's own command, which alone knows that."""
+        curriculum = ("recipe.curriculum", "--stages=stage1")
         command = [
-            *(sys.executable, "-m", "recipe.curriculum", "--stages=stage1", "trainer.nnodes=2"),
+            *(sys.executable, "-m"),
+            *(("recipe.train", "--config-name=stage1") if "preflight_only=true" in given else curriculum),
+            "trainer.nnodes=2",
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
             f"actor_rollout_ref.model.path={self.folder}/model",
             *(f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "trainer.test_freq=-1"),
@@ -117,12 +121,12 @@ class Cluster:
             *(f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=2" for part in ("rollout", "ref")),
             "actor_rollout_ref.rollout.agent.num_workers=2",
             *("launcher.needs.disk_gb=0", "launcher.needs.memory_gb=1"),
-            *overrides,
+            *given,
         ]
-        given = {**os.environ, **self.environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), **environment}
-        given.pop("MODEL", None)
+        variables = {**os.environ, **self.environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), **environment}
+        variables.pop("MODEL", None)
         return subprocess.Popen(
-            command, cwd=self.folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def left(self) -> list[str]:
@@ -174,7 +178,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "data on one node": (
         ["data.val_files={private}/rows.parquet"],
         {},
-        ["does not have the same of what is read: {private}/rows.parquet (missing, here 4 bytes)"],
+        ["does not have the same of what is read: {private}/rows.parquet (missing, here {size} bytes)"],
     ),
     "a key that the nodes lack": ([], {"WANDB_API_KEY": "secret-of-mine"}, ["WANDB_API_KEY is not set"]),
     "another token": (
@@ -188,14 +192,15 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, name: str) -> None:
     overrides, environment, texts = REFUSED[name]
-    (cluster.private / "rows.parquet").write_text("rows")
-    given = [text.format(private=cluster.private) for text in overrides]
+    rows = shutil.copy(cluster.folder / "data" / "tiny_val.parquet", cluster.private / "rows.parquet")
+    places = {"private": cluster.private, "size": Path(rows).stat().st_size}
+    given = [text.format(**places) for text in overrides]
     child = cluster.start(*given, "preflight_only=true", **environment)
     said = child.communicate(timeout=200)[0]
     show(said)
     assert child.returncode == 1 and "secret-of-mine" not in said
     for text in texts:
-        assert text.format(private=cluster.private) in " ".join(said.split())
+        assert text.format(**places) in " ".join(said.split())
     assert not (cluster.folder / "run" / "stage1_format").exists()
     assert not [path for path in cluster.folder.iterdir() if path.name.startswith(".nodes")]
 
