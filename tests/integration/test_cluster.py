@@ -38,6 +38,8 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 STEPS, ROWS, ROLLOUTS = 4, 2, 4
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Every raylet has these from its start."""
 RAY = ["--object-store-memory=200000000", "--num-cpus=8", "--num-gpus=1"]
 
 
@@ -100,8 +102,8 @@ class Cluster:
         found = []
         for process in (process for name in self.nodes for process in self.processes(name)):
             with suppress(psutil.Error):
-                title = " ".join(process.cmdline())
-                if title.startswith("ray::") and "IDLE" not in title:
+                title = " ".join(process.cmdline()).strip()
+                if title.startswith("ray::") and "IDLE" not in title and title not in AGENTS:
                     found.append(title)
         return found
 
