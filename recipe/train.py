@@ -60,7 +60,8 @@ def join(config: DictConfig, cluster: Cluster) -> None:
     nodes.note(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
-    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env, resolve=True)
+    OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
+    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
         config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
 
@@ -102,8 +103,10 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
                 from recipe.training.offline import OfflineTrainer as Trainer
             elif mode == "sync":
                 from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
-            else:
+            elif mode == "colocate_async":
                 from recipe.training.async_trainer import AsyncTrainer as Trainer  # type: ignore[assignment]
+            else:
+                from recipe.training.async_trainer import SeparateTrainer as Trainer  # type: ignore[assignment]
             TRAINER_REGISTRY[mode] = Trainer
             super().run(config)
 

@@ -59,7 +59,7 @@ class Cluster:
 
     @property
     def stage(self) -> Path:
-        return self.folder / "run" / "stage1_format"
+        return self.folder / "outputs" / "run" / "stage1_format"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -114,19 +114,18 @@ class Cluster:
             *(sys.executable, "-m"),
             *(("recipe.train", "--config-name=stage1") if "preflight_only=true" in given else curriculum),
             "trainer.nnodes=2",
-            *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
-            f"actor_rollout_ref.model.path={self.folder}/model",
+            f"paths.data={self.folder}/data",
             *(f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "trainer.test_freq=-1"),
-            *(f"data.train_batch_size={ROWS}", "data.max_response_length=300"),
-            *(f"actor_rollout_ref.actor.ppo_mini_batch_size={ROWS}", f"actor_rollout_ref.rollout.n={ROLLOUTS}"),
+            *("data.max_response_length=300", f"actor_rollout_ref.rollout.n={ROLLOUTS}"),
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
             *(f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=2" for part in ("rollout", "ref")),
             "actor_rollout_ref.rollout.agent.num_workers=2",
             *("launcher.needs.disk_gb=0", "launcher.needs.memory_gb=1"),
             *given,
         ]
-        variables = {**os.environ, **self.environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), **environment}
-        variables.pop("MODEL", None)
+        rows = {"TRAIN_BATCH_SIZE": str(ROWS), "MINI_BATCH_SIZE": str(ROWS)}
+        named = {"RUN": "run", "MODEL": str(self.folder / "model"), "HARDWARE": "cpu", **rows}
+        variables = {**os.environ, **self.environment, **named, "PYTHONPATH": str(ROOT), **environment}
         return subprocess.Popen(
             command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -203,7 +202,7 @@ def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cl
     assert child.returncode == 1 and "secret-of-mine" not in said
     for text in texts:
         assert text.format(**places) in " ".join(said.split())
-    assert not (cluster.folder / "run" / "stage1_format").exists()
+    assert not cluster.stage.exists()
     assert not [path for path in cluster.folder.iterdir() if path.name.startswith(".nodes")]
 
 
