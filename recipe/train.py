@@ -26,6 +26,7 @@ from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
+from recipe.preflight.mode import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
@@ -39,6 +40,14 @@ def start_prefork(config: DictConfig) -> None:
 
         with open_dict(config):
             config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
+
+
+def count_devices(config: DictConfig) -> None:
+    """On the CPU profile, have Ray count as many devices as the run's processes ask for; the machine has none."""
+    if config.trainer.device == "cpu":
+        init, wanted = config.ray_kwargs.ray_init, devices(config)
+        init.num_gpus = max(init.num_gpus or 0, wanted)
+        init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
 
 
 def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
@@ -111,6 +120,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
             super().run(config)
 
     if cluster is None:
+        count_devices(config)
         run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
