@@ -29,8 +29,8 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[st
     """A folder with data and a model, and the settings of a stage that plays on, where it trains or beside it."""
     assert prepare_data(["--out", str(tmp_path / "data"), "--tiny"]) == 0
     make_tiny_policy(tmp_path / "model")
-    given = [f"trainer={request.param}", f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}", "trainer.test_freq=-1"]
-    return tmp_path, [f"paths.data={tmp_path}/data", *given]
+    given = [f"paths.data={tmp_path}/data", f"trainer={request.param}", "trainer.test_freq=-1"]
+    return tmp_path, [*given, f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
 
 
 def episodes_of(stage: Path, step: int) -> list[tuple[str, int]]:
