@@ -109,7 +109,7 @@ def test_it_is_what_comes_out_plainly(load: Load, mode: Mode, seed: int) -> None
 
 
 @settings(max_examples=30, deadline=None)
-@given(LOADS, MODES, st.integers(0, 99))
+@given(LOADS, MODES.filter(lambda mode: mode.warmup < 2), st.integers(0, 99))  # with more the threshold bounds nothing
 def test_every_group_is_trained_on_once_none_is_lost_or_too_old_and_no_engine_writes_more_than_it_can(
     load: Load, mode: Mode, seed: int
 ) -> None:
