@@ -66,7 +66,7 @@ def _index(parser: argparse.ArgumentParser, folder: Path) -> None:
         parser.exit(1, f"the index cannot be written: {told(error)}\n")
     if not count:
         parser.exit(1, f"{folder} holds no run; give a folder of runs, such as outputs\n")
-    print(f"index  {path}, {count} runs")
+    print(f"index  {path}, {count} run{'' if count == 1 else 's'}")
 
 
 def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: str | None, out: Path) -> None:
