@@ -44,10 +44,10 @@ class Tab:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def open(self, path: Path, ready: str = "document.body?.dataset.ready === 'true'") -> float:
-        """Returns seconds until the page is ready, which for a report means that its episodes can be read."""
+    def open(self, page: Path | str, ready: str = "document.body?.dataset.ready === 'true'") -> float:
+        """A file or an address; returns seconds until it is ready: for a report, until its episodes can be read."""
         began = time.perf_counter()
-        self.call("Page.navigate", url=path.absolute().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         while not self.value(ready):
             assert time.perf_counter() - began < SECONDS, self.events
             time.sleep(0.02)
