@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     grave = 0
     for scheme in SCHEMES:
-        with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as tab:  # a new one: pages remember colours
+        with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as tab:  # pages remember colours
             for page in given.pages:
                 found = list(violations(tab, given.axe, page, scheme))
                 grave += sum(one["impact"] in GRAVE for one in found)
