@@ -3,7 +3,8 @@
 `tables` reads numbers, `rise` says how sure they are, `losses` reads those of a warm start, `validation` and `held_out`
 those of held-out tasks; `curves` and `validation_curves` draw them, as `plots` says. `times` says where the time went,
 `slowest` which episodes took most of it, `episodes` chooses which rollouts are shown, `page` puts all into one file,
-which `render` makes from a template. `index` lists all runs of a folder.
+which `render` makes from a template. `differing` has the settings in which several runs differ, `index` lists all runs
+of a folder.
 
 With --votes a table of pass rates: `sources` finds votes, evaluations and runs, `votes` reads files of votes,
 `pass_rate` has the formulas, `pass_rate_page` makes text, CSV and page.

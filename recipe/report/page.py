@@ -15,6 +15,7 @@ from markupsafe import Markup
 from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json
 from recipe.report import curves, episodes, held_out, losses, tables, times, validation, validation_curves
+from recipe.report.differing import differing
 from recipe.report.render import render
 from recipe.report.slowest import slowest
 from recipe.stage import choosing, step_times
@@ -60,6 +61,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=entries(run / "curriculum.json", "stages"),
         starts=entries(run / "manifest.json", "starts"),
+        differing=differing(runs, list(begins)) if others else [],
         configurations={stage.name: _configuration(stage) for stage in stages},
         missing=_missing(run, stages),
         count=len(chosen),

@@ -58,10 +58,7 @@ def test_a_name_is_text_and_leads_to_its_page(tmp_path: Path, page, name: str) -
     (run / "report.html").write_text("<title>here</title>")
     page.open(write(tmp_path)[0], "document.readyState === 'complete'")
     assert page.value("document.querySelector('td a').textContent") == name
-    page.open(tmp_path / "index.html", "document.readyState === 'complete'")
-    page.value("document.querySelector('td a').click()")
-    page.value("new Promise(done => setTimeout(done, 300))")
-    assert page.value("document.title") == "here"
+    page.open(page.value("document.querySelector('td a').href"), "document.title === 'here'")
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=lambda content: repr(content[:24]))
