@@ -107,9 +107,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = options.parse_args(argv)
     if len(given.sync) != len(given.ahead):
         options.error(f"{len(given.sync)} runs with --sync, {len(given.ahead)} with --async: compared are pairs")
-    stage = given.stage or next((path.name for path in trained_stages(given.sync[0])), None)
+    if (stage := given.stage or next((path.name for path in trained_stages(given.sync[0])), None)) is None:
+        options.error(f"{given.sync[0]} has no stage with steps of training")
     given_runs = {"sync": given.sync, "async": given.ahead}
-    folders = {mode: [run / str(stage) for run in runs] for mode, runs in given_runs.items()}
+    folders = {mode: [run / stage for run in runs] for mode, runs in given_runs.items()}
     modes = {mode: [read_steps(folder) for folder in stages] for mode, stages in folders.items()}
     for folder in (folder for stages in folders.values() for folder in stages):
         if len(steps := read_steps(folder)) < 2:

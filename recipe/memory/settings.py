@@ -80,7 +80,8 @@ class Settings:
     """The trainer computes the log-probs of the sampled tokens again."""
     engine: Engine
     plays: bool = True
-    """Whether there is an engine: not where a stage learns from stored trajectories."""
+    """Whether there is an engine beside the trainer: not where a stage learns from stored trajectories, or engines have
+    cards of their own."""
 
     @property
     def padding(self) -> float:
@@ -99,7 +100,7 @@ def read_settings(config: DictConfig, card: float) -> Settings:
     policy, rollout = config.actor_rollout_ref, config.actor_rollout_ref.rollout
     actor, model, fsdp = policy.actor, policy.model, policy.actor.fsdp_config
     longest = config.data.max_prompt_length + config.data.max_response_length
-    if not (plays := not is_offline(config)) and rollout.max_model_len:
+    if is_offline(config) and rollout.max_model_len:
         longest = min(longest, rollout.max_model_len)
     world = config.trainer.n_gpus_per_node * config.trainer.nnodes
     replicas = max(1, world // rollout.tensor_model_parallel_size)
@@ -157,7 +158,7 @@ def read_settings(config: DictConfig, card: float) -> Settings:
             sleeps=bool(rollout.free_cache_engine),
             bucket=rollout.checkpoint_engine.update_weights_bucket_megabytes << 20,
         ),
-        plays=plays,
+        plays=not is_offline(config) and policy.hybrid_engine,
     )
 
 

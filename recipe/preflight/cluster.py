@@ -17,6 +17,7 @@ from recipe.cluster import facts, workers
 from recipe.cluster.each import Answer, ClusterError, Node, ask
 from recipe.errors import PreflightError
 from recipe.preflight.machine import GB, wanted_memory
+from recipe.preflight.mode import playing
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.manifest import PACKAGES
@@ -65,6 +66,8 @@ class Needs:
     root: str
     folder: str
     shared: str
+    playing: int = 0
+    """GPUs beside the others, on whichever nodes, that only play."""
 
 
 def check_cluster(config: DictConfig) -> Cluster | None:
@@ -87,6 +90,7 @@ def check_cluster(config: DictConfig) -> Cluster | None:
     needs = Needs(
         nodes=nodes,
         gpus=int(config.trainer.n_gpus_per_node),
+        playing=playing(config),
         memory=wanted_memory(config),
         root=str(ROOT),
         folder=os.getcwd(),
@@ -149,9 +153,18 @@ def mistakes(answer: Answer, here: Mapping[str, Any], needs: Needs) -> list[str]
 
 def _too_few(nodes: Sequence[Node], needs: Needs) -> list[str]:
     enough = [node for node in nodes if node.resources.get("GPU", 0) >= needs.gpus]
-    if len(enough) >= needs.nodes:
-        return []
     has = ", ".join(f"{node} has {node.resources.get('GPU', 0):.0f}" for node in nodes)
+    wanted, found = needs.nodes * needs.gpus + needs.playing, sum(node.resources.get("GPU", 0) for node in nodes)
+    if len(enough) >= needs.nodes:
+        return (
+            []
+            if found >= wanted
+            else [
+                f"{wanted} GPUs are asked for, {needs.playing} of them to play (actor_rollout_ref.rollout.nnodes, "
+                f"n_gpus_per_node), and it has {found:.0f}: {has}. Start Ray on more nodes (bash run_cluster.sh), or "
+                "lower these settings or trainer.n_gpus_per_node."
+            ]
+        )
     return [
         f"{needs.nodes} nodes with {needs.gpus} GPUs are asked for (trainer.nnodes, trainer.n_gpus_per_node), and it "
         f"has {len(enough)}: {has}. Start Ray on the missing nodes (bash run_cluster.sh), or lower these settings."

@@ -1,6 +1,6 @@
 """Checks of `trainer.v1.trainer_mode`: whether a stage plays and trains in turn, or at the same time, and on what."""
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
@@ -74,35 +74,35 @@ def _refuse(config: DictConfig, given: str, sets: str) -> None:
 
 def _refuse_separate(config: DictConfig, given: str) -> None:
     """What engines on devices of their own cannot serve."""
-    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
     updates, engine = config.trainer.v1[SEPARATE].parameter_sync_step, rollout.checkpoint_engine.backend
-    per_engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size
-    batch, mini = config.data.train_batch_size, actor.ppo_mini_batch_size
+    per_engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
+    batch, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    cards = rollout.n_gpus_per_node * rollout.nnodes
     for asked, setting, why in (
         (
-            batch != updates * mini,
-            f"data.train_batch_size={batch}, actor_rollout_ref.actor.ppo_mini_batch_size={mini} and "
+            updates != 1,
             f"trainer.v1.{SEPARATE}.parameter_sync_step={updates}",
-            f"engines get the weights after so many optimizer steps, each of a mini-batch, and a batch is these "
-            f"together. Set parameter_sync_step={max(1, batch // mini)}",
+            "verl then samples a part of the batch for each optimizer step, and the limit of lost samples and the "
+            "metrics of this recipe are those of a batch. Set it to 1",
         ),
         (
-            updates > 1 and actor.fsdp_config.param_offload,
-            f"trainer.v1.{SEPARATE}.parameter_sync_step={updates} and "
-            "actor_rollout_ref.actor.fsdp_config.param_offload=true",
-            "between two hand-overs verl puts the weights of the first one back, which it cannot where they lie on the "
-            "host. Set one of them to 1 or false",
+            batch != mini,
+            f"data.train_batch_size={batch} and actor_rollout_ref.actor.ppo_mini_batch_size={mini}",
+            "engines get the weights after one optimizer step. Set both to the same number (TRAIN_BATCH_SIZE, "
+            "MINI_BATCH_SIZE)",
         ),
         (
-            config.actor_rollout_ref.model.lora_rank > 0,
-            f"actor_rollout_ref.model.lora_rank={config.actor_rollout_ref.model.lora_rank}",
+            model.lora_rank > 0 and not OmegaConf.select(model, "lora.merge"),
+            f"actor_rollout_ref.model.lora_rank={model.lora_rank}",
             "verl sends the base to such engines and not the adapter, so nothing that is learned would be played. Set "
-            "trainer=async",
+            "+actor_rollout_ref.model.lora.merge=true, which sends both as one, or trainer=async",
         ),
         (
-            rollout.nnodes < 1 or rollout.n_gpus_per_node * rollout.nnodes < per_engine,
+            cards < 1 or cards % per_engine,
             f"actor_rollout_ref.rollout.nnodes={rollout.nnodes} and n_gpus_per_node={rollout.n_gpus_per_node}",
-            f"an engine takes {per_engine} of them (tensor_model_parallel_size, data_parallel_size)",
+            f"an engine takes {per_engine} of these devices (tensor_model_parallel_size, data_parallel_size, "
+            "pipeline_model_parallel_size), and none may be left over",
         ),
         (
             engine == "naive",
@@ -114,9 +114,13 @@ def _refuse_separate(config: DictConfig, given: str) -> None:
             raise PreflightError(f"{given} {setting}: {why}.")
 
 
+def playing(config: DictConfig) -> int:
+    """Devices that only play; 0 where those that train do."""
+    if config.trainer.v1.trainer_mode != SEPARATE:
+        return 0
+    return int(config.actor_rollout_ref.rollout.n_gpus_per_node) * int(config.actor_rollout_ref.rollout.nnodes)
+
+
 def devices(config: DictConfig) -> int:
-    """That a run takes on each machine: those that train, and those that play where they are others."""
-    rollout, training = config.actor_rollout_ref.rollout, int(config.trainer.n_gpus_per_node)
-    if config.trainer.v1.trainer_mode != SEPARATE or config.trainer.nnodes > 1:
-        return training  # on several machines Ray decides which have the engines
-    return training + int(rollout.n_gpus_per_node) * int(rollout.nnodes)
+    """That a run takes: those that train, and those that play where they are others."""
+    return int(config.trainer.n_gpus_per_node) * int(config.trainer.nnodes) + playing(config)

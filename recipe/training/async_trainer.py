@@ -14,6 +14,7 @@ from typing import Any
 
 import transfer_queue as tq
 from verl.trainer.ppo.v1 import trainer_separate_async
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
@@ -70,3 +71,7 @@ class SeparateTrainer(PlayingOn, PPOTrainerSeparateAsync):
         """verl's, which ends with a line for the log."""
         trainer_separate_async.logger = Unflushed(trainer_separate_async.logger)  # type: ignore[assignment]
         super()._setup()
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict) -> Any:
+        """That of the other modes: verl's own first copies all weights to the host, for further updates of a batch."""
+        return PPOTrainer._compute_old_log_prob(self, batch, metrics)

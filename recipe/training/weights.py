@@ -3,6 +3,9 @@
 verl loads this through `rollout.checkpoint_engine.custom_backend_module` in every process that sends or receives. Its
 own engines for that need packages for GPUs (cupy, NIXL, Mooncake). This one needs torch alone, and goes through the
 memory of the host. Names and shapes travel as JSON; nothing that arrives is unpickled.
+
+A weight is given on where the engine is, on its card: verl hands those larger than a bucket over as they lie, and can
+do so with what is on a card alone.
 """
 
 import json
@@ -16,6 +19,7 @@ import ray
 import torch
 from torch.distributed import BroadcastOptions, ProcessGroup, ProcessGroupGloo, TCPStore
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
+from verl.utils.device import get_device_id, get_device_name
 
 NAME = "gloo"
 TIMEOUT = timedelta(minutes=10)
@@ -106,12 +110,14 @@ class GlooCheckpointEngine(CheckpointEngine):
     async def receive_weights(  # type: ignore[override]
         self, global_steps: int | None = None
     ) -> AsyncIterator[tuple[str, torch.Tensor]]:
-        """Name and weight, on the host, in the order in which they are sent."""
+        """Name and weight, on the engine's device, in the order in which they are sent."""
+        device = get_device_name()
         while header := self._receive_header():
             name, kind, shape = header
             dtype = getattr(torch, kind)
             data = self._broadcast(torch.empty(math.prod(shape) * dtype.itemsize, dtype=torch.uint8))
-            yield name, data.view(dtype).view(shape)
+            weight = data.view(dtype).view(shape)
+            yield name, weight if device == "cpu" else weight.to(f"{device}:{get_device_id()}")
 
     def _receive_header(self) -> list[Any]:
         length = int(self._broadcast(torch.zeros(1, dtype=torch.int64)))

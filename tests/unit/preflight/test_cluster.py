@@ -143,6 +143,15 @@ def test_a_node_for_tasks_alone_needs_no_memory_and_one_without_either_is_not_as
     assert mistakes(Answer((node("first"), node("second"), idle), "first"), HERE, NEEDS) == []
 
 
+@pytest.mark.parametrize(("nodes", "playing"), [(1, 8), (1, 9), (2, 1)])
+def test_engines_on_gpus_of_their_own_are_counted_beside_those_that_train(nodes: int, playing: int) -> None:
+    wrong = told(node("second"), Needs(**{**NEEDS.__dict__, "nodes": nodes, "playing": playing}))
+    wanted = 8 * nodes + playing
+    assert ([] if wanted <= 16 else [f"{wanted} GPUs are asked for, {playing} of them to play"]) == [
+        text.partition(" (actor")[0] for text in wrong
+    ]
+
+
 def test_one_node_of_a_cluster_may_stay_on_itself() -> None:
     second = node("second")
     second.answers[0]["variables"] = {"NCCL_SOCKET_IFNAME": "lo"}
@@ -210,11 +219,11 @@ def test_one_node_asks_for_no_cluster_and_several_say_how_to_start_one(tmp_path:
 
 
 WHOLE = {
-    "trainer": {"nnodes": 1, "n_gpus_per_node": 1, "device": "cpu"},
+    "trainer": {"nnodes": 1, "n_gpus_per_node": 1, "device": "cpu", "v1": {"trainer_mode": "sync"}},
     "launcher": {"needs": {"memory_gb": 1}},
     "interaction": {"environments": {}, "user": None},
     "data": {"train_files": "rows.parquet", "val_files": ["rows.parquet", "held_out.parquet"]},
-    "actor_rollout_ref": {"model": {"path": "Qwen/Qwen3-4B", "lora_adapter_path": None}},
+    "actor_rollout_ref": {"model": {"path": "Qwen/Qwen3-4B", "lora_adapter_path": None}, "rollout": {}},
     "reward": {"custom_reward_function": {"path": "pkg://rewards.progress"}},
 }
 

@@ -4,6 +4,7 @@ import pytest
 
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
+from recipe.memory.settings import read_settings
 from recipe.preflight.checks import check_settings
 from recipe.preflight.features import notes
 from recipe.preflight.mode import devices
@@ -18,6 +19,13 @@ def test_engines_on_devices_of_their_own_compose(hardware: str) -> None:
     assert devices(config) == 8
     assert devices(compose("stage2", [*given, "actor_rollout_ref.rollout.n_gpus_per_node=2"])) == 6
     assert devices(compose("stage2", ["trainer=async", *given[1:]])) == 4
+    assert devices(compose("stage2", [*given, "trainer.nnodes=2"])) == 12
+
+
+def test_with_engines_elsewhere_the_estimate_is_that_of_a_card_that_trains() -> None:
+    given = ["hardware=gpu8", "trainer.n_gpus_per_node=4"]
+    assert read_settings(compose("stage2", given), 80e9).plays
+    assert not read_settings(compose("stage2", [*given, "trainer=separate"]), 80e9).plays
 
 
 @pytest.mark.parametrize(
@@ -75,17 +83,24 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
             "separate sets rollout_is=token",
         ),
         (["trainer=separate", "trainer.v1.separate_async.num_warmup_batches=2"], "separate_async.num_warmup_batches=2"),
-        (["trainer=separate", "actor_rollout_ref.actor.ppo_mini_batch_size=2"], "Set parameter_sync_step=2"),
+        (["trainer=separate", "actor_rollout_ref.actor.ppo_mini_batch_size=2"], "Set both to the same number"),
+        (
+            ["trainer=separate", "trainer.v1.separate_async.parameter_sync_step=2"],
+            "sync_step=2: .*Set it to 1",
+        ),
         (["trainer=separate", "actor_rollout_ref.model.lora_rank=8"], "lora_rank=8: verl sends the base"),
         (["trainer=separate", "actor_rollout_ref.rollout.nnodes=0"], "rollout.nnodes=0 .*an engine takes 1"),
         (["trainer=separate", "actor_rollout_ref.rollout.checkpoint_engine.backend=naive"], "backend=naive"),
         (
+            ["trainer=separate", "actor_rollout_ref.rollout.pipeline_model_parallel_size=2"],
+            "n_gpus_per_node=1: an engine takes 2 .*none may be left over",
+        ),
+        (
             [
-                *("trainer=separate", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
-                "trainer.v1.separate_async.parameter_sync_step=2",
-                "actor_rollout_ref.actor.fsdp_config.param_offload=true",
+                *("trainer=separate", "actor_rollout_ref.rollout.n_gpus_per_node=3", "hardware=gpu8"),
+                "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
             ],
-            "param_offload=true: between two hand-overs",
+            "n_gpus_per_node=3: an engine takes 2",
         ),
     ],
 )

@@ -27,6 +27,7 @@ WEIGHTS = {
 def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     monkeypatch.setattr(weights.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(weights, "get_device_name", lambda: "cpu")
 
 
 def send(trainers: int, engines: int, given: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
@@ -64,6 +65,7 @@ def send(trainers: int, engines: int, given: dict[str, torch.Tensor]) -> list[di
         ),
     ]
     for thread in threads:
+        thread.daemon = True
         thread.start()
     for thread in threads:
         thread.join(60)
