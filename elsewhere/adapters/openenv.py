@@ -17,8 +17,6 @@ from interaction.gym_env import GymEnv, Reward
 
 
 class ModelMessage(Action):
-    """What the model wrote."""
-
     text: str
 
 

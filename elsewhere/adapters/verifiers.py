@@ -80,6 +80,8 @@ class ConversationEnv(vf.Env[ConversationEnvConfig]):
             async with agents.player.interaction(asked) as interaction:
                 while not over:
                     segment = await interaction.turn(text)
+                    if segment.terminated and interaction.trace.errors:
+                        return  # the engine or the harness failed, as the trace says: that is no zero
                     said = None if segment.terminated else segment.last_reply
                     # A limit of verifiers' ends it as a token budget does in training, also within a message.
                     if said is None or [call.finish_reason for call in interaction.trace.calls][-1:] == ["length"]:

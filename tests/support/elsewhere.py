@@ -1,6 +1,8 @@
 """What is played here and elsewhere, to be compared: gold of every task, and mutants of it."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from interaction.environment import GoldMessage, Task, UserWords, load_tasks
 
 PROTOCOL = get_protocol("think_xml")
 MUTANTS = 200
+PACKAGE = "bfcl_grpo_environments"
+PLAYER = Path(__file__).parent / "player.py"
 Play = dict[str, Any]
 """environment, task_id, and items: {"calls": [[name, arguments]], "text"}, {"answer", "text"} or {"hear": words}."""
 
@@ -57,3 +61,11 @@ def write(plays: Iterable[Play], path: Path) -> list[Play]:
     lines = [json.dumps(play) for play in plays]
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return [json.loads(line) for line in lines]
+
+
+def records(plays: Path) -> list[dict[str, Any]]:
+    """What `player.py` makes of these plays with the packages of this checkout."""
+    out = plays.with_suffix(".here.jsonl")
+    command = [sys.executable, "-P", str(PLAYER), "conversation", "", str(plays), str(out)]
+    subprocess.run(command, check=True)
+    return [json.loads(line) for line in out.read_text("utf-8").splitlines()]

@@ -79,6 +79,60 @@ def trl(plays: list[Play]) -> Iterator[Any]:
         yield record
 
 
+def trainer(plays: list[Play]) -> Iterator[Any]:
+    """A step of TRL's own `GRPOTrainer` for each play, whose tiny model is made to write it: two rollouts, alike."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    import trl
+    from datasets import Dataset
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    name, adapter = plays[0]["environment"], module("adapters.trl")
+    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Tokenizer(models.BPE(vocabulary, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text("utf-8")
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4, "num_key_value_heads": 1}
+    config = Qwen3Config(vocab_size=len(tokenizer), num_attention_heads=1, max_position_embeddings=10**6, **sizes)
+    for play in plays:
+        said = []
+        for item in play["items"]:
+            calls = item["calls"] if "calls" in item else [["answer_user", {"text": item["answer"]}]]
+            bodies = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls]
+            said.append("\n".join(f"<tool_call>\n{body}\n</tool_call>" for body in bodies) + "<|im_end|>")
+        said.append("I am done.<|im_end|>")
+
+        class Scripted(trl.GRPOTrainer):
+            def _generate_single_turn(self, prompt_ids, *_, said=said, **__):  # type: ignore[no-untyped-def]
+                ids = self._tokenizer(said.pop(0))["input_ids"]
+                return [list(ids) for _ in prompt_ids], None
+
+        factories, rows = adapter.environments(name, reward_of(name), tasks=[play["task_id"]])
+        with TemporaryDirectory() as folder:
+            settings = {"report_to": [], "logging_steps": 1, "max_steps": 1, "max_completion_length": 10**5}
+            arguments = trl.GRPOConfig(
+                folder, per_device_train_batch_size=2, num_generations=2, use_cpu=True, bf16=False, **settings
+            )
+            made = Scripted(
+                model=Qwen3ForCausalLM(config),
+                reward_funcs=adapter.earned,
+                args=arguments,
+                train_dataset=Dataset.from_list(rows),
+                processing_class=tokenizer,
+                environment_factory=factories,
+            )
+            made.train()
+        records = [environment._env.record().to_dict() for environment in made.environments]
+        assert not said and verdict(records[0]) == verdict(records[1]) and len(records) == 2
+        (logged,) = [line for line in made.state.log_history if "rewards/earned/mean" in line]
+        assert abs(logged["rewards/earned/mean"] - made.environments[0].reward) < 1e-6, logged
+        yield records[0]
+
+
 def openenv(plays: list[Play]) -> Iterator[Any]:
     """The environment's server, on a port, and a client of OpenEnv's own."""
     import socket
@@ -123,14 +177,16 @@ class Scripted:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
+                stream = json.loads(self.rfile.read(int(self.headers["Content-Length"]))).get("stream", False)
+                kind, part = ("chat.completion.chunk", "delta") if stream else ("chat.completion", "message")
                 message = {"role": "assistant", "content": said.pop(0)}
-                choice = {"index": 0, "message": message, "finish_reason": "stop"}
+                choice = {"index": 0, part: message, "finish_reason": "stop"}
                 usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-                reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
-                body = json.dumps({**reply, "choices": [choice]}).encode()
+                reply = {"id": "1", "object": kind, "created": 0, "model": "m", "usage": usage, "choices": [choice]}
+                text = json.dumps(reply)
+                body = (f"data: {text}\n\ndata: [DONE]\n\n" if stream else text).encode()
                 self.send_response(200)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "text/event-stream" if stream else "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -213,6 +269,7 @@ PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
     "conversation": conversation,
     "gym": gym,
     "trl": trl,
+    "trainer": trainer,
     "openenv": openenv,
     "verifiers": verifiers,
     "null": null,

@@ -1,8 +1,5 @@
 """Modules that are moved beneath another package: what names them follows, and nothing else changes."""
 
-import ast
-import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,27 +63,3 @@ def test_what_names_none_stays(source: str) -> None:
 def test_an_import_that_would_bind_another_name_is_refused_by_its_line(source: str) -> None:
     with pytest.raises(ValueError, match=rf"line {source.count(chr(10))}: .*write `from"):
         moved(source)
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project that setuptools builds."""
-    sys.path.insert(0, str(ROOT / "elsewhere"))
-    try:
-        from backend import lay_out
-    finally:
-        sys.path.remove(str(ROOT / "elsewhere"))
-    folder = tmp_path_factory.mktemp("project")
-    lay_out(folder)
-    return folder
-
-
-def test_no_module_of_the_wheel_names_one_outside_of_it(project: Path) -> None:
-    old = r"(?:interaction|rewards|bfcl_env|tau_env|adapters|recipe|data_prep|verl|torch)"
-    for path in project.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            names += [item.name for item in node.names] if isinstance(node, ast.Import) else []
-            assert not [name for name in names if re.fullmatch(rf"{old}(\..*)?", name)], (path, names)
-            if isinstance(node, ast.JoinedStr):
-                assert not re.search(rf"-m {old}\b", ast.unparse(node)), (path, node.lineno)
