@@ -1,8 +1,5 @@
 """An environment for TRL's `GRPOTrainer(environment_factory=...)`, where a model calls methods of a class as its tools.
 
-    factories, rows = environments("bfcl", "progress")
-    GRPOTrainer(..., train_dataset=Dataset.from_list(rows), environment_factory=factories, reward_funcs=earned)
-
 TRL takes a task's tools from its class, so there is a class for each set of functions, and rows say which. It ends an
 episode at the first message without a call: so the user is spoken to by a call as well (`answer_user`), and functions
 that are announced on the way are called by name (`call_function`). Of a message TRL hands over call by call.
@@ -11,6 +8,8 @@ that are announced on the way are called by name (`call_function`). Of a message
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
+
+from gymnasium.error import ResetNeeded
 
 from adapters import reward_of
 from adapters.methods import method
@@ -27,7 +26,6 @@ OVER = "The conversation is over."
 SPEAK = "Speak to the user with answer_user, and in no other way."
 TAKEN = frozenset({"reset", "get_reward", "answer_user", "call_function", "reward"})
 HERMES = get_protocol("hermes")
-WRAP = "<tool_response>\n", "\n</tool_response>"
 
 
 def earned(environments: Iterable["Conversation"], **_: Any) -> list[float]:
@@ -67,10 +65,13 @@ class Conversation:
         return self._say(HERMES.render_calls("", [make_call(name, arguments)]))
 
     def _say(self, message: str) -> str:
-        _text, reward, terminated, truncated, info = self._env.step(message)
+        try:
+            _text, reward, terminated, truncated, info = self._env.step(message)
+        except ResetNeeded as error:
+            raise ValueError(OVER) from error  # TRL gives the model these words
         self.reward += reward
         said = OVER if terminated or truncated else info["messages"][0]["content"]
-        return said.removeprefix(WRAP[0]).removesuffix(WRAP[1])
+        return said.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
 
 
 def environments(

@@ -1,6 +1,6 @@
 """The environments in other installations: the wheel, without torch, and each library that there is an adapter to.
 
-Each plays gold and mutants to the records that they have here. Installs 3 GB, plays for a quarter of an hour. Variables:
+Each plays gold and mutants to the records that they have here. It installs 3 GB and plays for 15 minutes. Variables:
 
     NO_ELSEWHERE=1                  skips all of it
     ELSEWHERE_ENVIRONMENTS=FOLDER   keeps the installations there, and takes those that are there
