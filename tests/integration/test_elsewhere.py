@@ -51,7 +51,7 @@ def plays(folder: Path) -> dict[str, Path]:
     for name in ("bfcl", "bfcl_single", "tau"):
         made[name] = [*elsewhere.gold_plays(name)]
     made["tau_solo"] = [play for play in made["tau"] if not any("hear" in item for item in play["items"])]
-    made["one"] = made["mutants"][:1]
+    made["one"] = made["bfcl"][:1]
     assert [len(made[name]) for name in ("mutants", "bfcl", "bfcl_single", "tau")] == [200, 800, 3621, 4734]
     for name, those in made.items():
         elsewhere.write(those, folder / f"{name}.jsonl")
@@ -102,8 +102,11 @@ def test_gold_and_mutants_have_the_records_they_have_here(
     for file in what:
         there = folder / f"{file}.{name}.{how}.jsonl"
         imported = run(interpreter, str(elsewhere.PLAYER), how, elsewhere.PACKAGE, str(plays[file]), str(there))
-        found = [json.loads(line) for line in there.read_text("utf-8").splitlines()]
-        assert found == elsewhere.records(plays[file]) and found
+        found, here = [*map(json.loads, there.read_text("utf-8").splitlines())], elsewhere.records(plays[file])
+        if (name, file) == ("trl", "mutants"):  # TRL answers calls of functions that there are not itself
+            assert 150 < sum(one == other for one, other in zip(found, here, strict=True)) < len(here)
+            found, here = [*map(elsewhere.verdicts, found)], [*map(elsewhere.verdicts, here)]
+        assert found == here and found
         assert name == "trl" or "torch" not in imported.split()
 
 

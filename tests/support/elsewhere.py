@@ -69,3 +69,8 @@ def records(plays: Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-P", str(PLAYER), "conversation", "", str(plays), str(out)]
     subprocess.run(command, check=True)
     return [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+
+
+def verdicts(record: dict[str, Any]) -> list[Any]:
+    """Of the episode and of its turns, by both rules."""
+    return [record["outcome"], *((turn["passed"], turn["facts"]["passed_official"]) for turn in record["turns"])]

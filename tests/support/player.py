@@ -57,23 +57,26 @@ def trl(plays: list[Play]) -> Iterator[Any]:
     ids = list(dict.fromkeys(play["task_id"] for play in plays))
     factories, rows = adapter.environments(name, reward_of(name), tasks=ids)
     pool = {title: factory() for title, factory in factories.items()}
-    for environment in pool.values():
-        for tool, _ in inspect.getmembers(type(environment), predicate=inspect.isfunction):
-            if not tool.startswith("_") and tool != "reset":
-                get_json_schema(getattr(environment, tool))
+    tools: dict[str, set[str]] = {}
+    for title, environment in pool.items():
+        found = inspect.getmembers(type(environment), predicate=inspect.isfunction)
+        tools[title] = {tool for tool, _ in found if not tool.startswith("_") and tool != "reset"}
+        for tool in tools[title]:
+            get_json_schema(getattr(environment, tool))
     by_task = {row["task_id"]: row for row in rows}
     for play in plays:
         row = by_task[play["task_id"]]
         environment = pool[row["environment"]]
         environment.reset(**{key: value for key, value in row.items() if key != "environment"})
+        read = ""
         for item in play["items"]:
             calls = item["calls"] if "calls" in item else [["answer_user", {"text": item["answer"]}]]
             for tool, arguments in calls:
-                if hasattr(environment, tool):
-                    said = getattr(environment, tool)(**arguments)
-                else:
-                    said = environment.call_function(tool, arguments)
-                assert isinstance(said, str)
+                if tool in tools[row["environment"]]:
+                    read += getattr(environment, tool)(**arguments)
+                elif f'"name": "{tool}"' in read:  # announced
+                    read += environment.call_function(tool, arguments)
+                # else TRL answers itself: Tool ... not found.
         record = environment._env.record().to_dict()
         assert adapter.earned([environment]) == [environment.reward]
         yield record
