@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from support import elsewhere
@@ -110,7 +111,9 @@ def test_gold_and_mutants_have_the_records_they_have_here(
         assert name == "trl" or "torch" not in imported.split()
 
 
-def test_the_wheel_is_small_and_its_own_check_passes(wheel: Path, folder: Path) -> None:
+def test_the_wheel_is_small_has_one_package_and_passes_its_own_check(wheel: Path, folder: Path) -> None:
     assert wheel.stat().st_size < MOST
+    folders = {name.partition("/")[0] for name in ZipFile(wheel).namelist()}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {elsewhere.PACKAGE}
     lines = run(python("clean", wheel, folder), "-m", f"{elsewhere.PACKAGE}.bfcl_env", "validate").splitlines()
     assert [line.split()[2] for line in lines if line.startswith("gold ")] == ["200/200"] * 4
