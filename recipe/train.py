@@ -26,6 +26,7 @@ from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
+from recipe.preflight.mode import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
@@ -39,6 +40,14 @@ def start_prefork(config: DictConfig) -> None:
 
         with open_dict(config):
             config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
+
+
+def count_devices(config: DictConfig) -> None:
+    """On the CPU profile, have Ray count as many devices as the run's processes ask for; the machine has none."""
+    if config.trainer.device == "cpu":
+        init, wanted = config.ray_kwargs.ray_init, devices(config)
+        init.num_gpus = max(init.num_gpus or 0, wanted)
+        init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
 
 
 def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
@@ -60,7 +69,8 @@ def join(config: DictConfig, cluster: Cluster) -> None:
     nodes.note(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
-    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env, resolve=True)
+    OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
+    asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
         config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
 
@@ -102,12 +112,15 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
                 from recipe.training.offline import OfflineTrainer as Trainer
             elif mode == "sync":
                 from recipe.training.trainer import CurriculumTrainer as Trainer  # type: ignore[assignment]
-            else:
+            elif mode == "colocate_async":
                 from recipe.training.async_trainer import AsyncTrainer as Trainer  # type: ignore[assignment]
+            else:
+                from recipe.training.async_trainer import SeparateTrainer as Trainer  # type: ignore[assignment]
             TRAINER_REGISTRY[mode] = Trainer
             super().run(config)
 
     if cluster is None:
+        count_devices(config)
         run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

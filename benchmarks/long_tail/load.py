@@ -1,6 +1,6 @@
 """What a training step has to do, in numbers of the user's: engines, episodes, users, and the trainer's seconds."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import inf, isfinite, log
 
 import numpy as np
@@ -75,6 +75,12 @@ class Load:
     def pause(self) -> float:
         """Seconds of a step in which the engines write nothing."""
         return self.log_probs + self.update + self.weights
+
+    def apart(self, share: float) -> "Load":
+        """The same with this share of the devices for engines, and the others for training, which takes the longer."""
+        playing = min(max(1, round(share * self.replicas)), self.replicas - 1)
+        longer = self.replicas / (self.replicas - playing)
+        return replace(self, replicas=playing, log_probs=longer * self.log_probs, update=longer * self.update)
 
     def waits(self, batches: int, seed: int) -> NDArray[np.float64]:
         """How long each episode waits for its user, in seconds; (batches x prompts, rollouts).

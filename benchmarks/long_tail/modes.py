@@ -1,7 +1,8 @@
 """The steps of a training, as verl's trainers take them: which groups are played when, and trained on when.
 
 `trainer=sync` is `trainer=async` without batches in play beside the one that is waited for, of which none may be
-older than the policy: a batch is handed out, and waited for as a whole.
+older than the policy: a batch is handed out, and waited for as a whole. With `trainer=separate` the engines play on
+while others train, and are interrupted only for the new weights.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Mode:
     """Batches in play beside the one that is waited for (`num_warmup_batches`)."""
     threshold: int
     """Steps, counted from 1, after which a group is waited for (`max_off_policy_threshold`, strategy wait)."""
+    beside: bool = False
+    """Whether the engines play during log-probabilities and update, on devices of their own."""
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -48,7 +51,9 @@ class Step:
     """A training step that was simulated."""
 
     rollout: float
-    """Seconds for which the engines played."""
+    """Seconds until the step's groups were there."""
+    playing: float
+    """Seconds for which the engines played: the same, or until they got the next weights."""
     written: float
     """Tokens that they wrote meanwhile."""
     trained: Whole
@@ -77,8 +82,12 @@ def simulate(load: Load, mode: Mode, steps: int, seed: int) -> list[Step]:
         engines, end = _play(engines, over, playing, awaited, now)
         chosen = playing[over[playing].max(1) <= end][: load.prompts]
         trained[chosen] = True
+        if mode.beside:
+            _advance(engines, until := end + load.log_probs + load.update, over)
+        else:
+            until = end
         written = sum(engine.written for engine in engines) - written
-        out.append(Step(end - now, written, chosen, step - handed[chosen]))
+        out.append(Step(end - now, until - now, written, chosen, step - handed[chosen]))
         now = end + load.pause
     return out
 

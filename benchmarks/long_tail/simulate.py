@@ -7,7 +7,8 @@ r"""Where the time of a training step goes, played in turn and while training: a
 Printed for each mode, mean over steps and seeds: seconds a step and where they go (generation: what the engines would
 need at full rate; waiting: the rest of the time in which they play, when too few messages are at them because the
 others wait for users or the slowest alone are left), tokens a second as a share of what the engines can do while they
-play, and how many steps lie between a prompt and its training. docs/scale.md has the assumptions.
+play, and how many steps lie between a prompt and its training. With separate, generation is beside the rest, and
+waiting is what the trainer waits. docs/scale.md has the assumptions.
 """
 
 import argparse
@@ -44,6 +45,7 @@ class Times:
     """Means over the steps of one training, in seconds a step."""
 
     rollout: float
+    playing: float
     generation: float
     """Of the same: what the engines would need at full rate."""
     pause: float
@@ -57,13 +59,14 @@ class Times:
     @property
     def engines(self) -> float:
         """Share of what they can write while they play."""
-        return self.generation / self.rollout if self.rollout else 0.0
+        return self.generation / self.playing if self.playing else 0.0
 
 
 def times(load: Load, steps: Sequence[Step]) -> Times:
     """Of these steps."""
     return Times(
         rollout=fmean(step.rollout for step in steps),
+        playing=fmean(step.playing for step in steps),
         generation=fmean(step.written for step in steps) / (load.replicas * load.tokens_a_second),
         pause=load.pause,
         staleness=fmean(float(step.staleness.mean()) for step in steps),
@@ -71,16 +74,17 @@ def times(load: Load, steps: Sequence[Step]) -> Times:
     )
 
 
-def row(name: str, load: Load, seeds: Sequence[Times]) -> list[str]:
+def row(mode: Mode, load: Load, seeds: Sequence[Times]) -> list[str]:
     """A line of the table."""
     step = fmean(one.step for one in seeds)
-    generation = fmean(one.generation for one in seeds)
+    generation = 0.0 if mode.beside else fmean(one.generation for one in seeds)
     waiting = fmean(one.rollout for one in seeds) - generation
     parts = (generation, waiting, load.log_probs, load.update, load.weights)
+    shares = [f"{part / step if step else 0.0:.0%}" for part in parts]
     return [
-        name,
+        mode.name,
         f"{step:.1f}",
-        *(f"{part / step if step else 0.0:.0%}" for part in parts),
+        *(["beside", *shares[1:]] if mode.beside else shares),
         f"{fmean(one.staleness for one in seeds):.2f}",
         str(max(one.stalest for one in seeds)),
         f"{fmean(one.engines for one in seeds):.0%}",
@@ -110,6 +114,13 @@ def parser() -> argparse.ArgumentParser:
         ("seeds", 3, "trainings, each with users of its own"),
     ):
         made.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})")
+    made.add_argument(
+        "--playing",
+        type=float,
+        default=0.5,
+        metavar="X",
+        help="with two engines or more, the share of their devices that only play with separate (default: 0.5)",
+    )
     return made
 
 
@@ -118,15 +129,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser()
     given = vars(options.parse_args(argv))
     warmup, threshold, steps, seeds = (given.pop(name) for name in ("warmup", "threshold", "steps", "seeds"))
+    if not 0 < (playing := given.pop("playing")) < 1:
+        options.error(f"--playing {playing}: expected a number between 0 and 1")
     for name, value in (("steps", steps), ("seeds", seeds)):
         if value < 1:
             options.error(f"--{name} {value}: expected a whole number of at least 1")
     try:
         load = Load(**given)
-        modes = (SYNC, Mode("async", warmup, threshold))
+        loads = {SYNC: load, Mode("async", warmup, threshold): load}
+        if load.replicas > 1:
+            loads[Mode("separate", warmup, threshold, beside=True)] = load.apart(playing)
         played = {
-            mode: [times(load, simulate(load, mode, threshold + steps, seed)[threshold:]) for seed in range(seeds)]
-            for mode in modes
+            mode: [times(of, simulate(of, mode, threshold + steps, seed)[threshold:]) for seed in range(seeds)]
+            for mode, of in loads.items()
         }
     except ValueError as error:
         options.error(str(error))
@@ -134,11 +149,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{load.prompts} x {load.rollouts} episodes a step, {load.messages} messages of {load.tokens:g} tokens each, "
         f"on {load.replicas} engines; users {load.user_median:g} s, 1 in 100 above {load.user_p99:g} s"
     )
-    print(aligned([HEADER, *(row(mode.name, load, played[mode]) for mode in modes)]))
-    ratios = [sync.step / ahead.step for sync, ahead in zip(*played.values(), strict=True) if ahead.step]
-    if ratios:
-        spread = f" ({min(ratios):.2f} to {max(ratios):.2f} over {seeds} seeds)" if seeds > 1 else ""
-        print(f"async is {fmean(ratios):.2f} times as fast{spread}")
+    print(aligned([HEADER, *(row(mode, loads[mode], played[mode]) for mode in loads)]))
+    for mode in [*loads][1:]:
+        ratios = [sync.step / other.step for sync, other in zip(played[SYNC], played[mode], strict=True) if other.step]
+        if ratios:
+            spread = f" ({min(ratios):.2f} to {max(ratios):.2f} over {seeds} seeds)" if seeds > 1 else ""
+            print(f"{mode.name} is {fmean(ratios):.2f} times as fast{spread}")
 
 
 if __name__ == "__main__":

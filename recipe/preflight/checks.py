@@ -196,6 +196,7 @@ def _check_rows(config: DictConfig, tokenizer: Any) -> list[str]:
 def summary(config: DictConfig) -> str:
     """What will be used, a few lines for the log."""
     from recipe.preflight.features import notes
+    from recipe.preflight.mode import SEPARATE
 
     rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
     offline = is_offline(config)
@@ -204,6 +205,9 @@ def summary(config: DictConfig) -> str:
         rows += f", {len(left_out)} tasks left out"
     adapter = config.actor_rollout_ref.model.lora_adapter_path
     nodes = f"{config.trainer.nnodes} nodes x " if config.trainer.nnodes > 1 else ""
+    hardware = f"{nodes}{config.trainer.n_gpus_per_node} x {config.trainer.device}"
+    if config.trainer.v1.trainer_mode == SEPARATE:
+        hardware += f" to train, {rollout.nnodes * rollout.n_gpus_per_node} x to play"
     return "\n".join(
         [
             f"stage      {config.stage.name}",
@@ -211,7 +215,7 @@ def summary(config: DictConfig) -> str:
             f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
             f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
-            f"hardware   {nodes}{config.trainer.n_gpus_per_node} x {config.trainer.device}",
+            f"hardware   {hardware}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",
             *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(config.trainer.nnodes)]),

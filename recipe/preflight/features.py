@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
+from recipe.preflight.mode import GROUPS
 from recipe.user_code.reward_file import SCORE
 
 LOGGERS = {
@@ -140,10 +141,10 @@ def notes(config: DictConfig) -> list[str]:
             f"the KL is that to {config.actor_rollout_ref.model.path} without the adapter {adapter} that this stage "
             "begins with; with stage.adapter=new it is that to the start of the stage"
         )
-    if config.trainer.v1.trainer_mode != "sync":
+    if (mode := config.trainer.v1.trainer_mode) in GROUPS:
         oldest = config.trainer.v1.sampler.max_off_policy_threshold
         found.append(
-            f"trainer=async: episodes may span {oldest} versions of the policy (training/off_policy/...), so engine "
+            f"{GROUPS[mode]}: episodes may span {oldest} versions of the policy (training/off_policy/...), so engine "
             "and trainer no longer agree on every probability, and their correlation stays below 1"
         )
     metric = (config.stage.gate or {}).get("metric", "critic/score/mean")

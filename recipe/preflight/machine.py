@@ -12,6 +12,7 @@ from recipe.memory.check import check_memory, known_model
 from recipe.memory.host import checkpoint_parts, host_parts
 from recipe.memory.passes import Part
 from recipe.memory.settings import read_settings
+from recipe.preflight.mode import devices
 from recipe.stage.starts import step_folders
 
 GB = 10**9
@@ -60,14 +61,23 @@ def check_devices(config: DictConfig) -> None:
     """As many GPUs as the profile asks for on this machine."""
     if config.trainer.device != "cuda":
         return
-    found = count_gpus()
-    if found < config.trainer.n_gpus_per_node:
+    found, wanted, training = count_gpus(), devices(config), config.trainer.n_gpus_per_node
+    if found >= wanted:
+        return
+    if not found:
         raise PreflightError(
-            f"{config.trainer.n_gpus_per_node} GPUs are asked for, {found} found. "
-            f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
-            if found
-            else "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
+            "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
         )
+    if wanted > training:
+        raise PreflightError(
+            f"{wanted} GPUs are asked for, {found} found: {training} that train (trainer.n_gpus_per_node) and "
+            f"{wanted - training} that play (actor_rollout_ref.rollout.n_gpus_per_node and nnodes). Let them be "
+            f"{found} together."
+        )
+    raise PreflightError(
+        f"{wanted} GPUs are asked for, {found} found. "
+        f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
+    )
 
 
 def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:

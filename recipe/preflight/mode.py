@@ -1,4 +1,4 @@
-"""Checks of `trainer.v1.trainer_mode`: whether a stage plays and trains in turn, or at the same time."""
+"""Checks of `trainer.v1.trainer_mode`: whether a stage plays and trains in turn, or at the same time, and on what."""
 
 from omegaconf import DictConfig
 
@@ -6,6 +6,8 @@ from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
 
 SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
+GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}
+"""What sets everything that a mode needs."""
 
 
 def check_trainer_mode(config: DictConfig) -> None:
@@ -15,23 +17,31 @@ def check_trainer_mode(config: DictConfig) -> None:
         PreflightError: it cannot.
     """
     mode = config.trainer.v1.trainer_mode
-    if mode == SYNC:
+    if mode == SYNC and config.actor_rollout_ref.hybrid_engine:
         return
     given = f"trainer.v1.trainer_mode={mode}"
+    if mode not in (SYNC, *GROUPS):
+        raise PreflightError(
+            f"{given}: this recipe extends verl's trainers sync, {' and '.join(GROUPS)}. In another mode verl's own "
+            "trainer would run, without gates, limit of lost samples and reward metrics, and the stage would never "
+            "count as done. Set trainer=sync, trainer=async or trainer=separate."
+        )
+    if config.actor_rollout_ref.hybrid_engine != (mode != SEPARATE):
+        raise PreflightError(
+            f"{given} with actor_rollout_ref.hybrid_engine={str(config.actor_rollout_ref.hybrid_engine).lower()}: that "
+            "says whether the cards that train have engines too, which they have in every mode but separate_async. Set "
+            "trainer=separate, which sets both, or leave it out."
+        )
+    _refuse(config, f"{given} with", f"{GROUPS[mode]} sets")
     if mode == SEPARATE:
-        raise PreflightError(
-            f"{given}: verl 0.9.1 gives rollout and training devices of their own only with "
-            "actor_rollout_ref.hybrid_engine=false, and cannot start so: its trainer logs a line with an argument that "
-            "loggers do not take. Set trainer=async, which plays on the devices that train, or trainer=sync."
-        )
-    if mode != ASYNC:
-        raise PreflightError(
-            f"{given}: this recipe extends verl's trainers sync and {ASYNC}. In another mode verl's own trainer would "
-            "run, without gates, limit of lost samples and reward metrics, and the stage would never count as done. "
-            "Set trainer=sync or trainer=async."
-        )
+        _refuse_separate(config, f"{given} with")
+
+
+def _refuse(config: DictConfig, given: str, sets: str) -> None:
+    """What neither asynchronous mode can serve."""
     correction, modes = config.algorithm.rollout_correction, config.trainer.v1
-    oldest, ahead = modes.sampler.max_off_policy_threshold, modes.colocate_async.num_warmup_batches
+    mode, oldest = modes.trainer_mode, modes.sampler.max_off_policy_threshold
+    ahead = modes[mode].num_warmup_batches
     for asked, setting, why in (
         (is_offline(config), "offline.files", "there is nothing to be played meanwhile"),
         (
@@ -43,20 +53,70 @@ def check_trainer_mode(config: DictConfig) -> None:
         (
             not (correction.rollout_is or correction.bypass_mode),
             "algorithm.rollout_correction.rollout_is=null and bypass_mode=false",
-            "episodes are older than the policy, and without a correction the reward fell in every try. trainer=async "
-            "sets rollout_is=token",
+            "episodes are older than the policy, and without a correction the reward fell in every try. "
+            f"{sets} rollout_is=token",
         ),
         (
             not oldest or oldest < 2,
             f"trainer.v1.sampler.max_off_policy_threshold={oldest}",
-            "it bounds how old an episode gets from 2 on. trainer=async sets 4",
+            f"it bounds how old an episode gets from 2 on. {sets} 4",
         ),
         (
             not 0 <= ahead <= 1,
-            f"trainer.v1.colocate_async.num_warmup_batches={ahead}",
+            f"trainer.v1.{mode}.num_warmup_batches={ahead}",
             "with more than one batch ahead, or fewer than none, max_off_policy_threshold bounds nothing: finished "
-            "groups would wait for those before them. trainer=async sets 1",
+            f"groups would wait for those before them. {sets} 1",
         ),
     ):
         if asked:
-            raise PreflightError(f"{given} with {setting}: {why}. Set trainer=sync, or change the latter.")
+            raise PreflightError(f"{given} {setting}: {why}. Set trainer=sync, or change the latter.")
+
+
+def _refuse_separate(config: DictConfig, given: str) -> None:
+    """What engines on devices of their own cannot serve."""
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    updates, engine = config.trainer.v1[SEPARATE].parameter_sync_step, rollout.checkpoint_engine.backend
+    per_engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size
+    batch, mini = config.data.train_batch_size, actor.ppo_mini_batch_size
+    for asked, setting, why in (
+        (
+            batch != updates * mini,
+            f"data.train_batch_size={batch}, actor_rollout_ref.actor.ppo_mini_batch_size={mini} and "
+            f"trainer.v1.{SEPARATE}.parameter_sync_step={updates}",
+            f"engines get the weights after so many optimizer steps, each of a mini-batch, and a batch is these "
+            f"together. Set parameter_sync_step={max(1, batch // mini)}",
+        ),
+        (
+            updates > 1 and actor.fsdp_config.param_offload,
+            f"trainer.v1.{SEPARATE}.parameter_sync_step={updates} and "
+            "actor_rollout_ref.actor.fsdp_config.param_offload=true",
+            "between two hand-overs verl puts the weights of the first one back, which it cannot where they lie on the "
+            "host. Set one of them to 1 or false",
+        ),
+        (
+            config.actor_rollout_ref.model.lora_rank > 0,
+            f"actor_rollout_ref.model.lora_rank={config.actor_rollout_ref.model.lora_rank}",
+            "verl sends the base to such engines and not the adapter, so nothing that is learned would be played. Set "
+            "trainer=async",
+        ),
+        (
+            rollout.nnodes < 1 or rollout.n_gpus_per_node * rollout.nnodes < per_engine,
+            f"actor_rollout_ref.rollout.nnodes={rollout.nnodes} and n_gpus_per_node={rollout.n_gpus_per_node}",
+            f"an engine takes {per_engine} of them (tensor_model_parallel_size, data_parallel_size)",
+        ),
+        (
+            engine == "naive",
+            "actor_rollout_ref.rollout.checkpoint_engine.backend=naive",
+            "that hands weights over within a card. trainer=separate sets gloo",
+        ),
+    ):
+        if asked:
+            raise PreflightError(f"{given} {setting}: {why}.")
+
+
+def devices(config: DictConfig) -> int:
+    """That a run takes on each machine: those that train, and those that play where they are others."""
+    rollout, training = config.actor_rollout_ref.rollout, int(config.trainer.n_gpus_per_node)
+    if config.trainer.v1.trainer_mode != SEPARATE or config.trainer.nnodes > 1:
+        return training  # on several machines Ray decides which have the engines
+    return training + int(rollout.n_gpus_per_node) * int(rollout.nnodes)

@@ -182,7 +182,7 @@ def _check_queue(config: DictConfig) -> None:
     if config.trainer.v1.trainer_mode == "sync":
         raise PreflightError(
             f"{folder} has prompts that were in play when it was saved, and with trainer=sync they would be left out. "
-            f"Set trainer=async, or begin a new run with MODEL={folder / 'actor' / 'huggingface'}."
+            f"Set trainer=async or trainer=separate, or begin a new run with MODEL={folder / 'actor' / 'huggingface'}."
         )
     if before.rollouts != rollouts:
         raise PreflightError(

@@ -1,17 +1,21 @@
-"""Playing on while the policy is updated: verl's colocated asynchronous trainer as a stage of the curriculum.
+"""Playing on while the policy is updated: verl's asynchronous trainers as a stage of the curriculum.
 
-Prompts are handed out ahead of the batch that is waited for. As soon as a batch of groups is finished the engine is
-interrupted, the policy updated, and what was in the middle of a message is gone on with under the new weights. So an
+Prompts are handed out ahead of the batch that is waited for. On the devices that train (`colocate_async`) the engine is
+interrupted as soon as a batch of groups is finished; on devices of its own (`separate_async`) it plays through the
+update and is interrupted for the new weights. What was in the middle of a message is gone on with under these. So an
 episode may be older than the policy, in parts or as a whole; how much is bounded by verl
 (`trainer.v1.sampler.max_off_policy_threshold`), logged (`training/off_policy/...`) and corrected for
 (`algorithm.rollout_correction`).
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import transfer_queue as tq
+from verl.trainer.ppo.v1 import trainer_separate_async
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from recipe.stage import trained
 from recipe.stage.notes import QUEUE, QUEUE_FILE, Queue
@@ -19,8 +23,8 @@ from recipe.training.async_sampling import AsyncSampling
 from recipe.training.trainer import Curriculum
 
 
-class AsyncTrainer(Curriculum, PPOTrainerColocateAsync):
-    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "colocate_async"."""
+class PlayingOn(Curriculum):
+    """What a stage adds to either of verl's asynchronous trainers."""
 
     def _build_replay_buffer(self) -> Any:
         """verl's, with an end."""
@@ -45,3 +49,24 @@ class AsyncTrainer(Curriculum, PPOTrainerColocateAsync):
         """As everywhere; then which episodes the step was trained on, which lie under the step of their prompts."""
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         trained.note(Path(self.config.paths.stage), global_steps, batch.keys, batch.tags)
+
+
+class AsyncTrainer(PlayingOn, PPOTrainerColocateAsync):
+    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "colocate_async"."""
+
+
+class Unflushed(logging.LoggerAdapter):
+    """verl's logger without `flush`, which verl 0.9.1 asks of it where engines have devices of their own."""
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Without that argument, of which a logger would raise."""
+        return msg, {name: value for name, value in kwargs.items() if name != "flush"}
+
+
+class SeparateTrainer(PlayingOn, PPOTrainerSeparateAsync):
+    """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "separate_async"."""
+
+    def _setup(self) -> None:
+        """verl's, which ends with a line for the log."""
+        trainer_separate_async.logger = Unflushed(trainer_separate_async.logger)  # type: ignore[assignment]
+        super()._setup()

@@ -38,6 +38,8 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 STEPS, ROWS, ROLLOUTS = 4, 2, 4
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Every raylet has these from its start."""
 RAY = ["--object-store-memory=200000000", "--num-cpus=8", "--num-gpus=1"]
 
 
@@ -57,7 +59,7 @@ class Cluster:
 
     @property
     def stage(self) -> Path:
-        return self.folder / "run" / "stage1_format"
+        return self.folder / "outputs" / "run" / "stage1_format"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -100,29 +102,32 @@ class Cluster:
         found = []
         for process in (process for name in self.nodes for process in self.processes(name)):
             with suppress(psutil.Error):
-                title = " ".join(process.cmdline())
-                if title.startswith("ray::") and "IDLE" not in title:
+                title = " ".join(process.cmdline()).strip()
+                if title.startswith("ray::") and "IDLE" not in title and title not in AGENTS:
                     found.append(title)
         return found
 
-    def start(self, *overrides: str, **environment: str) -> subprocess.Popen:
+    def start(self, *given: str, **environment: str) -> subprocess.Popen:
+        """The curriculum's first stage; with `preflight_only=true` the stage's own command, which alone knows that."""
+        curriculum = ("recipe.curriculum", "--stages=stage1")
         command = [
-            *(sys.executable, "-m", "recipe.curriculum", "--stages=stage1", "trainer.nnodes=2"),
-            *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
-            f"actor_rollout_ref.model.path={self.folder}/model",
+            *(sys.executable, "-m"),
+            *(("recipe.train", "--config-name=stage1") if "preflight_only=true" in given else curriculum),
+            "trainer.nnodes=2",
+            f"paths.data={self.folder}/data",
             *(f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "trainer.test_freq=-1"),
-            *(f"data.train_batch_size={ROWS}", "data.max_response_length=300"),
-            *(f"actor_rollout_ref.actor.ppo_mini_batch_size={ROWS}", f"actor_rollout_ref.rollout.n={ROLLOUTS}"),
+            *("data.max_response_length=300", f"actor_rollout_ref.rollout.n={ROLLOUTS}"),
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
             *(f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=2" for part in ("rollout", "ref")),
             "actor_rollout_ref.rollout.agent.num_workers=2",
             *("launcher.needs.disk_gb=0", "launcher.needs.memory_gb=1"),
-            *overrides,
+            *given,
         ]
-        given = {**os.environ, **self.environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), **environment}
-        given.pop("MODEL", None)
+        rows = {"TRAIN_BATCH_SIZE": str(ROWS), "MINI_BATCH_SIZE": str(ROWS)}
+        named = {"RUN": "run", "MODEL": str(self.folder / "model"), "HARDWARE": "cpu", **rows}
+        variables = {**os.environ, **self.environment, **named, "PYTHONPATH": str(ROOT), **environment}
         return subprocess.Popen(
-            command, cwd=self.folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def left(self) -> list[str]:
@@ -174,7 +179,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "data on one node": (
         ["data.val_files={private}/rows.parquet"],
         {},
-        ["does not have the same of what is read: {private}/rows.parquet (missing, here 4 bytes)"],
+        ["does not have the same of what is read: {private}/rows.parquet (missing, here {size} bytes)"],
     ),
     "a key that the nodes lack": ([], {"WANDB_API_KEY": "secret-of-mine"}, ["WANDB_API_KEY is not set"]),
     "another token": (
@@ -188,15 +193,16 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, name: str) -> None:
     overrides, environment, texts = REFUSED[name]
-    (cluster.private / "rows.parquet").write_text("rows")
-    given = [text.format(private=cluster.private) for text in overrides]
+    rows = shutil.copy(cluster.folder / "data" / "tiny_val.parquet", cluster.private / "rows.parquet")
+    places = {"private": cluster.private, "size": Path(rows).stat().st_size}
+    given = [text.format(**places) for text in overrides]
     child = cluster.start(*given, "preflight_only=true", **environment)
     said = child.communicate(timeout=200)[0]
     show(said)
     assert child.returncode == 1 and "secret-of-mine" not in said
     for text in texts:
-        assert text.format(private=cluster.private) in " ".join(said.split())
-    assert not (cluster.folder / "run" / "stage1_format").exists()
+        assert text.format(**places) in " ".join(said.split())
+    assert not cluster.stage.exists()
     assert not [path for path in cluster.folder.iterdir() if path.name.startswith(".nodes")]
 
 

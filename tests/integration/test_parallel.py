@@ -15,8 +15,8 @@ from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
 SAME = ("actor/pg_loss", "actor/grad_norm", "actor/entropy", "actor/ppo_kl")
-TWO = ["trainer.n_gpus_per_node=2", "ray_kwargs.ray_init.num_gpus=2", "ray_kwargs.ray_init.num_cpus=16"]
-"""Two processes that train; what Ray has is a number of what verl asks for, and nothing of the machine's."""
+TWO = ["trainer.n_gpus_per_node=2"]
+"""Two processes that train."""
 
 FOUR = [f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu=4" for part in ("rollout", "ref")]
 """Rows of a forward pass: what each of two processes has of a batch of eight."""

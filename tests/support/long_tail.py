@@ -1,6 +1,7 @@
 """The simulation of `benchmarks/long_tail` done plainly: one clock for all, all looked at after every event."""
 
 from dataclasses import dataclass
+from math import inf
 
 from benchmarks.long_tail.load import Load
 from benchmarks.long_tail.modes import Mode
@@ -71,14 +72,14 @@ class Plain:
         writing = len(self.of(engine, "writing"))
         return min(self.load.tokens_a_second_alone, self.load.tokens_a_second / writing)
 
-    def go_on(self) -> None:
-        """To the next event."""
+    def go_on(self, end: float = inf) -> None:
+        """To the next event, or to the end."""
         times = [one.value - self.now for one in self.episodes if one.state == "away" and one.value > self.now + SOON]
         for engine in range(self.load.replicas):
             if writing := self.of(engine, "writing"):
                 least = min(one.value for one in writing) / self.rate(engine)
                 times.append(self.reading[engine] if self.reading[engine] > SOON else least)
-        passed = min(times)
+        passed = min(*times, end - self.now, inf)
         self.now += passed
         for engine in range(self.load.replicas):
             if self.reading[engine] > SOON:
@@ -115,7 +116,14 @@ class Plain:
             if len(finished) >= self.load.prompts and set(old) <= set(finished):
                 chosen = sorted(finished, key=lambda group: handed[group])[: self.load.prompts]
                 rollout = self.now - began
-                self.now += self.load.pause
+                if self.mode.beside:
+                    end = self.now + self.load.log_probs + self.load.update
+                    while self.now < end - SOON:
+                        self.go_on(end)
+                        self.ask()
+                    self.now += self.load.weights
+                else:
+                    self.now += self.load.pause
                 return rollout, chosen
             self.go_on()
 

@@ -325,7 +325,7 @@ def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments,
     ("override", "message"),
     [
         ("actor_rollout_ref.actor.grad_clip=0.5", "optim.clip_grad instead"),
-        ("trainer.v1.trainer_mode=separate_async", "Set trainer=async"),
+        ("trainer.v1.trainer_mode=separate_async", "Set trainer=separate"),
         ("algorithm.adv_estimator=grpoo", "is grpo meant"),
         ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha='half'"),
         ("interaction.overlong.window=0", "overlong.window=0"),

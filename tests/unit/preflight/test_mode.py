@@ -6,6 +6,17 @@ from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
 from recipe.preflight.features import notes
+from recipe.preflight.mode import devices
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu8_24gb"])
+def test_engines_on_devices_of_their_own_compose(hardware: str) -> None:
+    given = ["trainer=separate", "trainer.n_gpus_per_node=4", f"hardware={hardware}"]
+    config = compose("stage2", given)
+    check_settings(config)
+    assert devices(config) == 8
+    assert devices(compose("stage2", [*given, "actor_rollout_ref.rollout.n_gpus_per_node=2"])) == 6
+    assert devices(compose("stage2", ["trainer=async", *given[1:]])) == 4
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu1", "gpu8_24gb"])
@@ -22,8 +33,10 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["trainer.v1.trainer_mode=mine"], "trainer_mode=mine.*Set trainer=sync or trainer=async"),
-        (["trainer.v1.trainer_mode=separate_async"], "trainer_mode=separate_async: verl .*Set trainer=async"),
+        (["trainer.v1.trainer_mode=mine"], "trainer_mode=mine.*Set trainer=sync, trainer=async or trainer=separate"),
+        (["trainer.v1.trainer_mode=separate_async"], "hybrid_engine=true: .*Set trainer=separate"),
+        (["actor_rollout_ref.hybrid_engine=false"], "trainer_mode=sync with .*hybrid_engine=false: "),
+        (["trainer=async", "actor_rollout_ref.hybrid_engine=false"], "colocate_async with .*hybrid_engine=false: "),
         (["trainer.v1.trainer_mode=colocate_async"], "rollout_is=null and bypass_mode=false: .*sets rollout_is=token"),
         (["trainer=async", "algorithm.rollout_correction.rollout_is=null"], "without a correction"),
         (["trainer=async", "algorithm=dapo"], "filter_groups.enable=true: .*without an end"),
@@ -32,6 +45,24 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
         (["trainer=async", "trainer.v1.sampler.max_off_policy_threshold=1"], "threshold=1: it bounds .* from 2 on"),
         (["trainer=async", "trainer.v1.colocate_async.num_warmup_batches=8"], "batches=8: with more than one"),
         (["trainer=async", "trainer.v1.colocate_async.num_warmup_batches=-1"], "batches=-1: .*fewer than none"),
+        (["trainer=separate", "algorithm=dapo"], "filter_groups.enable=true: .*without an end"),
+        (
+            ["trainer=separate", "algorithm.rollout_correction.rollout_is=null"],
+            "separate sets rollout_is=token",
+        ),
+        (["trainer=separate", "trainer.v1.separate_async.num_warmup_batches=2"], "separate_async.num_warmup_batches=2"),
+        (["trainer=separate", "actor_rollout_ref.actor.ppo_mini_batch_size=2"], "Set parameter_sync_step=2"),
+        (["trainer=separate", "actor_rollout_ref.model.lora_rank=8"], "lora_rank=8: verl sends the base"),
+        (["trainer=separate", "actor_rollout_ref.rollout.nnodes=0"], "rollout.nnodes=0 .*an engine takes 1"),
+        (["trainer=separate", "actor_rollout_ref.rollout.checkpoint_engine.backend=naive"], "backend=naive"),
+        (
+            [
+                *("trainer=separate", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
+                "trainer.v1.separate_async.parameter_sync_step=2",
+                "actor_rollout_ref.actor.fsdp_config.param_offload=true",
+            ],
+            "param_offload=true: between two hand-overs",
+        ),
     ],
 )
 def test_a_mode_that_cannot_serve_what_is_asked_for_is_refused(overrides: list[str], says: str) -> None:

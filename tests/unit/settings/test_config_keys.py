@@ -57,6 +57,7 @@ _OPTIM_ARGS = ("workers/config/optimizer.py", "optimizer_args.update(config.over
 _CHECKPOINT = ["utils/checkpoint/checkpoint_manager.py: checkpoint_config"]
 
 OBJECTS: dict[str, list[str]] = {
+    "actor_rollout_ref": ["trainer/ppo/v1/trainer_separate_async.py: actor_rollout_ref"],
     "actor_rollout_ref.model": _MODEL,
     "actor_rollout_ref.model.override_config": ["workers/config/model.py __post_init__: self.override_config"],
     "actor_rollout_ref.actor": [
@@ -121,6 +122,7 @@ OBJECTS: dict[str, list[str]] = {
     "trainer": [f"{TRAINER}: config.trainer"],
     "trainer.v1": [f"{TRAINER}: config.trainer.v1"],
     "trainer.v1.colocate_async": ["trainer/ppo/v1/trainer_colocate_async.py: v1.colocate_async"],
+    "trainer.v1.separate_async": ["trainer/ppo/v1/trainer_separate_async.py: v1.separate_async", f"{TRAINER}: v1"],
     "trainer.v1.sampler": [f"{TRAINER}: sampler_config", f"{TRAINER}: v1.sampler"],
 }
 

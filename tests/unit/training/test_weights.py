@@ -1,0 +1,89 @@
+"""Weights get from the process that trains to engines as they are, whatever their shapes and types."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+import torch
+from verl.checkpoint_engine.base import CheckpointEngineRegistry
+
+from recipe.training import weights
+from recipe.training.weights import GlooCheckpointEngine
+
+WEIGHTS = {
+    "embed": torch.randn(33, 7),
+    "head.weight": torch.randn(5, 3, dtype=torch.bfloat16),
+    "half": torch.randn(4).half(),
+    "scalar": torch.tensor(3.5),
+    "turned": torch.arange(12.0).view(3, 4).T,
+    "none": torch.empty(0, 4),
+    "ids": torch.arange(5),
+    "a name with ünïcode and a \n": torch.ones(2, dtype=torch.bool),
+}
+
+
+@pytest.fixture(autouse=True)
+def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(weights.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+
+
+def send(trainers: int, engines: int, given: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """What each engine has received, every process a thread of its own."""
+    actors = [GlooCheckpointEngine(1, is_master=rank == 0) for rank in range(trainers)]
+    players = [GlooCheckpointEngine(1) for _ in range(engines)]
+    places = [one.prepare() for one in (*actors, *players)]
+    kwargs = GlooCheckpointEngine.build_topology(trainers, engines, places)
+    received: list[dict[str, torch.Tensor]] = [{} for _ in players]
+    walked: list[int] = []
+
+    def act(one: GlooCheckpointEngine, settings: dict[str, Any], into: dict[str, torch.Tensor] | None) -> None:
+        one.init_process_group(**settings)
+        if into is None:
+            seen = iter(given.items())
+            asyncio.run(one.send_weights(seen))
+            walked.append(len(list(seen)))  # what is left of them
+        else:
+
+            async def receive() -> None:
+                async for name, weight in one.receive_weights():
+                    into[name] = weight
+
+            asyncio.run(receive())
+        one.finalize()
+
+    def settings_of(side: dict[str, list[Any]], rank: int) -> dict[str, Any]:
+        return {name: values[rank] for name, values in side.items()}
+
+    threads = [
+        *(threading.Thread(target=act, args=(one, settings_of(kwargs[0], n), None)) for n, one in enumerate(actors)),
+        *(
+            threading.Thread(target=act, args=(one, settings_of(kwargs[1], n), received[n]))
+            for n, one in enumerate(players)
+        ),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert walked == [0] * trainers, "a process that trains has to walk through all weights: they are gathered from all"
+    return received
+
+
+@pytest.mark.parametrize(("trainers", "engines"), [(1, 1), (1, 2), (2, 1), (3, 2)])
+def test_every_engine_gets_every_weight_as_it_is(trainers: int, engines: int) -> None:
+    for received in send(trainers, engines, WEIGHTS):
+        assert list(received) == list(WEIGHTS)
+        for name, weight in WEIGHTS.items():
+            assert received[name].dtype == weight.dtype and received[name].shape == weight.shape
+            assert torch.equal(received[name], weight), name
+
+
+def test_weights_are_sent_again_after_they_were_sent() -> None:
+    assert [list(one) for _ in range(2) for one in send(1, 1, {"w": torch.ones(1)})] == [["w"], ["w"]]
+
+
+def test_verl_finds_it_by_the_name_that_the_configuration_gives() -> None:
+    assert CheckpointEngineRegistry.get("gloo") is GlooCheckpointEngine
