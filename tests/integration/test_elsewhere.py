@@ -1,6 +1,6 @@
 """The environments in other installations: the wheel, without torch, and each library that there is an adapter to.
 
-Each plays gold and mutants to the records that they have here. It installs 3 GB and plays for 15 minutes. Variables:
+Each plays gold and mutants to the records that they have here. It installs 3 GB and plays for 25 minutes. Variables:
 
     NO_ELSEWHERE=1                  skips all of it
     ELSEWHERE_ENVIRONMENTS=FOLDER   keeps the installations there, and takes those that are there
@@ -75,7 +75,8 @@ def python(name: str, wheel: Path, folder: Path) -> Path:
 
 def run(interpreter: Path, *arguments: str) -> str:
     """What it prints, away from this checkout."""
-    environment = {"PATH": f"{interpreter.parent}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = kept | {"PATH": f"{interpreter.parent}:{os.environ['PATH']}"}
     command = [str(interpreter), "-P", *arguments]
     done = subprocess.run(
         command, cwd=interpreter.parent, env=environment, capture_output=True, text=True, timeout=3600
@@ -111,9 +112,15 @@ def test_gold_and_mutants_have_the_records_they_have_here(
         assert name == "trl" or "torch" not in imported.split()
 
 
+def test_an_engine_that_fails_is_no_zero_in_verifiers(wheel: Path, plays: dict[str, Path], folder: Path) -> None:
+    interpreter, there = python("verifiers", wheel, folder), folder / "failing.jsonl"
+    run(interpreter, str(elsewhere.PLAYER), "failing", elsewhere.PACKAGE, str(plays["one"]), str(there))
+    assert there.read_text() == ""
+
+
 def test_the_wheel_is_small_has_one_package_and_passes_its_own_check(wheel: Path, folder: Path) -> None:
     assert wheel.stat().st_size < MOST
     folders = {name.partition("/")[0] for name in ZipFile(wheel).namelist()}
     assert {name for name in folders if not name.endswith(".dist-info")} == {elsewhere.PACKAGE}
     lines = run(python("clean", wheel, folder), "-m", f"{elsewhere.PACKAGE}.bfcl_env", "validate").splitlines()
-    assert [line.split()[2] for line in lines if line.startswith("gold ")] == ["200/200"] * 4
+    assert [line.split()[2] for line in lines if line.startswith("gold  ")] == ["200/200"] * 4

@@ -157,6 +157,12 @@ def openenv(plays: list[Play]) -> Iterator[Any]:
         time.sleep(0.05)
     try:
         with GenericEnvClient(base_url=f"http://127.0.0.1:{port}").sync() as client:
+            try:
+                client.reset(task_id="no such task")
+            except Exception as error:
+                assert "has no task 'no such task'" in str(error), error
+            else:
+                raise AssertionError("an unknown task was begun")
             for play in plays:
                 done = client.reset(task_id=play["task_id"]).done
                 for item in play["items"]:
@@ -229,7 +235,7 @@ def in_process() -> str:
     return "in_process"
 
 
-def verifiers(plays: list[Play], harness: str | None = None) -> Iterator[Any]:
+def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False) -> Iterator[Any]:
     """Episodes of verifiers' own `Env.run_episode`, with its interception, a server as the model, and our taskset."""
     import asyncio
     import os
@@ -252,10 +258,13 @@ def verifiers(plays: list[Play], harness: str | None = None) -> Iterator[Any]:
         records = []
         async with env.serving():
             for play in plays:
-                model.said[:] = [item["text"] for item in play["items"]]
+                model.said[:] = [] if fails else [item["text"] for item in play["items"]]
                 episode = await env.run_episode(tasks[play["task_id"]], vf.ModelContext(model="m", client=client))
-                assert episode.ok and not model.said, (play["task_id"], episode.errors, episode.traces)
                 (trace,) = episode.traces
+                assert episode.ok is not fails and not model.said, (play["task_id"], episode.errors, trace.errors)
+                if fails:
+                    assert not trace.rewards and "episode" not in trace.info
+                    continue
                 assert trace.rewards[reward].score == trace.metrics["acc"] or name != "tau"
                 records.append(trace.info["episode"])
         return records
@@ -268,6 +277,11 @@ def null(plays: list[Play]) -> Iterator[Any]:
     return verifiers(plays, "null")
 
 
+def failing(plays: list[Play]) -> Iterator[Any]:
+    """As `verifiers`, with a model's server that never answers: no records, and nothing that is scored."""
+    return verifiers(plays, fails=True)
+
+
 PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
     "conversation": conversation,
     "gym": gym,
@@ -276,6 +290,7 @@ PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
     "openenv": openenv,
     "verifiers": verifiers,
     "null": null,
+    "failing": failing,
 }
 
 
