@@ -22,11 +22,12 @@ class Engine:
 
     Args:
         load: rates and lengths.
+        before: of every episode the seconds until its first message is asked for.
         between: of every episode the seconds from the end of a message to the beginning of the next.
     """
 
-    def __init__(self, load: Load, between: Sequence[float]) -> None:
-        self.load, self.between = load, between
+    def __init__(self, load: Load, before: Sequence[float], between: Sequence[float]) -> None:
+        self.load, self.before, self.between = load, before, between
         self.now = self.ready = 0.0
         """The clock; and until when the engine reads what it had read before."""
         self.given = self.written = 0.0
@@ -57,7 +58,7 @@ class Engine:
     def hand_out(self, episode: int) -> None:
         """Begin an episode, now."""
         self.left[episode] = self.load.messages
-        heappush(self.asked, (self.now, episode))
+        heappush(self.asked, (self.now + self.before[episode], episode))
 
     def resume(self, now: float) -> None:
         """Go on at a later time. Until then nothing was written, and what the engine had read is lost."""

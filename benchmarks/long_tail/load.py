@@ -99,6 +99,10 @@ class Load:
         draws = np.random.default_rng(seed).standard_normal((groups, self.rollouts))
         return self.user_median * np.exp(sigma * draws)
 
+    def spread(self, waits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of each episode the seconds before its first message, and those that follow each message."""
+        return np.zeros_like(waits), waits / self.messages + self.environment
+
 
 def option(name: str) -> str:
     """As it is written on the command line."""

@@ -65,8 +65,8 @@ class Step:
 def simulate(load: Load, mode: Mode, steps: int, seed: int) -> list[Step]:
     """So many steps of a training from its start."""
     waits = load.waits(mode.warmup + steps, seed)
-    between = (waits / load.messages + load.environment).reshape(-1).tolist()
-    engines = [Engine(load, between) for _ in range(load.replicas)]
+    before, between = (seconds.reshape(-1).tolist() for seconds in load.spread(waits))
+    engines = [Engine(load, before, between) for _ in range(load.replicas)]
     over = np.full(waits.shape, np.inf)
     trained = np.zeros(len(waits), bool)
     handed = np.concatenate([np.ones(mode.warmup, int), np.arange(1, steps + 1)]).repeat(load.prompts)

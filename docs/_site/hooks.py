@@ -1,5 +1,9 @@
-"""Makes the page of all settings when the site is built, from the list that `python -m recipe.options` prints."""
+"""Makes the page of all settings when the site is built, from the list that `python -m recipe.options` prints.
 
+And names for those who do not see a page, or have no mouse, what the theme leaves without a name or out of reach.
+"""
+
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -13,6 +17,7 @@ from recipe.options.listing import Option, listing  # noqa: E402
 
 PAGE = "reference/settings.md"
 CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
+SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
 
 Everything after a script's name is an override, `bash run_stage1.sh KEY=VALUE`. The values are those of stage 1 on
@@ -26,6 +31,22 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
     """mkdocs' event: the page becomes one of the site's files."""
     files.append(File.generated(config, PAGE, content=page()))
     return files
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """mkdocs' event: a page as it is written. Tables and code scroll; the theme takes a tabindex from `code` itself."""
+    output = _named(output).replace("<table>", '<table tabindex="0">')
+    code = r"(<pre><span></span><code>)(.*?)(</code></pre>)"
+    return re.sub(code, r'\1<span tabindex="0">\2</span>\3', output, flags=re.DOTALL)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """mkdocs' event: a page of the theme's own, 404.html."""
+    return _named(output_content)
+
+
+def _named(html: str) -> str:
+    return html.replace(SEARCH, f'{SEARCH} aria-label="Search"')
 
 
 def page() -> str:

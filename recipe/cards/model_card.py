@@ -11,7 +11,7 @@ from recipe.cards.markdown import block, plain, table
 from recipe.cards.origin import CARD, is_hub_id, licence_of, licence_text, name_of
 from recipe.files import write_atomic
 from recipe.report.episodes import headers, validation_files
-from recipe.report.tables import Measured, Validation, validation
+from recipe.report.validation import Measured, Validation, validation
 from recipe.stage import choosing
 from recipe.stage.notes import Done
 from recipe.typed import one_line

@@ -1,11 +1,12 @@
 """python -m recipe.report RUN_DIR [RUN_DIR ...]
-python -m recipe.report --votes PATH [PATH ...] [--baseline METHOD] [--out DIR]"""
+python -m recipe.report --votes PATH [PATH ...] [--baseline METHOD] [--out DIR]
+python -m recipe.report --index DIR"""
 
 import argparse
 from pathlib import Path
 
 from recipe.files import told
-from recipe.report import held_out, losses, page, pass_rate_page, sources, tables
+from recipe.report import held_out, index, losses, page, pass_rate_page, sources, tables
 
 OUT = Path("outputs") / "pass_rate"
 
@@ -15,7 +16,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.report",
         description="Table and HTML page of one run, or of several seeds of one; the page is written into the first. "
-        "With --votes a table of pass rates (docs/offline.md).",
+        "With --votes a table of pass rates (docs/offline.md), with --index a page that lists all runs of a folder.",
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
     parser.add_argument(
@@ -28,20 +29,24 @@ def main() -> None:
     )
     parser.add_argument("--baseline", metavar="METHOD", help="with --votes: compare with this row (default: the first)")
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"with --votes: for page and CSV (default: {OUT})")
+    parser.add_argument("--index", type=Path, metavar="DIR", help="list the runs of a folder in DIR/index.html")
     given = parser.parse_args()
+    if given.index is not None:
+        if given.runs or given.votes or given.baseline is not None or given.out is not None:
+            parser.error("--index lists all runs of one folder, such as outputs, and takes nothing else")
+        return _index(parser, given.index)
     if given.votes:
         return _pass_rates(parser, [*given.votes, *given.runs], given.baseline, given.out or OUT)
     if given.baseline is not None or given.out is not None:
         parser.error("--baseline and --out belong to --votes")
     if not given.runs:
-        parser.error("give a run such as outputs/default, or --votes PATH")
+        parser.error("give a run such as outputs/default, --index outputs, or --votes PATH")
     _runs(parser, given.runs)
 
 
 def _runs(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
     for run in runs:
-        begun = any((run / name).exists() for name in ("manifest.json", "curriculum.json"))
-        if not begun and not tables.trained_stages(run) and not losses.warm_starts(run):
+        if not index.is_run(run):
             parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
     try:
         path = page.write(runs[0], tuple(runs[1:]))
@@ -52,6 +57,16 @@ def _runs(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
     if moved := held_out.table(runs):
         print(f"\n{moved}")
     print(f"\nreport  {path}")
+
+
+def _index(parser: argparse.ArgumentParser, folder: Path) -> None:
+    try:
+        path, count = index.write(folder)
+    except OSError as error:  # no such folder, or one that cannot be read or written
+        parser.exit(1, f"the index cannot be written: {told(error)}\n")
+    if not count:
+        parser.exit(1, f"{folder} holds no run; give a folder of runs, such as outputs\n")
+    print(f"index  {path}, {count} run{'' if count == 1 else 's'}")
 
 
 def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: str | None, out: Path) -> None:

@@ -1,12 +1,15 @@
 """The curves of a run, all stages on one time line of steps."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from recipe.report.losses import draw_losses, warm_starts
-from recipe.report.tables import CORRELATION, REWARD, trained_stages
+from recipe.report.plots import STYLE, color, label, svg
+from recipe.report.tables import CORRELATION, REWARD, stage_ends, trained_stages
+from recipe.report.validation import OVERALL
+from recipe.report.validation_curves import Timeline, draw_band
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from rewards.metrics import STOP_REASONS
@@ -34,22 +37,16 @@ CURVES: dict[str, Sequence[str]] = {
 """Title and the metrics drawn under it; a title of which a run has nothing is left out. In a run in which the tasks for
 choosing have decided something, validation is that of the tasks for reporting."""
 
-STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
-"""matplotlib's settings for what a page shows."""
-
 STOPS = [f"train/stop/{reason}" for reason in STOP_REASONS]
 
 
-def draw(runs: list[Path]) -> tuple[bytes, str]:
+def draw(runs: list[Path], validated: Sequence[Timeline] = ()) -> tuple[bytes, str]:
     """The curves as PNG and as SVG text; a line for each run, stages separated by vertical lines.
 
     A warm start has a panel of its own, whose steps are no steps of the stages.
+
+    Args:
+        validated: for each run what its stored validations say; two and more are drawn with their intervals.
     """
     import matplotlib
 
@@ -64,14 +61,12 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
     rows = -(-(len(titles) + 1 + warm) // columns)
     with pyplot.rc_context({**STYLE, "svg.hashsalt": "curves"}):
         figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.1 * rows), sharex=True, squeeze=False)
-        ends = _ends(runs[0], stages)
+        ends = stage_ends(runs[0], stages)
         for axis, title in zip(axes.flat, titles, strict=False):
-            for number, line in enumerate(lines):
-                for style, name in zip("-:", curves[title], strict=False):
-                    if points := line.get(name):
-                        dot = "." if len(points) < 3 or title.startswith("validation") else None
-                        look = {"color": f"C{number}", "lw": 1.3, "marker": dot, "label": label(runs[number].name)}
-                        axis.plot(*zip(*points, strict=True), style, **look)
+            banded = validated if title.startswith("validation") else ()
+            for number, (run, line) in enumerate(zip(runs, lines, strict=True)):
+                look = {"color": color(number), "lw": 1.3, "label": label(run.name)}
+                _draw_lines(axis, curves[title], line, banded[number] if banded else {}, look)
             axis.set_title(title, fontsize=9, loc="left")
             if CORRELATION in curves[title]:
                 axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
@@ -80,7 +75,7 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         _draw_stops(axes.flat[len(titles)], lines[0])
         for axis in axes.flat[: len(titles) + 1]:
             for end in ends[:-1]:
-                axis.axvline(end + 0.5, color="0.75", linewidth=0.8)
+                axis.axvline(end + 0.5, color="0.6", linewidth=0.8)
         for axis in axes.flat[len(titles) + 1 :]:
             axis.set_visible(False)
         for axis in axes[-1]:
@@ -88,16 +83,11 @@ def draw(runs: list[Path]) -> tuple[bytes, str]:
         if warm:
             draw_losses(figure.add_subplot(rows, columns, len(titles) + 2), runs)
         figure.tight_layout()
-        png, svg = io.BytesIO(), io.StringIO()
+        png = io.BytesIO()
         figure.savefig(png, format="png", dpi=110)
-        figure.savefig(svg, format="svg", metadata={"Date": None})
+        drawn = svg(figure)
         pyplot.close(figure)
-    return png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :]
-
-
-def label(name: str) -> str:
-    """A name as it is: matplotlib reads what is between two dollars as a formula, and hides what begins with _."""
-    return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
+    return png.getvalue(), drawn
 
 
 def _curves_of(runs: list[Path]) -> dict[str, Sequence[str]]:
@@ -113,23 +103,26 @@ def _curves_of(runs: list[Path]) -> dict[str, Sequence[str]]:
     }
 
 
-def _ends(run: Path, stages: list[str]) -> list[int]:
-    """The last step of each stage, counted from the first stage's first."""
-    ends, total = [], 0
-    for stage in stages:
-        total += max(read_steps(run / stage), default=0)
-        ends.append(total)
-    return ends
-
-
 def _timeline(run: Path, stages: list[str]) -> dict[str, list[tuple[int, float]]]:
     """Metric -> (step of the whole run, value)."""
     points: dict[str, list[tuple[int, float]]] = {}
-    for stage, end in zip(stages, [0, *_ends(run, stages)], strict=False):
+    for stage, end in zip(stages, [0, *stage_ends(run, stages)], strict=False):
         for step, numbers in read_steps(run / stage).items():
             for name, value in numbers.items():
                 points.setdefault(name, []).append((end + step, value))
     return points
+
+
+def _draw_lines(
+    axis: Any, names: Sequence[str], line: Mapping[str, Sequence[tuple[int, float]]], stored: Timeline, look: Any
+) -> None:
+    """A run's line for each of a panel's metrics; with a band where its stored episodes say how sure it is."""
+    for style, name in zip("-:", names, strict=False):
+        points, measured = line.get(name, []), stored.get((OVERALL, name.rpartition("/")[2]), [])
+        if len(measured) > 1:
+            draw_band(axis, measured, **look, ls=style, marker=".")
+        elif points:
+            axis.plot(*zip(*points, strict=True), **look, ls=style, marker="." if stored or len(points) < 3 else None)
 
 
 def _draw_stops(axis: Any, line: dict[str, list[tuple[int, float]]]) -> None:

@@ -39,17 +39,25 @@ def held_out(stages: list[Path], metric: str, part: str = "report", category: st
     return Rise(tuple(runs)) if runs else None
 
 
+def rows(runs: list[Path]) -> Iterator[tuple[str, list[bool], str, Rise]]:
+    """What has moved in each stage of the first run: stage, which runs have it, name of the metric, the move."""
+    for stage in trained_stages(runs[0]):
+        of_runs = [(run / stage.name / "metrics").is_dir() for run in runs]
+        stages = [run / stage.name for run, has in zip(runs, of_runs, strict=True) if has]
+        for name, moved in _moved(stages):
+            yield stage.name, of_runs, name, moved
+
+
 def table(runs: list[Path]) -> str:
     """The stages that have validated twice, as text; empty where there is none."""
     lines = [["stage", "runs", "tasks", "of", "first -> last", "difference", "each run"]]
-    for stage in trained_stages(runs[0]):
-        stages = [run / stage.name for run in runs if (run / stage.name / "metrics").is_dir()]
-        head = [stage.name, str(len(stages))]
-        for name, moved in _moved(stages):
-            tasks = str(max(run.tasks for run in moved.runs))
-            each = ", ".join(map(run_text, moved.runs)) if len(moved.runs) > 1 else ""
-            lines.append([*head, tasks, name, windows_text(moved), difference_text(moved), each])
-            head = ["", ""]
+    before = ""
+    for stage, of_runs, name, moved in rows(runs):
+        head = ["", ""] if stage == before else [stage, str(sum(of_runs))]
+        tasks = str(max(run.tasks for run in moved.runs))
+        each = ", ".join(map(run_text, moved.runs)) if len(moved.runs) > 1 else ""
+        lines.append([*head, tasks, name, windows_text(moved), difference_text(moved), each])
+        before = stage
     if len(lines) == 1:
         return ""
     if not any(line[-1] for line in lines[1:]):

@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from recipe.columns import aligned
+from recipe.report.plots import color
 from recipe.report.tables import REWARD, WINDOW, stage_dirs, values_of
 from recipe.stage.metrics_log import read_steps
 
@@ -51,6 +52,6 @@ def draw_losses(axis: Any, runs: list[Path]) -> None:
         for name, style, dot in ((TRAIN, "-", None), (HELD_OUT, ":", ".")):
             points = [(step, values[name]) for step, values in steps.items() if name in values]
             if points:
-                axis.plot(*zip(*points, strict=True), style, color=f"C{number}", lw=1.3, marker=dot)
+                axis.plot(*zip(*points, strict=True), style, color=color(number), lw=1.3, marker=dot)
     axis.set_title("warm start: loss, validation loss (dotted)", fontsize=9, loc="left")
     axis.set_xlabel("step of the warm start", fontsize=7)

@@ -10,21 +10,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup
 
 from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json
-from recipe.report import curves, episodes, losses, tables, times
+from recipe.report import curves, episodes, held_out, losses, tables, times, validation, validation_curves
+from recipe.report.differing import differing
+from recipe.report.render import render
 from recipe.report.slowest import slowest
 from recipe.stage import choosing, step_times
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
 
-EPISODES = 500
+EPISODES = 2000
 """How many a page holds."""
-
-TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
@@ -32,33 +31,37 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     runs = [run, *others]
     rows = tables.stage_rows(runs)
     stages = tables.trained_stages(run)
-    png, svg = curves.draw(runs)
+    validated = [validation.validations(path, every=True) for path in runs]
+    ends = tables.stage_ends(run, [stage.name for stage in stages])
+    begins = dict(zip([stage.name for stage in stages], [0, *ends], strict=False))
+    lines = [validation_curves.timeline(found, begins) for found in validated]
+    png, svg = curves.draw(runs, lines)
     slow = [found for stage in stages if (found := slowest(stage))]
     chosen, shown_at = _episodes(stages, [one.place for found in slow for one in found.named])
     timed = times.stage_times(runs)
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(default=True), trim_blocks=True
-    )
-    page = environment.get_template("report.html").render(
+    page = render(
+        "report.html",
         runs=[str(path.name) for path in runs],
-        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
+        several=len(runs) > 1,
         rows=rows,
         warm_starts=losses.loss_rows(run),
-        explanation=tables.explanation(rows),
-        windows_text=tables.windows_text,
-        difference_text=tables.difference_text,
-        run_text=tables.run_text,
+        tables=tables,
         curves=Markup(svg),
         times=timed,
         time_parts=[part for part in step_times.TIMED if any(part in time.parts for time in timed)],
         time_bars=Markup(times.draw(timed)),
         slowest=slow,
         shown_at=shown_at,
-        validations=tables.validations(run),
+        validations=validation.first_and_last(validated[0]),
+        beside=validation.beside(validated) if others else [],
+        metrics=validation.METRICS,
+        validation_curves=Markup(validation_curves.draw([path.name for path in runs], lines, ends[:-1])),
+        moved=list(held_out.rows(runs)),
+        held_out=held_out.WHAT,
         chosen=choosing.sentence(choosing.of_run(run)),
-        curriculum=_entries(run / "curriculum.json", "stages"),
-        starts=_entries(run / "manifest.json", "starts"),
+        curriculum=entries(run / "curriculum.json", "stages"),
+        starts=entries(run / "manifest.json", "starts"),
+        differing=differing(runs, list(begins)) if others else [],
         configurations={stage.name: _configuration(stage) for stage in stages},
         missing=_missing(run, stages),
         count=len(chosen),
@@ -94,7 +97,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _entries(path: Path, name: str) -> list[dict[str, Any]]:
+def entries(path: Path, name: str) -> list[dict[str, Any]]:
     """The objects in a list of a JSON file."""
     found = _read_json(path).get(name)
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

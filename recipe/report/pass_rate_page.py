@@ -6,13 +6,10 @@ from io import StringIO
 from pathlib import Path
 from textwrap import fill
 
-from jinja2 import Environment, FileSystemLoader, select_autoescape
-from markupsafe import Markup
-
 from recipe.columns import aligned
 from recipe.files import write_atomic
-from recipe.report.page import TEMPLATES
 from recipe.report.pass_rate import Figure, Method, Paired, compare, figures, label, ordered
+from recipe.report.render import render
 
 WHAT = (
     "Pass rate in percent: Solved 1, Unsure 0.5, Unsolved 0. +- is the population standard deviation over rounds "
@@ -119,12 +116,9 @@ def write(methods: Sequence[Method], baseline: Method, out: Path) -> list[Path]:
 
 
 def _page(methods: Sequence[Method], baseline: Method) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(default=True), trim_blocks=True
-    )
     head, *rows = _table(methods)
-    return environment.get_template("pass_rate.html").render(
-        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+    return render(
+        "pass_rate.html",
         head=head,
         rows=rows,
         what=WHAT,

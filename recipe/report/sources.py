@@ -17,7 +17,8 @@ from recipe.evaluation.cost import cost
 from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
-from recipe.report.tables import is_guard, reported, trained_stages
+from recipe.report.tables import trained_stages
+from recipe.report.validation import is_guard, reported
 from recipe.report.votes import read_votes
 from recipe.stage import choosing
 

@@ -1,11 +1,10 @@
-"""A run as numbers: how the reward of each stage moved, and what validation said.
+"""A run as numbers: how the reward of each stage moved.
 
 Several runs are taken as seeds of one experiment: the mean of their differences, and how far they lie apart.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -14,10 +13,10 @@ from typing import Any
 
 from interaction.environment import task_key_of
 from recipe.columns import aligned
-from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
-from recipe.report.episodes import Place, headers, validation_files
+from recipe.evaluation.intervals import Interval
+from recipe.report.episodes import Place, headers
 from recipe.report.rise import Difference, Rise, compare
-from recipe.stage import choosing, trained
+from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
 
@@ -34,6 +33,15 @@ def stage_dirs(run: Path) -> list[Path]:
 def trained_stages(run: Path) -> list[Path]:
     """Those with steps of reinforcement learning, which a warm start has not."""
     return [stage for stage in stage_dirs(run) if values_of(stage, REWARD)]
+
+
+def stage_ends(run: Path, stages: Sequence[str]) -> list[int]:
+    """The last step of each stage, counted from the first stage's first."""
+    ends, total = [], 0
+    for stage in stages:
+        total += max(read_steps(run / stage), default=0)
+        ends.append(total)
+    return ends
 
 
 def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
@@ -96,6 +104,7 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
             {
                 "stage": stage.name,
                 "runs": len(stages),
+                "of_runs": [run / stage.name in stages for run in runs],
                 "steps": len(values_of(stage, REWARD)),
                 "reward": reward,
                 "progress": progress,
@@ -104,6 +113,12 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def each_run(value: Rise | None, of_runs: Sequence[bool]) -> list[str]:
+    """A text for each run of a report: its own difference; empty for one that has no such stage."""
+    texts = iter(map(run_text, value.runs) if value else ())
+    return [next(texts, "") if has else "" for has in of_runs]
 
 
 def difference_text(value: Rise | None) -> str:
@@ -170,93 +185,3 @@ def table(runs: list[Path]) -> str:
     if not any(line[6] for line in lines[1:]):
         lines = [[*line[:6], *line[7:]] for line in lines]
     return f"{aligned(lines)}\n\n{fill(explanation(rows), 120)}".rstrip()
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A mean over held-out tasks with its 95 % interval."""
-
-    value: float
-    interval: Interval
-
-
-@dataclass(frozen=True)
-class Validation:
-    """One validation of one category."""
-
-    stage: str
-    step: int
-    category: str
-    tasks: int
-    acc: Measured
-    acc_official: Measured
-    progress: Measured
-
-
-def validations(run: Path) -> list[Validation]:
-    """The first and the last validation of each stage, from the stored episodes.
-
-    Where a part of the tasks has decided something in this run, those of the other part only.
-    """
-    rows = []
-    for stage in trained_stages(run):
-        files = validation_files(stage)
-        for path in dict.fromkeys([*files[:1], *files[-1:]]):
-            rows += validation(run, path)
-    return rows
-
-
-def validation(run: Path, path: Path) -> list[Validation]:
-    """One validation of a run: each category, then all together where there are several; a guard's apart.
-
-    Args:
-        path: `<run>/<stage>/rollouts/val/<step>.jsonl`.
-    """
-    rows, stage = [], path.parents[2].name
-    found = [place.header for place in reported(run, path)]
-    kinds = sorted({(*kind_of(header), is_guard(header)) for header in found})
-    names = [category for category, _, _ in kinds]
-    for category, environment, guard in kinds:
-        name = category if names.count(category) < 2 else f"{environment}/{category}"
-        chosen = [header for header in found if (*kind_of(header), is_guard(header)) == (category, environment, guard)]
-        rows.append(_validation(stage, name + ", guard" * guard, chosen))
-    for name, guard in (("all", False), ("all, guard", True)):
-        of_part = [header for header in found if is_guard(header) is guard]
-        if len({kind_of(header) for header in of_part}) > 1:
-            rows.append(_validation(stage, name, of_part))
-    return rows
-
-
-def is_guard(header: dict[str, Any]) -> bool:
-    """Whether an episode was played for `environment.guard`: such episodes are reported apart."""
-    return header.get("part") == choosing.GUARD
-
-
-def reported(run: Path, path: Path) -> list[Place]:
-    """The episodes of one validation of a run; where the tasks for choosing decided something, of the others only."""
-    decided = choosing.of_run(run)
-    left_out = {"choose", "train"} if decided and choosing.all_by_choosing_part(decided) else set()
-    return [
-        place
-        for place in headers(path)
-        if (place.header.get("part") or choosing.part_of_row(place.header)) not in left_out
-    ]
-
-
-def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:
-    clusters = [(header["environment"], header["cluster"]) for header in found]
-
-    def values(name: str) -> list[float]:
-        return [float(header.get("reward", {}).get(name, 0.0)) for header in found]
-
-    def share(name: str) -> Measured:
-        return Measured(fmean(values(name)), proportion_interval(values(name), clusters))
-
-    progress = Measured(fmean(values("progress")), mean_interval(values("progress"), clusters))
-    step = int(found[0]["step"])
-    return Validation(stage, step, category, len(found), share("acc"), share("acc_official"), progress)
-
-
-def kind_of(header: dict[str, Any]) -> tuple[str, str]:
-    """Category and environment, such as `multi_turn_base` and `bfcl`."""
-    return str(header["category"]), str(header["environment"])

@@ -1,10 +1,9 @@
 """Where the time of a run's steps went: a bar for each stage, and the same as a table."""
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipe.report.curves import STYLE, label
+from recipe.report.plots import STYLE, label, svg
 from recipe.report.tables import trained_stages
 from recipe.stage import step_times
 from recipe.stage.metrics_log import read_steps
@@ -63,7 +62,6 @@ def draw(times: list[StageTime]) -> str:
         axis.set_title("seconds of a mean step", fontsize=9, loc="left")
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), framealpha=0.7)
         figure.tight_layout()
-        svg = io.StringIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
+        drawn = svg(figure)
         pyplot.close(figure)
-    return svg.getvalue()[svg.getvalue().index("<svg") :]
+    return drawn

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+STAGE = "stage1_format"
+
 
 def write_metrics(run: Path, stage: str, name: str, lines: list[tuple[int, dict]]) -> None:
     folder = run / stage / "metrics"
@@ -15,5 +17,18 @@ def a_run(folder: Path, values: list[float]) -> Path:
         (step, {"critic/score/mean": value, "train/progress": value / 2, "timing_s/step": 1.0})
         for step, value in enumerate(values, start=1)
     ]
-    write_metrics(folder, "stage1_format", "20260101-000000.jsonl", lines)
+    write_metrics(folder, STAGE, "20260101-000000.jsonl", lines)
     return folder
+
+
+def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report") -> None:
+    """A validation of these tasks, a value an episode."""
+    path = run / STAGE / "rollouts" / "val" / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for task, values in passed.items():
+            for number, value in enumerate(values):
+                header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
+                reward = {"acc": value, "acc_official": 1.0}
+                line = {**header, "part": part, "environment": "bfcl", "score": value, "reward": reward}
+                file.write(json.dumps({**line, "episode": {}}) + "\n")

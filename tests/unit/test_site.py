@@ -63,6 +63,13 @@ def test_no_page_asks_for_something_from_the_network(site: Path) -> None:
         assert not [address for address in loaded if "canonical" not in address], path
 
 
+def test_what_scrolls_can_be_reached_with_the_keys_and_the_search_has_a_name(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        assert not re.findall(r'role="dialog"(?! aria-label)', page), path
+        assert not re.findall(r"<table>|<pre><span></span><code>(?!<span tabindex)", page), path
+
+
 def test_the_tutorials_reward_takes_a_record() -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(def compute_score.*?)```", text, re.DOTALL)

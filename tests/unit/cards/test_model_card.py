@@ -11,7 +11,7 @@ from support.finished_run import STEP, finished_run, validated
 
 from recipe.cards.model_card import model_card, note_card, write_card
 from recipe.evaluation.server import fingerprint
-from recipe.report.tables import validation
+from recipe.report.validation import validation
 from recipe.stage.integrity import broken_export, identity
 
 STAGE = "stage2_base"

@@ -7,6 +7,7 @@ from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
 from recipe.preflight.features import notes
 from recipe.preflight.mode import devices
+from recipe.train import count_devices
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu8_24gb"])
@@ -17,6 +18,29 @@ def test_engines_on_devices_of_their_own_compose(hardware: str) -> None:
     assert devices(config) == 8
     assert devices(compose("stage2", [*given, "actor_rollout_ref.rollout.n_gpus_per_node=2"])) == 6
     assert devices(compose("stage2", ["trainer=async", *given[1:]])) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ([], (1, 8)),
+        (["trainer.n_gpus_per_node=2"], (2, 12)),
+        (["trainer=separate"], (2, 12)),
+        (["trainer=separate", "actor_rollout_ref.rollout.n_gpus_per_node=3"], (4, 20)),
+        (["ray_kwargs.ray_init.num_gpus=5", "ray_kwargs.ray_init.num_cpus=40"], (5, 40)),
+    ],
+)
+def test_ray_counts_as_many_devices_on_the_cpu_as_a_run_asks_for(given: list[str], counted: tuple[int, int]) -> None:
+    config = compose("stage2", ["hardware=cpu", *given])
+    count_devices(config)
+    assert (config.ray_kwargs.ray_init.num_gpus, config.ray_kwargs.ray_init.num_cpus) == counted
+
+
+def test_on_cards_ray_counts_them_itself() -> None:
+    config = compose("stage2", ["hardware=gpu8", "trainer=separate"])
+    before = config.ray_kwargs.ray_init.copy()
+    count_devices(config)
+    assert config.ray_kwargs.ray_init == before and before.get("num_gpus") is None
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu1", "gpu8_24gb"])

@@ -118,7 +118,7 @@ def test_damaged_metrics_configurations_and_notes_make_a_page_all_the_same(tmp_p
 def test_damaged_notes_are_no_notes(tmp_path: Path, name: str, damaged: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path / "run", [0.5])
     (run / name).write_bytes(damaged)
-    monkeypatch.setattr(curves, "draw", lambda runs: (b"", ""))
+    monkeypatch.setattr(curves, "draw", lambda *_: (b"", ""))
     assert "stage1_format" in report.write(run).read_text()
 
 

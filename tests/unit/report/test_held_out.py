@@ -1,30 +1,14 @@
 """How much held-out tasks moved: from tasks for reporting alone, with errors that cover which tasks they are."""
 
-import json
 import re
 from pathlib import Path
 from statistics import stdev
 
 import pytest
-from support.runs import a_run
+from support.runs import STAGE, a_run, validated
 
 from recipe.report import held_out
 from recipe.report.__main__ import main
-
-STAGE = "stage1_format"
-
-
-def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report") -> None:
-    """A validation of these tasks, a value an episode."""
-    path = run / STAGE / "rollouts" / "val" / f"{step:06d}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        for task, values in passed.items():
-            for number, value in enumerate(values):
-                header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
-                reward = {"acc": value, "acc_official": 1.0}
-                line = {**header, "part": part, "environment": "bfcl", "score": value, "reward": reward}
-                file.write(json.dumps({**line, "episode": {}}) + "\n")
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_a_score_that_is_no_number_is_in_no_mean(tmp_path):
 def test_the_page_has_the_same_words_as_the_table(tmp_path):
     one, two = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("two", 0.3)))
     page = report.write(one, (two,)).read_text()
-    assert "+0.200 [-1.071, +1.471]" in page and "+0.100 ± 0.024, +0.300 ± 0.024" in page
+    assert "+0.200 [-1.071, +1.471]" in page and "<td>+0.100 ± 0.024</td><td>+0.300 ± 0.024</td>" in page
     assert "nothing about another run" in page and "Student&#39;s t" in page
 
 

@@ -1,0 +1,64 @@
+"""Runs with episodes that were played for real, and a reader's hands on the page that is made of them."""
+
+import json
+
+from interaction import Conversation, get_protocol
+from rewards.progress import compute_score
+
+EVIL = "</script><img src=x onerror=\"document.title='broken'\"><b id=injected>bold</b>"
+think_xml = get_protocol("think_xml")
+
+
+def choose(page, control, value):
+    event = "input" if control in ("search", "low", "high") else "change"
+    page.value(
+        f"(() => {{ const it = document.getElementById({control!r}); it.value = {value!r}; "
+        f"it.dispatchEvent(new Event({event!r})); }})()"
+    )
+
+
+def click(page, selector):
+    page.value(f"document.querySelector({selector!r}).scrollIntoView()")
+    box = page.value(f"(({{x, y}}) => [x, y])(document.querySelector({selector!r}).getBoundingClientRect())")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
+
+
+def listed(page):
+    return page.value("[...document.querySelectorAll('#list button span:first-child')].map(it => it.textContent)")
+
+
+def shown(page):
+    return page.value("document.getElementById('episode').textContent")
+
+
+def record(scenario, *, step, sample, answers=(), solved=False):
+    """A stored line, played for real: gold when `solved`, else the answers."""
+    with Conversation(scenario, think_xml) as conversation:
+        conversation.start()
+        for turn in scenario.turns:
+            if solved and turn.gold:
+                conversation.reply(think_xml.render_calls("I do it", turn.gold))
+            if solved:
+                conversation.reply(think_xml.render_answer("t", "done"))
+        for answer in answers:
+            conversation.reply(answer)
+        conversation.stop("max_tokens")
+        episode = conversation.record().to_dict()
+    metrics = compute_score("bfcl", "", None, {"episode": episode})
+    head = {"step": step, "split": "train", "uid": "u", "session_id": sample, "scenario_id": scenario.id}
+    return {**head, "score": metrics["score"], "reward": metrics, "episode": episode}
+
+
+def store(run, stage, split, step, records):
+    path = run / stage / "rollouts" / split / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({**line, "split": split}) + "\n" for line in records))
+
+
+def log_steps(run, stage, count):
+    folder = run / stage / "metrics"
+    folder.mkdir(parents=True)
+    data = {"critic/score/mean": 0.5, "train/progress": 0.5, "timing_s/step": 1.0, "train/stop/completed": 1.0}
+    lines = [json.dumps({"step": step, "data": data}) + "\n" for step in range(1, count + 1)]
+    (folder / "20260101-000000.jsonl").write_text("".join(lines))
