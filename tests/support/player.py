@@ -6,6 +6,7 @@ HOW is a name of `PLAYERS`, PACKAGE the one that holds the environments ("" wher
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import groupby
 from typing import Any
@@ -236,7 +237,10 @@ def in_process() -> str:
 
 
 def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False) -> Iterator[Any]:
-    """Episodes of verifiers' own `Env.run_episode`, with its interception, a server as the model, and our taskset."""
+    """Episodes of verifiers' own `Env.run_episode`, with its interception, a server as the model, and our taskset.
+
+    Where the server `fails`, no records: nothing is scored.
+    """
     import asyncio
     import os
 
@@ -272,16 +276,6 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
     yield from asyncio.run(played())
 
 
-def null(plays: list[Play]) -> Iterator[Any]:
-    """As `verifiers`, with its own harness."""
-    return verifiers(plays, "null")
-
-
-def failing(plays: list[Play]) -> Iterator[Any]:
-    """As `verifiers`, with a model's server that never answers: no records, and nothing that is scored."""
-    return verifiers(plays, fails=True)
-
-
 PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
     "conversation": conversation,
     "gym": gym,
@@ -289,8 +283,8 @@ PLAYERS: dict[str, Callable[[list[Play]], Iterator[Any]]] = {
     "trainer": trainer,
     "openenv": openenv,
     "verifiers": verifiers,
-    "null": null,
-    "failing": failing,
+    "null": partial(verifiers, harness="null"),
+    "failing": partial(verifiers, fails=True),
 }
 
 
