@@ -3,7 +3,7 @@
 from typing import Any
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import GoldMessage, Task, UserWords
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords
 from interaction.protocol import Message, Protocol
 from interaction.record import EpisodeRecord, StopReason
 from interaction.user_fault import UserFault
@@ -40,6 +40,30 @@ def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
                 break
             reply = hear_gold(conversation, next(words, GREETING))
         return reply.messages
+
+
+def first_request(task: Task, **options: Any) -> Request:
+    """What an attempt begins with, for its policy and functions; the user's first words as in `opening`.
+
+    Args:
+        options: those of the environment.
+
+    Raises:
+        ValueError: it ends with its first message, or never stops asking.
+    """
+    words = (item.text for item in task.gold() if isinstance(item, UserWords))
+    attempt = task.open(**options)
+    try:
+        said: Request | AskUser | None = attempt.begin()
+        if attempt.over is not None:
+            raise ValueError(f"{task.id} ends with the first message of the model")
+        for _ in range(MOST_WORDS):
+            if isinstance(said, Request):
+                return said
+            said = attempt.hear(next(words, GREETING))
+        raise ValueError(f"{task.id} has no request after {MOST_WORDS} words of its user")
+    finally:
+        attempt.close()
 
 
 def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Message], EpisodeRecord]:

@@ -103,7 +103,8 @@ class GymEnv(gymnasium.Env[str, str]):
         options = read_options(self.environment, TurnPolicy(**settings).environments.get(self.environment, {}))
         self._settings = {**turn_policy(self.environment, options), **settings}
         self._reward, self._protocol, self._user = reward, get_protocol(protocol, docs=docs), make_user(user)
-        self._tasks = self._drawn_from(tasks, options)
+        self.tasks = self._drawn_from(tasks, options)
+        """Those that `reset` draws from."""
         self._conversation: Conversation | None = None
         self._paid = 0.0
         self.action_space = AnyText(self._protocol.max_chars)  # a longer one is malformed, and so answered
@@ -187,7 +188,7 @@ class GymEnv(gymnasium.Env[str, str]):
         if given:
             raise ValueError(f"options has {', '.join(map(repr, given))}; expected task_id or nothing")
         if task_id is None:
-            return self._tasks[int(self.np_random.integers(len(self._tasks)))]
+            return self.tasks[int(self.np_random.integers(len(self.tasks)))]
         known = load_tasks(self.environment)
         if task_id not in known:
             raise ValueError(f"options: environment {self.environment} has no task {task_id!r}")

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep")
+PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep", "elsewhere")
 STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore", "recipe.publish")
 
 
@@ -50,6 +50,7 @@ KNOWS = {
     "bfcl_env": {"interaction"},
     "tau_env": {"interaction"},
     "data_prep": {"interaction"},
+    "elsewhere": {"interaction", "rewards"},
     "recipe": {"interaction", "rewards", "data_prep"},
 }
 """Which packages a package may import; environments are found by name in `interaction.environment`."""

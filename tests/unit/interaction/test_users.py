@@ -11,7 +11,7 @@ import pytest
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
-from interaction.gold import opening, play_gold
+from interaction.gold import first_request, opening, play_gold
 from interaction.outcome import ToolResult, TurnResult, Verdicts
 from interaction.users import Scripted, UserFault, make_user
 from recipe.cpu.tiny_policy import make_tokenizer
@@ -166,6 +166,27 @@ def test_gold_whose_words_the_environment_cannot_use_is_the_environments_fault()
     messages, record = play_gold(Open(), PROTOCOL)  # type: ignore[arg-type]
     assert (messages, record.stop_reason) == ([], StopReason.environment_error) and "no sentence" in str(record.fault)
     assert opening(Open(), PROTOCOL) == []  # type: ignore[arg-type]
+
+
+def test_the_first_request_is_known_without_a_conversation_or_it_is_said_why_not() -> None:
+    closed = []
+
+    class Endless(Attempt):
+        def hear(self, words: str) -> Any:
+            return self.begin()
+
+        def close(self) -> None:
+            closed.append(self)
+
+    class Short(Attempt):
+        over = StopReason.done
+
+    assert first_request(Task()).user == WORDS[0]  # type: ignore[arg-type]
+    for kind, words in ((Endless, "no request after 20 words of its user"), (Short, "ends with the first message")):
+        task: Any = type("Open", (Task,), {"open": lambda self, kind=kind: kind()})()
+        with pytest.raises(ValueError, match=words):
+            first_request(task)
+    assert len(closed) == 1
 
 
 def test_whoever_plays_the_user_learns_whose_it_is_and_how_often_it_has_spoken() -> None:

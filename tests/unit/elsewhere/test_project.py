@@ -1,0 +1,112 @@
+"""The project that the wheel of the environments is built from: whole by itself, small, and of this version."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from support import elsewhere, own_data
+
+ROOT = Path(__file__).parents[3]
+ADAPTERS = sorted((ROOT / "elsewhere" / "adapters").glob("[a-z]*.py"))
+OURS = ("interaction", "rewards", "bfcl_env", "tau_env", "adapters", "recipe", "data_prep")
+HEAVY = ("torch", "verl", "vllm", "ray", "transformers", "omegaconf")
+
+REFUSES = f"""
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {(*OURS, *HEAVY)!r}:
+            raise ImportError(f"{{name}} is not part of the wheel")
+sys.meta_path.insert(0, Refused())
+"""
+"""In place of an environment without these packages."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder, as setuptools gets it."""
+    folder = tmp_path_factory.mktemp("project")
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'elsewhere')!r}); import backend, pathlib"
+    code += f"; backend.lay_out(pathlib.Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return folder
+
+
+def run(project: Path, code: str, *arguments: str) -> str:
+    """What Python code prints that finds nothing of this checkout."""
+    start = f"{REFUSES}\n{code}"
+    command = [sys.executable, "-P", "-c", start, *arguments]
+    done = subprocess.run(
+        command, cwd=project, env={"PYTHONPATH": str(project)}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def modules(project: Path) -> list[str]:
+    paths = [path.relative_to(project).with_suffix("") for path in project.rglob("*.py")]
+    names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
+    own = [f"bfcl_grpo_environments.adapters.{path.stem}" for path in ADAPTERS if path.stem != "methods"]
+    return sorted(name for name in names if not name.endswith("__main__") and name not in own)
+
+
+def test_no_module_names_one_outside(project: Path) -> None:
+    old = rf"(?:{'|'.join((*OURS, 'torch', 'verl'))})"
+    for path in project.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names += [item.name for item in node.names] if isinstance(node, ast.Import) else []
+            assert not [name for name in names if re.fullmatch(rf"{old}(\..*)?", name)], (path, names)
+            if isinstance(node, ast.JoinedStr):
+                assert not re.search(rf"-m {old}\b", ast.unparse(node)), (path, node.lineno)
+
+
+def test_every_module_is_imported_without_the_recipe_and_what_trains(project: Path) -> None:
+    code = "import importlib\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(len(sys.argv) - 1)"
+    names = modules(project)
+    assert run(project, code, *names).split() == [str(len(names))] and len(names) > 100
+
+
+@pytest.mark.parametrize("environment", ["bfcl", "bfcl_single", "tau"])
+def test_what_is_played_there_has_the_record_it_has_here(project: Path, tmp_path: Path, environment: str) -> None:
+    plays = [*elsewhere.mutant_plays(60)] if environment == "bfcl" else []
+    plays += [*elsewhere.gold_plays(environment)][::40]
+    elsewhere.write(plays, tmp_path / "plays.jsonl")
+    code = f"import runpy; play = runpy.run_path({str(elsewhere.PLAYER)!r})['main']; play(*sys.argv[1:])"
+    kept = "conversation", elsewhere.PACKAGE, str(tmp_path / "plays.jsonl"), str(tmp_path / "there.jsonl")
+    run(project, code, *kept)
+    there = [json.loads(line) for line in (tmp_path / "there.jsonl").read_text("utf-8").splitlines()]
+    assert there == elsewhere.records(tmp_path / "plays.jsonl") and len(there) == len(plays) > 50
+    assert {record["outcome"]["passed"] for record in there} == ({True, False} if environment == "bfcl" else {True})
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_files_of_tasks_are_read_and_played_there(project: Path, tmp_path: Path, wrong: bool) -> None:
+    path = own_data.write_example(tmp_path)
+    if wrong:
+        path.write_text(path.read_text().replace('"type": "file"', '"kind": "file"'), "utf-8")
+    code = "from bfcl_grpo_environments.interaction.environment import load_tasks, named\n"
+    code += "try: print(len(load_tasks(named(sys.argv[1]))))\nexcept ValueError as error: print(error)"
+    said = run(project, code, str(path))
+    assert ("states that the classes take" in said) is wrong and (
+        said.strip() == str(len(own_data.example()))
+    ) is not wrong, said
+
+
+def test_the_wheel_has_the_recipes_version_and_licence() -> None:
+    ours, theirs = (
+        tomllib.loads((ROOT / name).read_text())["project"] for name in ("pyproject.toml", "elsewhere/pyproject.toml")
+    )
+    assert [ours[key] for key in ("version", "license", "license-files")] == [
+        theirs[key] for key in ("version", "license", "license-files")
+    ]
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
+def test_an_adapter_is_short(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= 100

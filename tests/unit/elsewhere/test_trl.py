@@ -1,0 +1,118 @@
+"""Functions as methods, and conversations that are played through them: what TRL's trainer finds and calls."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support.own_environment import write_example
+from transformers.utils import get_json_schema
+
+from bfcl_env.source import function_docs
+from interaction.environment import load_tasks
+from interaction.protocol.docs import openai_tool
+from recipe.audit.policies import HOSTILE, WRONG_TYPES
+
+pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
+
+ROOT = Path(__file__).parents[3]
+TASK = "multi_turn_miss_func_0"
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "elsewhere"))
+    from adapters import trl
+
+    return trl
+
+
+def begun(adapter: ModuleType, task_id: str = TASK) -> tuple[Any, str]:
+    """An episode of a task, and the first request."""
+    factories, (row,) = adapter.environments("bfcl", tasks=[task_id])
+    environment = factories[row["environment"]]()
+    return environment, environment.reset(**{key: row[key] for key in ("prompt", "task_id")})
+
+
+@pytest.mark.parametrize("owner", sorted(function_docs()))
+def test_a_method_is_documented_as_its_function(adapter: ModuleType, owner: str) -> None:
+    from adapters.methods import method
+
+    for document in function_docs()[owner].values():
+        found, wanted = get_json_schema(method(document, frozenset())), openai_tool(document)
+        made, asked = found["function"], wanted["function"]
+        assert made["name"] == asked["name"] and made["description"] == " ".join(asked["description"].split())
+        assert {*made["parameters"].get("required", [])} == {*asked["parameters"]["required"]}
+        assert made["parameters"]["properties"].keys() == asked["parameters"]["properties"].keys()
+        for key, schema in asked["parameters"]["properties"].items():
+            there = made["parameters"]["properties"][key]
+            assert there["type"] == schema["type"] and " ".join(schema["description"].split()) in there["description"]
+
+
+@pytest.mark.parametrize("name", ["_hidden", "reset", "get_reward", "answer_user", "call_function"])
+def test_a_function_that_cannot_be_a_tool_is_refused_by_name(adapter: ModuleType, tmp_path: Path, name: str) -> None:
+    path = write_example(tmp_path)
+    path.write_text(path.read_text().replace('"count"', f'"{name}"'), "utf-8")
+    with pytest.raises(ValueError, match=f"function {name}: TRL has no tools of this name"):
+        adapter.environments(str(path))
+
+
+@pytest.mark.parametrize("key", ["for", "two words", "1st"])
+def test_an_argument_that_cannot_be_one_is_refused_by_name(adapter: ModuleType, key: str) -> None:
+    from adapters.methods import method
+
+    schema = {"type": "dict", "properties": {key: {"type": "string"}}, "required": []}
+    with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
+        method({"name": "f", "parameters": schema}, frozenset())
+
+
+def test_tasks_of_one_message_are_refused(adapter: ModuleType) -> None:
+    task = next(iter(load_tasks("bfcl_single")))
+    with pytest.raises(ValueError, match=f"{task} ends with the first message"):
+        adapter.environments("bfcl_single", tasks=[task])
+
+
+def test_a_withheld_function_is_no_tool_and_is_called_once_it_is_announced(adapter: ModuleType) -> None:
+    scenario: Any = load_tasks("bfcl")[TASK]
+    environment, _ = begun(adapter)
+    turn = next(number for number, item in enumerate(scenario.turns) if item.revealed)
+    late = scenario.turns[turn].revealed[0]
+    assert not hasattr(environment, late)
+    assert "is not defined" in environment.call_function(late, {})
+    for _ in range(turn):
+        said = environment.answer_user("done")
+    assert f'"{late}"' in said
+    assert "is not defined" not in environment.call_function(late, {})
+
+
+def test_what_was_earned_is_what_training_pays_also_in_the_middle_and_after_a_new_beginning(
+    adapter: ModuleType,
+) -> None:
+    environment, _ = begun(adapter, "multi_turn_base_0")
+    scenario: Any = load_tasks("bfcl")["multi_turn_base_0"]
+    for number, turn in enumerate(scenario.turns, start=1):
+        for call in turn.gold:
+            getattr(environment, call.name)(**call.arguments)
+        said = environment.answer_user("done")
+        assert adapter.earned([environment]) == [pytest.approx(number / len(scenario.turns))]
+    assert said == adapter.OVER
+    with pytest.raises(ValueError, match=adapter.OVER):
+        environment.answer_user("more")
+    environment.reset(task_id=TASK)
+    assert adapter.earned([environment]) == [0.0]
+
+
+def test_whatever_a_model_passes_is_answered_or_raised_for_trl_to_answer(adapter: ModuleType) -> None:
+    environment, _ = begun(adapter, "multi_turn_base_0")
+    for value in (*HOSTILE, *WRONG_TYPES):
+        environment.reset(task_id="multi_turn_base_0")
+        for call in (
+            lambda value=value: environment.ls(a=value),
+            lambda value=value: environment.cd(folder=value, self=value),
+            lambda value=value: environment.call_function(value, {"a": value}),
+            lambda value=value: environment.call_function("ls", value),
+        ):
+            try:
+                assert isinstance(call(), str)
+            except ValueError as error:  # TRL gives the model its words
+                assert str(error)
