@@ -11,6 +11,7 @@ import pytest
 from support.learning import learn, play
 from support.short_training import train
 
+from recipe.columns import aligned
 from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
@@ -36,6 +37,12 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple
         read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", TWO))
     )
     assert list(one) == list(two) == [1, 2]
+    rows = [
+        [str(step), name, *(f"{run[step][name]:.8f}" for run in (one, two)), f"{two[step][name] - one[step][name]:.1e}"]
+        for step in one
+        for name in SAME
+    ]
+    print("\n" + aligned([["step", "", "one process", "two", "difference"], *rows]))
     for step in one:
         for name in SAME:
             assert two[step][name] == pytest.approx(one[step][name], rel=1e-4, abs=1e-6), (step, name)
