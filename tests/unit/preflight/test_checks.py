@@ -15,6 +15,7 @@ from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
+from recipe.launch.compose import compose as configuration
 from recipe.launch.compose import launch_overrides
 from recipe.preflight import checks
 from recipe.preflight import reward as preflight_reward
@@ -195,8 +196,26 @@ def test_a_missing_reward_file_is_refused(data, tmp_path, model):
 
 def test_the_gpu_profile_without_gpus_says_which_profile_to_take(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    config = DictConfig({"trainer": {"device": "cuda", "nnodes": 1, "n_gpus_per_node": 8}})
     with pytest.raises(PreflightError, match="hardware=cpu"):
+        check_devices(configuration("stage1", ["hardware=gpu8"]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], "8 GPUs are asked for, 6 found. Set trainer.n_gpus_per_node=6"),
+        (["trainer=separate", "trainer.n_gpus_per_node=4"], "8 GPUs .* 6 found: 4 that train .* and 4 that play"),
+        (["trainer=separate", "trainer.n_gpus_per_node=3"], None),
+        (["trainer.n_gpus_per_node=6"], None),
+    ],
+)
+def test_more_gpus_than_there_are_are_refused_with_what_they_are_for(monkeypatch, overrides, message):
+    monkeypatch.setattr("recipe.preflight.machine.count_gpus", lambda: 6)
+    config = configuration("stage1", ["hardware=gpu8", *overrides])
+    if message is None:
+        check_devices(config)
+        return
+    with pytest.raises(PreflightError, match=message):
         check_devices(config)
 
 
