@@ -3,9 +3,9 @@
     python -m recipe.publish outputs/default --dry-run                     # say what would be uploaded
     python -m recipe.publish outputs/default --repo-id me/my-model
 
-RUN is a run, of which the stage that ended last is taken, the folder of a stage, or a model folder. The token is the
-one that `hf auth login` or HF_TOKEN gives to huggingface_hub. A new repository is private: whether others may see it
-is decided on the hub, by a person who has read the card.
+RUN is a run, of which the stage that was started last is taken (of those that have ended), the folder of a stage, or a
+model folder. The token is the one that `hf auth login` or HF_TOKEN gives to huggingface_hub. A new repository is
+private: whether others may see it is decided on the hub, by a person who has read the card.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from recipe.columns import aligned
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text, told
 from recipe.stage.integrity import broken_export
+from recipe.stage.manifest import MANIFEST
 from recipe.stage.notes import DONE, DONE_FILE
 from recipe.typed import one_line, shown
 
@@ -68,10 +69,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def model_folder(given: Path) -> Path:
-    """The exported model of a run (that of the stage that ended last), of a stage, or the folder itself.
+    """The exported model of a run, of a stage, or the folder itself.
+
+    Of a run that of the stage which its manifest has last, of those that have ended: the times of files are those of
+    the latest copy.
 
     Raises:
-        PreflightError: there is none.
+        PreflightError: there is none, or the manifest does not say which of several.
     """
     if (given / "config.json").is_file():
         return given
@@ -83,7 +87,16 @@ def model_folder(given: Path) -> Path:
             f"{given} has no exported model: expected {given}/<stage>/hf of a stage that has ended, {given}/hf, or a "
             "model folder with config.json. Give one of these."
         )
-    return max(done, key=lambda path: path.stat().st_mtime).with_name("hf")
+    manifest = MANIFEST.read_or_none(given / "manifest.json")
+    started = [str(start.get("stage")) for start in (manifest.starts if manifest else ())]
+    ended = {path.parent.name: path.with_name("hf") for path in done}
+    if last := next((name for name in reversed(started) if name in ended), None):
+        return ended[last]
+    if len(ended) == 1:
+        return next(iter(ended.values()))
+    raise PreflightError(
+        f"{given}/manifest.json does not say which of {', '.join(sorted(ended))} came last. Name one: {given}/<stage>."
+    )
 
 
 def prepare(folder: Path) -> Upload:

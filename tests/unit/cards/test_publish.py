@@ -50,6 +50,17 @@ def test_a_run_a_stage_or_a_model_can_be_named(run: Path, given: str, capsys: py
     assert str(run / (given.split("/")[0] or "stage2_base") / "hf") in capsys.readouterr().out
 
 
+def test_of_a_run_the_stage_started_last_is_taken_whatever_the_files_dates_say(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.utime(run / "stage1_format" / "done.json", (2e9, 2e9))  # a copy gives its files any dates
+    assert main([str(run), "--dry-run"]) == 0
+    assert str(run / "stage2_base" / "hf") in capsys.readouterr().out
+    (run / "manifest.json").unlink()
+    assert main([str(run), "--dry-run"]) == 1
+    assert "which of stage1_format, stage2_base came last. Name one" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "card", ["---\n[\n---\n", "---\n- a\n---\n", "---\nmodel-index: 3\n---\n", "---\nlicense: {\n---\n"]
 )

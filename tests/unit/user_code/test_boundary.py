@@ -13,7 +13,6 @@ import pytest
 from recipe.user_code import boundary
 from recipe.user_code.boundary import MOST_HANGING, UserCodeError, call, call_async
 
-
 ROOT = Path(__file__).parents[3]
 
 
