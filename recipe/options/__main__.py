@@ -4,11 +4,12 @@
     python -m recipe.options epoch              # those with the word in their name, or in what is said about them
     python -m recipe.options --config-name tau_solo overlong
 
-Each is shown as the override that would set it again. Imports neither torch nor Ray. The exit status is 1 where nothing
-has the word.
+Each is shown as the override that would set it again. Where none of these has the word, those of verl's that have it in
+their name are shown, as verl has them. Imports neither torch nor Ray. The exit status is 1 where nothing has the word.
 """
 
 import argparse
+import signal
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import yaml
 
 from recipe.errors import PreflightError
 from recipe.options.fields import UNSET, variables
-from recipe.options.listing import Listing, Option, listing, names
+from recipe.options.listing import Listing, Option, all_of, listing, names
 from recipe.typed import shown
 
 SHOWN = ("stage1", "sft")
@@ -44,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     texts = [text for one in listings if (text := _listed(one, chosen.word))]
     if text := _variables(chosen.word):
         texts.append(text)
+    if not texts and (left := [line for one in listings for line in _untouched(one.name, chosen.word)]):
+        texts.append("\n".join(["settings of verl's that this recipe leaves as they are", *dict.fromkeys(left)]))
     if texts:
         print("\n\n".join(texts))
         return 0
@@ -95,6 +98,10 @@ def _text(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
+def _untouched(name: str, word: str) -> list[str]:
+    return [f"{key}={_text(value)}" for key, value in all_of(name).items() if _has(word, key)]
+
+
 def _near(word: str, known: list[str]) -> str:
     """The end of a message about a word that nothing has: the settings that are named most like it."""
     by_last = {key.rpartition(".")[2]: key for key in reversed(known)}
@@ -104,4 +111,6 @@ def _near(word: str, known: list[str]) -> str:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it as it ends any other program
     sys.exit(main())

@@ -1,5 +1,6 @@
 """All settings of a configuration: this recipe's own, and those of verl's that its files set."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -57,6 +58,23 @@ class Listing:
 def names() -> list[str]:
     """The configurations that can be started."""
     return sorted(path.stem for path in CONFIG_DIR.glob("*.yaml") if _profile(path) is not None)
+
+
+def all_of(name: str) -> dict[str, Any]:
+    """Key -> value of everything in a configuration, what verl has and no file of ours sets included."""
+    chosen = _profile(CONFIG_DIR / f"{name}.yaml")
+    assert chosen is not None, name
+    group, written_for = chosen
+    made = OmegaConf.to_container(compose(name, [f"{group}={written_for}"], group), resolve=False)
+    return dict(_leaves(made))
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for name, value in node.items():
+            yield from _leaves(value, f"{path}.{name}" if path else str(name))
+    elif not path.endswith("_target_"):
+        yield path, node
 
 
 def listing(name: str) -> Listing:

@@ -204,6 +204,9 @@ def summary(config: DictConfig) -> str:
     if left_out := config.data.get("leave_out"):
         rows += f", {len(left_out)} tasks left out"
     adapter = config.actor_rollout_ref.model.lora_adapter_path
+    length = f"{config.trainer.total_epochs} epochs"
+    if (steps := config.trainer.total_training_steps) is not None:
+        length = f"{steps} steps (trainer.total_training_steps)"
     nodes = f"{config.trainer.nnodes} nodes x " if config.trainer.nnodes > 1 else ""
     hardware = f"{nodes}{config.trainer.n_gpus_per_node} x {config.trainer.device}"
     if config.trainer.v1.trainer_mode == SEPARATE:
@@ -214,7 +217,7 @@ def summary(config: DictConfig) -> str:
             f"model      {config.actor_rollout_ref.model.path}{f' with the adapter {adapter}' if adapter else ''}",
             f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
             f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
-            f"learning   lr {optim.lr}, temperature {rollout.temperature}, {config.trainer.total_epochs} epochs",
+            f"learning   lr {optim.lr}, temperature {rollout.temperature}, {length}",
             f"hardware   {hardware}",
             f"output     {config.paths.stage}",
             f"watch      tensorboard --logdir {config.paths.run}",

@@ -118,6 +118,14 @@ def test_a_word_that_nothing_has_is_told_with_the_nearest(
     assert not said.out and word in said.err and near in said.err and said.err.count("\n") == 1
 
 
+def test_a_word_that_only_verls_own_settings_have_shows_them_as_verl_has_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["total_training_st"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "that this recipe leaves as they are" in said[0] and "trainer.total_training_steps=null" in said
+
+
 def test_a_file_and_line_is_where_the_setting_stands() -> None:
     for option in listing("stage1").options:
         for place in option.said:
