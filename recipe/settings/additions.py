@@ -64,6 +64,8 @@ def unknown(config: DictConfig, key: str, more: str = "") -> str:
     hint = meant(wrong, beside)
     last = key.rpartition(".")[2]
     if hint and wrong == last:
+        if right := re.search(r"\(is (\w+)", hint):
+            last = right[1]  # what is misspelt is in no list
         hint = hint.replace("(is ", f"(is {parent}." if parent else "(is ", 1)
     else:
         near = _near(key, _keys(OmegaConf.to_container(config), ""))
