@@ -57,8 +57,12 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
+    """One call of a function, and what came back."""
+
     name: str
+    """As the model wrote it, whether there is such a function or not."""
     arguments: dict[str, Any]
+    """By name, plain JSON."""
     result: str
     """The environment's text."""
     shown: str | None = None
@@ -68,6 +72,7 @@ class CallRecord:
     hint: str | None = None
     """The environment's advice, where it gives any."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """What only this environment knows of it."""
 
     def to_dict(self) -> dict[str, Any]:
         return _fields(self)
@@ -82,11 +87,17 @@ class StepRecord:
     """One assistant message and what became of it."""
 
     text: str
+    """The message as the model wrote it."""
     well_formed: bool
+    """Whether it keeps to the protocol; one that was cut off does not."""
     format_error: str | None = None
+    """What is wrong with it where it does not, as the model was told."""
     thought: str | None = None
+    """What it thought, where the protocol has a place for that."""
     answer: str | None = None
+    """What it said to the user; None where it called functions."""
     calls: tuple[CallRecord, ...] = ()
+    """In the order in which they were made."""
     facts: dict[str, Any] = field(default_factory=dict)
     """After its calls; empty without calls."""
     tokens: tuple[int, int] | None = None
@@ -129,7 +140,9 @@ class TurnRecord:
     difference: tuple[dict[str, str], ...] = ()
     """Why it did not pass, in the words of the environment's verdict; empty where the turn was not judged."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """What only this environment knows of it."""
     steps: tuple[StepRecord, ...] = ()
+    """The model's messages in it."""
 
     def to_dict(self) -> dict[str, Any]:
         return _fields(self) | {
@@ -148,6 +161,7 @@ class Outcome:
     """The judgement of the whole episode."""
 
     passed: bool
+    """Whether the episode solved its task."""
     components: dict[str, float] = field(default_factory=dict)
     """What it is made of, where it has parts; `passed` is their product."""
 
@@ -157,10 +171,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
+    """A whole conversation."""
+
     environment: str
+    """The name under which it is known: bfcl, tau, the stem of a file."""
     task_id: str
+    """Unique in its environment."""
     category: str
+    """Of the task, for tables: multi_turn_base."""
     protocol: str
+    """What the model writes: think_xml, hermes, ..."""
     options: dict[str, Any]
     """The environment's settings."""
     turns: tuple[TurnRecord, ...]
@@ -172,12 +192,14 @@ class EpisodeRecord:
     fault: str | None = None
     """For environment_error and infrastructure, the exception in one line."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """What only this environment knows of the episode."""
     heard: tuple[str, ...] = ()
     """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked, and in records
     of earlier releases."""
     heard_seconds: tuple[float | None, ...] = ()
     """How long the caller waited for each of these; None where it did not say. Empty in records of earlier releases."""
     version: int = VERSION
+    """Of this form, for readers of stored records."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: dicts, lists, texts, numbers, booleans and None."""
