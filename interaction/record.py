@@ -91,7 +91,7 @@ class StepRecord:
     well_formed: bool
     """Whether it keeps to the protocol; one that was cut off does not."""
     format_error: str | None = None
-    """What is wrong with it where it does not, as the model was told."""
+    """The kind of what is wrong with it where it does not (`interaction.protocol`)."""
     thought: str | None = None
     """What it thought, where the protocol has a place for that."""
     answer: str | None = None
