@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from bfcl_env.execution import new_instances, run_call
+from bfcl_env.execution import new_instances, run_call, schema_problem
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners
 from bfcl_env.state import State, snapshot
@@ -58,7 +58,9 @@ def _run_gold(scenario: Scenario) -> Gold:
         for call in turn.gold:
             text, error = run_call(copy_call(call), instances)
             if error is not None:
-                raise RuntimeError(f"{scenario.id}, turn {number}: gold call {call} failed: {text[:300]}")
+                where = f"{scenario.id}, turn {number} (the first is 0)"
+                why = schema_problem(call)
+                raise RuntimeError(f"{where}: gold call {call} failed: {text[:300]}" + (f" ({why})" if why else ""))
             texts.append(text)
         if turn.gold:
             called = {function_owners()[call.name] for call in turn.gold}

@@ -43,7 +43,10 @@ CATEGORIES: dict[str, str] = {
 
 `simple_0` and `java_0` are those of BFCL's third release, `simple_python_0` and `simple_java_0` those of its fourth."""
 
-EXPECTED = f"its category, an underscore and a number, such as multi_turn_base_0; known are {', '.join(CATEGORIES)}"
+EXPECTED = (
+    "its category, an underscore, and a number or name without one, such as multi_turn_base_0;"
+    f" known are {', '.join(CATEGORIES)}"
+)
 
 
 def category_of(entry_id: str) -> str | None:

@@ -1,5 +1,6 @@
 """An entry of several turns on BFCL's executable classes: checked without running anything, then made a scenario."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -10,7 +11,7 @@ from bfcl_env.entries.fields import Messages, question, shown, texts
 from bfcl_env.entries.mistakes import Mistakes, Tell, show
 from bfcl_env.scenarios import EARLY_GOLD, Scenario, scenario_of
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
-from interaction.call import CallError
+from interaction.call import Call, CallError
 
 Note = Callable[[str], None]
 
@@ -140,7 +141,7 @@ def _read_by(class_name: str) -> dict[str, Any]:
 def _missed(entry: Mapping[str, Any], turns: int, functions: set[str], tell: Tell) -> dict[str, list[str]]:
     """Turn, as text -> the functions that are withheld until then."""
     given = entry.get("missed_function", {})
-    expected = f'an object: turn, "1" to "{turns - 1}" -> names of functions that are withheld until then'
+    expected = f'an object: turn, "1" to "{turns - 1}" (the first is 0) -> names of functions withheld until then'
     if not isinstance(given, dict):
         tell("missed_function", show(given), expected)
         return {}
@@ -154,7 +155,7 @@ def _missed(entry: Mapping[str, Any], turns: int, functions: set[str], tell: Tel
         found[turn] = texts(names, field, expected, tell) or []
         for name in found[turn]:
             if name not in functions or name in seen:
-                tell(field, show(name), "a function of the involved classes, once")
+                tell(field, show(name), f"a function of the involved classes, once: {', '.join(sorted(functions))}")
             seen.add(name)
     return found
 
@@ -168,8 +169,9 @@ def _check_functions(
         tell("function", show(given), "a list of documents of functions, or none: the involved classes have theirs")
         return
     names = {show(item["name"]) if not isinstance(item["name"], str) else item["name"] for item in given}
+    expected = f"functions of theirs, or no `function`: {', '.join(sorted(functions))}"
     for name in sorted(names - functions):
-        tell("function", f"{name!r}, which none of the involved classes has", "functions of theirs, or no `function`")
+        tell("function", f"{name!r}, which none of the involved classes has", expected)
     excluded = entry.get("excluded_function")
     withheld = {name for late in (*missed.values(), excluded if isinstance(excluded, list) else []) for name in late}
     if given and (left_out := functions - names - withheld):
@@ -209,9 +211,23 @@ def _check_call(text: Any, field: str, turn: int, bare: Scenario, reveal: Mappin
     except CallError as error:
         tell(field, f"{show(text)} ({error})", "one call with literal arguments, such as cd(folder='a')")
         return
-    if not any(call.name in function_docs()[name] for name in bare.classes):
-        tell(field, f"{show(call.name)}, which no involved class has", f"a function of {', '.join(bare.classes)}")
+    functions = {name: owner for owner in bare.classes for name in function_docs()[owner]}
+    if call.name not in functions:
+        expected = f"a function of {', '.join(bare.classes)}: {', '.join(functions)}"
+        tell(field, f"{show(call.name)}, which no involved class has", expected)
     elif reveal.get(call.name, 0) > turn:
-        tell(field, f"{call.name}, which is withheld until turn {reveal[call.name]}", "a call that can be made")
-    elif call.positional:
-        tell(field, show(text), "no more arguments without a name than the function has, and none given twice")
+        until = f"turn {reveal[call.name]} (the first is 0)"
+        tell(field, f"{call.name}, which is withheld until {until}", "a call that can be made")
+    else:
+        _check_arguments(call, text, load_class(functions[call.name]), field, tell)
+
+
+def _check_arguments(call: Call, text: str, owner: type, field: str, tell: Tell) -> None:
+    """Whether a call has the arguments of its function, whatever their values."""
+    signature = inspect.signature(getattr(owner, call.name))
+    try:
+        signature.bind(owner, *call.positional, **call.arguments)
+    except TypeError as error:
+        _, *parameters = (str(item.replace(annotation=item.empty)) for item in signature.parameters.values())
+        expected = f"the arguments {', '.join(parameters)}" if parameters else "no argument"
+        tell(field, f"{show(text)} ({error})", expected)

@@ -50,7 +50,7 @@ def wrong(task: OwnTask) -> tuple[str, str, str] | None:
         why = record.turns[turn].difference
         return (
             "ground_truth",
-            f"calls that do not pass in turn {turn}: {_short(why)}",
+            f"calls that do not pass in turn {turn} (the first is 0): {_short(why)}",
             "calls that pass when they are made",
         )
     return None

@@ -12,6 +12,7 @@ from bfcl_env.source import read_rows
 SPELLINGS = {
     "multi_turn_0": "multi_turn_base",
     "multi-turn_0": "multi_turn_base",
+    "multi_turn_base_grinder": "multi_turn_base",
     "multi-turn_python_3": "multi_turn_base",
     "multi_turn_base_199": "multi_turn_base",
     "multi-turn_base_1": "multi_turn_base",

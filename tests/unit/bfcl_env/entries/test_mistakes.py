@@ -94,7 +94,7 @@ IDS: dict[str, tuple[Any, str]] = {
     "empty": ("", "id: found ''; expected a text"),
     "long": ("simple_" + "1" * 200, "expected a text of 1 to 200 characters"),
     "unprintable": ("simple_\n1", "expected a text of 1 to 200 characters"),
-    "no category": ("gauge_1", "id: found 'gauge_1', which names no category; expected its category, an underscore"),
+    "no category": ("gauge_1", "id: found 'gauge_1', which names no category; expected its category, an"),
     "no number": ("simple_python_", "which names no category"),
     "a category alone": ("simple", "which names no category"),
     "not supported": ("exec_simple_0", "which names no category"),
@@ -236,7 +236,8 @@ MULTI: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "functions of its own": (
         multi_turn(function=[GAUGE]),
-        "function: found 'read_gauge', which none of the involved classes has",
+        "function: found 'read_gauge', which none of the involved classes has; expected functions of theirs,"
+        " or no `function`: cat, cd, cp",
     ),
     "some of the functions": (multi_turn(function=[{"name": "ls"}]), "function: found no document of cat, cd, cp"),
     "functions as text": (multi_turn(function="ls"), "function: found 'ls'; expected a list of documents"),
@@ -265,11 +266,24 @@ MULTI: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown function": (
         multi_turn(ground_truth=[["fly(to='x')"], []]),
-        "ground_truth[0][0]: found 'fly', which no involved class has; expected a function of GorillaFileSystem",
+        "ground_truth[0][0]: found 'fly', which no involved class has; expected a function of GorillaFileSystem: cat, ",
     ),
     "too many arguments": (
         multi_turn(ground_truth=[["pwd('a', 'b')"], []]),
-        "expected no more arguments without a name",
+        "ground_truth[0][0]: found \"pwd('a', 'b')\" (too many positional arguments); expected no argument",
+    ),
+    "an argument that the function has not": (
+        multi_turn(ground_truth=[[], ["ls()", "mkdir(name='a')"]]),
+        "ground_truth[1][1]: found \"mkdir(name='a')\" (missing a required argument: 'dir_name');"
+        " expected the arguments dir_name",
+    ),
+    "an argument too many": (
+        multi_turn(ground_truth=[["ls(all=True)"], []]),
+        "(got an unexpected keyword argument 'all'); expected the arguments a=False",
+    ),
+    "an argument given twice": (
+        multi_turn(ground_truth=[["mkdir('a', dir_name='b')"], []]),
+        "(multiple values for argument 'dir_name'); expected the arguments dir_name",
     ),
     "withheld in no turn": (
         multi_turn(missed_function={"7": ["ls"]}),
@@ -277,12 +291,12 @@ MULTI: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "withheld and unknown": (
         multi_turn(missed_function={"1": ["fly"]}),
-        "missed_function.1: found 'fly'; expected a function of the involved classes, once",
+        "missed_function.1: found 'fly'; expected a function of the involved classes, once: cat, cd, cp",
     ),
     "withheld as text": (multi_turn(missed_function={"1": "ls"}), "missed_function.1: found 'ls'; expected an object"),
     "gold calls what is withheld": (
         multi_turn(missed_function={"1": ["mkdir"]}),
-        "ground_truth[0][0]: found mkdir, which is withheld until turn 1; expected a call that can be made",
+        "ground_truth[0][0]: found mkdir, which is withheld until turn 1 (the first is 0); expected a call that",
     ),
     "a misspelt key": (
         multi_turn(inital_config={}),
@@ -315,13 +329,12 @@ PLAYED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a call that fails": (
         multi_turn(ground_truth=[["cd(folder='nowhere')"], []]),
-        "ground_truth: found RuntimeError: multi_turn_base_0, turn 0: gold call cd(folder='nowhere') failed",
+        "found RuntimeError: multi_turn_base_0, turn 0 (the first is 0): gold call cd(folder='nowhere') failed",
     ),
-    "an argument that the function has not": (
-        multi_turn(ground_truth=[["mkdir(name='a')"], []]),
-        "got an unexpected keyword argument 'name'",
+    "a value of another type": (
+        multi_turn(ground_truth=[["mkdir(dir_name=7)"], []]),
+        "(argument 'dir_name' must be string, not int)",
     ),
-    "an argument that lacks": (multi_turn(ground_truth=[["mkdir()"], []]), "missing 1 required positional argument"),
     "a value that the documented type never has": (
         {
             **with_parameters(properties={"gauge": {"type": "tuple"}}),
