@@ -123,9 +123,9 @@ def correlation(pairs: list[tuple[float, float]]) -> float | None:
 
 
 def table(columns: dict[tuple[str, str, str], Column]) -> str:
-    """Old against new as text, a line for each stage, split and category."""
+    """Old against new as text, a line for each stage, split and category: by name, `all` after its categories."""
     lines = [["stage", "split", "category", "episodes", "old mean", "new mean", "correlation", "groups alike"]]
-    for (stage, split, category), column in columns.items():
+    for (stage, split, category), column in sorted(columns.items(), key=_place):
         related, old = correlation(column.compared), [old for old, _ in column.compared]
         lines.append(
             [
@@ -140,6 +140,11 @@ def table(columns: dict[tuple[str, str, str], Column]) -> str:
             ]
         )
     return aligned(lines)
+
+
+def _place(line: tuple[tuple[str, str, str], Column]) -> tuple[str, str, bool, str]:
+    stage, split, category = line[0]
+    return stage, split, category == "all", category
 
 
 def _argument(text: str) -> tuple[str, Any]:

@@ -52,6 +52,25 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(run, tmp_pat
     assert float(line[5]) == pytest.approx(0.75 - 0.1 * calls, abs=5e-4)
 
 
+def test_lines_are_sorted_by_stage_split_and_category_and_all_is_last(run, monkeypatch, capsys):
+    line = json.loads(next(run.glob("*/rollouts/*/*.jsonl")).read_text().splitlines()[0])
+    lines = [
+        {**line, "session_id": number, "episode": {**line["episode"], "category": name}}
+        for number, name in enumerate(("move", "add", "zip", "base"))
+    ]
+    for place in ("stage2_base/rollouts/val", "stage2_base/rollouts/train", "stage1_format/rollouts/train"):
+        path = run / place / "000001.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
+    found = [tuple(line.split()[:3]) for line in capsys.readouterr().out.splitlines()[-15:]]
+    assert found == [
+        (stage, split, category)
+        for stage, split in (("stage1_format", "train"), ("stage2_base", "train"), ("stage2_base", "val"))
+        for category in ("add", "base", "move", "zip", "all")
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
