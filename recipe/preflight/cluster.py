@@ -155,20 +155,19 @@ def _too_few(nodes: Sequence[Node], needs: Needs) -> list[str]:
     enough = [node for node in nodes if node.resources.get("GPU", 0) >= needs.gpus]
     has = ", ".join(f"{node} has {node.resources.get('GPU', 0):.0f}" for node in nodes)
     wanted, found = needs.nodes * needs.gpus + needs.playing, sum(node.resources.get("GPU", 0) for node in nodes)
-    if len(enough) >= needs.nodes:
-        return (
-            []
-            if found >= wanted
-            else [
-                f"{wanted} GPUs are asked for, {needs.playing} of them to play (actor_rollout_ref.rollout.nnodes, "
-                f"n_gpus_per_node), and it has {found:.0f}: {has}. Start Ray on more nodes (bash run_cluster.sh), or "
-                "lower these settings or trainer.n_gpus_per_node."
-            ]
-        )
-    return [
-        f"{needs.nodes} nodes with {needs.gpus} GPUs are asked for (trainer.nnodes, trainer.n_gpus_per_node), and it "
-        f"has {len(enough)}: {has}. Start Ray on the missing nodes (bash run_cluster.sh), or lower these settings."
-    ]
+    if len(enough) < needs.nodes:
+        return [
+            f"{needs.nodes} nodes with {needs.gpus} GPUs are asked for (trainer.nnodes, trainer.n_gpus_per_node), and "
+            f"it has {len(enough)}: {has}. Start Ray on the missing nodes (bash run_cluster.sh), or lower these "
+            "settings."
+        ]
+    if found < wanted:
+        return [
+            f"{wanted} GPUs are asked for, {needs.playing} of them to play (actor_rollout_ref.rollout.nnodes, "
+            f"n_gpus_per_node), and it has {found:.0f}: {has}. Start Ray on more nodes (bash run_cluster.sh), or "
+            "lower these settings or trainer.n_gpus_per_node."
+        ]
+    return []
 
 
 def _unshared(nodes: Sequence[Node], needs: Needs) -> list[str]:
