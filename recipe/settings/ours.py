@@ -62,6 +62,7 @@ class Stage:
     name: FolderName
     previous: FolderName | None
     poll_interval: Positive
+    old_log_probs_every: Whole
     gate: Gate | None
     handover: Literal["last", "best"]
     handover_metric: Text

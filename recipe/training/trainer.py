@@ -36,6 +36,7 @@ from recipe.stage.integrity import note_sums
 from recipe.training.alarms import Alarms
 from recipe.training.async_sampling import AsyncSampling
 from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
+from recipe.training.old_log_probs import OldLogProbs
 from recipe.training.overlong_filter import leave_out_cut_episodes
 from recipe.training.worker_watch import WorkerWatch
 from recipe.user_code import reward_file
@@ -265,5 +266,5 @@ class Curriculum(PPOTrainer):
         return metrics
 
 
-class CurriculumTrainer(Curriculum, PPOTrainerSync):
+class CurriculumTrainer(OldLogProbs, Curriculum, PPOTrainerSync):
     """One stage of the curriculum. `recipe.train` puts it into verl's registry under the name "sync"."""

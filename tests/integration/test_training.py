@@ -18,10 +18,12 @@ from uuid import uuid4
 import psutil
 import pytest
 from safetensors.torch import load_file
+from support.agreement import engine_agrees
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report import read_records
+from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
@@ -128,10 +130,12 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     steps = read_steps(stage)
     assert set(interrupted) < set(steps)
     for numbers in steps.values():
-        assert numbers["training/rollout_actor_probs_pearson_corr"] > 0.99
+        assert engine_agrees(numbers)
         assert numbers["train/lost_samples"] == 0.0
         assert numbers["train/score"] == numbers["critic/score/mean"] > 0, "the user's own reward was not used"
         assert numbers["train/steps_seen"] >= 1
+    measured = {step for step, numbers in steps.items() if CORRELATION in numbers}
+    assert {1, last} <= measured < set(steps), "the first of each launch is measured, and not every one"
     assert any(numbers["actor/grad_norm"] > 0 for numbers in steps.values())
     records = read_records(stage / "rollouts" / "train" / f"{last:06d}.jsonl")
     assert len(records) == 2 * 4

@@ -168,6 +168,7 @@ RIGHT: dict[str, Callable[[Any], bool]] = {
     "stage.name": safe_name,
     "stage.previous": lambda value: value is None or safe_name(value),
     "stage.poll_interval": number(0, above=True),
+    "stage.old_log_probs_every": whole(1),
     "stage.handover": one_of("last", "best"),
     "stage.adapter": one_of("new", "continue"),
     "stage.over_budget": one_of("keep", "leave_out"),

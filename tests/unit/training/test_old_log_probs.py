@@ -1,0 +1,118 @@
+"""Which steps compute the old log-probabilities with the trainer, and what the others are trained with."""
+
+from math import nan
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from recipe.training import old_log_probs
+from recipe.training.old_log_probs import DIFFERENCE, TOLERANCE
+from recipe.training.trainer import Curriculum, CurriculumTrainer
+
+AGREES, DISAGREES = {DIFFERENCE: TOLERANCE}, {DIFFERENCE: 2 * TOLERANCE}
+
+
+def config_of(**settings: Any) -> DictConfig:
+    config = OmegaConf.create(
+        {
+            "algorithm": {
+                "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
+                "use_kl_in_reward": False,
+            },
+            "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
+            "interaction": {"overlong": {"train": True}},
+            "stage": {"old_log_probs_every": 3},
+        }
+    )
+    for key, value in settings.items():
+        OmegaConf.update(config, key.replace("__", "."), value)
+    return config
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs steps of the trainer, given what verl logs of those that measure: of each, what is stored and logged."""
+    store: dict[str, Any] = {}
+
+    class Store:
+        @staticmethod
+        def kv_batch_get(select_fields: list[str], **_: Any) -> dict[str, Any]:
+            return {name: store[name] for name in select_fields if name in store}
+
+        @staticmethod
+        def kv_batch_put(fields: dict[str, Any], **_: Any) -> None:
+            store.update(fields)
+
+    monkeypatch.setattr(old_log_probs, "tq", Store)
+
+    def run(config: DictConfig, logged: list[dict[str, float]]) -> list[tuple[str, dict[str, float]]]:
+        trainer = CurriculumTrainer.__new__(CurriculumTrainer)
+        trainer.config, found = config, []
+
+        def computed(self: Any, batch: Any, metrics: dict) -> Any:
+            store["old_log_probs"] = "trainer's"
+            metrics.update(logged[len(found)])
+            return batch
+
+        def advantage(self: Any, batch: Any, metrics: dict) -> Any:
+            metrics.update({"rollout_corr/kl": 0.0, "critic/score/mean": 1.0})
+            return batch
+
+        monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
+        monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
+        for _ in logged:
+            store.clear()
+            store["rollout_log_probs"] = "engine's"
+            metrics: dict[str, float] = {}
+            batch = KVBatchMeta(partition_id="train", keys=["a_0_0"], tags=[{}])
+            batch = trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
+            found.append((store["old_log_probs"], metrics))
+        return found
+
+    return run
+
+
+def whose(found: list[tuple[str, dict[str, float]]]) -> str:
+    """A letter a step: t where the trainer computed, e where the engine's were taken."""
+    return "".join(stored[0] for stored, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("every", "logged", "expected"),
+    [
+        (1, [AGREES] * 5, "ttttt"),
+        (2, [AGREES] * 5, "tetet"),
+        (3, [AGREES] * 8, "teeteete"),
+        (3, [DISAGREES] * 4, "tttt"),
+        (3, [DISAGREES, AGREES, AGREES, AGREES, AGREES], "tteet"),
+        (3, [AGREES, AGREES, AGREES, DISAGREES, AGREES], "teett"),
+        (3, [{DIFFERENCE: nan}] * 3, "ttt"),
+        (3, [{}] * 3, "ttt"),
+    ],
+)
+def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, logged, expected):
+    assert whose(steps(config_of(stage__old_log_probs_every=every), logged)) == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm__rollout_correction__rollout_is": "token"},
+        {"algorithm__rollout_correction__rollout_rs": "token_k1"},
+        {"algorithm__rollout_correction__bypass_mode": True},
+        {"actor_rollout_ref__rollout__calculate_log_probs": False},
+        {"offline": {"files": "rollouts"}},
+    ],
+    ids=str,
+)
+def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_verls(steps, settings):
+    assert whose(steps(config_of(**settings), [AGREES] * 4)) == "tttt"
+
+
+def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
+    (_, first), (_, second) = steps(config_of(), [AGREES] * 2)
+    assert first == {**AGREES, "rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
+    assert second == {"critic/score/mean": 1.0}
