@@ -3,10 +3,13 @@
 Its values are read strictly wherever it is made: a wrong one is a ValueError that names it.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
+
+from interaction.words import wrong_settings
 
 MOST = 2**31 - 1
 
@@ -27,3 +30,21 @@ class TurnPolicy:
     """Each result that the model reads is cut here (None: no cut); the record keeps all of it."""
     environments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings that only one environment has, by its name; it checks them (`Options` of its package)."""
+
+
+TURNS = tuple(name for name in TurnPolicy.__dataclass_fields__ if name != "environments")
+"""The settings of turns; `environments` has those of environments."""
+
+
+def read_policy(given: Mapping[str, Any]) -> TurnPolicy:
+    """Settings of turns, checked.
+
+    Raises:
+        ValueError: there is no such setting, or not with this value.
+    """
+    if unknown := [name for name in given if name not in TURNS]:
+        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(TURNS)}")
+    try:
+        return TurnPolicy(**given)
+    except ValidationError as error:
+        raise ValueError(wrong_settings(error)) from error

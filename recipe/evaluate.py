@@ -34,10 +34,11 @@ from interaction.endpoint.client import Endpoint, EndpointRefusal
 from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of, turn_policy
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
+from recipe.cards import trained_with
 from recipe.evaluation import plain
 from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
 from recipe.evaluation.context import over_budget_line
-from recipe.evaluation.cost import Cost, cost
+from recipe.evaluation.cost import cost
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     ADAPTER_NAME,
@@ -46,6 +47,7 @@ from recipe.evaluation.server import (
     adapter_flags,
     check_adapter_folder,
     check_model_folder,
+    context_length,
     fingerprint,
     serve,
 )
@@ -85,11 +87,14 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     store = Store(given.out or Path("outputs") / "evaluation" / _name(given), settings)
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
+        otherwise = _otherwise(given, vllm_flags, settings)
+        print("\n".join([*otherwise, ""]), end="", flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
         chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
-        note, spent = choosing.note(chosen, settings.split), cost([store.path])
-        return _report(records, lost, settings.samples, store.folder, note, spent)
+        note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), "\n".join(otherwise)]))
+        found = results(_judged(records), lost, settings.samples, cost([store.path]), settings.by_bfcl())
+        return _report(found | {"note": note}, store.folder)
     finally:
         store.close()
 
@@ -126,32 +131,29 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
         )
     if not records:
         raise FileNotFoundError("there is nothing to judge")
-    return _report(records, [], None, out, choosing.sentence(chosen), cost(paths))
+    judged = results(_judged(records), [], None, cost(paths))
+    return _report(judged | {"note": choosing.sentence(chosen)}, out)
 
 
-def _report(
-    records: list[EpisodeRecord],
-    lost: Sequence[Lost],
-    samples: int | None,
-    folder: Path | None,
-    note: str,
-    spent: Cost | None,
-) -> int:
-    judged = [item for name in known() for item in _judge(name, [r for r in records if r.environment == name])]
-    found = results(judged, lost, samples, spent) | {"note": note}
+def _report(found: dict[str, Any], folder: Path | None) -> int:
+    """Print the results and write them into a folder, if there is one; returns the exit status."""
     print(f"\n{text(found)}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / "results.json", json.dumps(found, indent=2) + "\n")
         write_atomic(folder / "results.txt", text(found) + "\n")
         print(f"\nwritten to {folder}/results.json and results.txt")
-    if lost:
+    if found["lost"]:
         return LOST_STATUS
     return DISAGREE_STATUS if found["verdicts"] and found["verdicts"]["disagree_without_listed_difference"] else 0
 
 
 def _is_known(record: EpisodeRecord) -> bool:
     return record.environment in known() and record.task_id in load_tasks(record.environment)
+
+
+def _judged(records: Sequence[EpisodeRecord]) -> list[Judged]:
+    return [item for name in known() for item in _judge(name, [one for one in records if one.environment == name])]
 
 
 def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
@@ -165,6 +167,13 @@ def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
             judged.append(Judged(record, verdict))
             bar.update()
     return judged
+
+
+def _otherwise(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings) -> list[str]:
+    """Where the settings are not those that the model was trained with, in lines; of an endpoint's nothing is known."""
+    if not given.model:
+        return []
+    return trained_with.notes(settings, given.adapter or given.model, context_length(given.model, vllm_flags))
 
 
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
@@ -220,7 +229,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         environment=given.environment,
         options=given.option,
         user=given.user,
-        policy=turn_policy(given.environment, given.option),
+        policy=turn_policy(given.environment, given.option) | given.turn_policy,
         source={} if given.environment == DEFAULT else source_of(given.environment),
         strategy=given.strategy,
         max_nodes=given.max_nodes,

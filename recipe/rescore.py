@@ -22,7 +22,7 @@ from recipe.errors import PreflightError
 from recipe.report import read_records
 from recipe.settings.kinds import LONGEST_WAIT
 from recipe.user_code import reward_file
-from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_process import RewardProcess, RewardTimeout
 from recipe.user_code.reward_result import RewardError
 
 TIMEOUT = 300.0
@@ -72,7 +72,8 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
             try:
                 result = reward(**question)
             except RewardError as error:
-                raise PreflightError(f"{error}. This was on {record['task_id']} in {path}.") from error
+                longer = " A longer call needs a higher --timeout." if isinstance(error, RewardTimeout) else ""
+                raise PreflightError(f"{error}. This was on {record['task_id']} in {path}.{longer}") from error
             new = result["score"] if isinstance(result, dict) else result
             for name in (category, "all"):
                 column = columns[stage, split, name]

@@ -94,7 +94,7 @@ def _config(entry: Mapping[str, Any], names: list[str], tell: Tell, note: Note) 
 
 
 def _check_attribute(class_name: str, key: str, value: Any, tell: Tell, note: Note) -> None:
-    field, default = f"initial_config.{class_name}.{key}", _read_by(class_name)
+    field, default = f"initial_config.{class_name}.{key}", initial_keys(class_name)
     if key not in default:
         if meant := get_close_matches(key, default, n=1, cutoff=0.8):
             tell(field, "an attribute that the class does not read", f"{meant[0]}, if that is meant")
@@ -130,7 +130,7 @@ class _Recorder(dict[str, Any]):
 
 
 @cache
-def _read_by(class_name: str) -> dict[str, Any]:
+def initial_keys(class_name: str) -> dict[str, Any]:
     """The attributes that a class reads from its initial state -> their values where they are not given, if any."""
     instance, state = load_class(class_name)(), _Recorder()
     if hasattr(instance, "_load_scenario"):  # MathAPI has no state

@@ -1,4 +1,5 @@
-"""Makes the page of all settings when the site is built, from the list that `python -m recipe.options` prints.
+"""Makes pages when the site is built: that of all settings, from the list that `python -m recipe.options` prints, that
+of BFCL's classes (`bfcl_classes`), and those that stand elsewhere in the repository (`ELSEWHERE`).
 
 And names for those who do not see a page, or have no mouse, what the theme leaves without a name or out of reach.
 """
@@ -11,11 +12,18 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+import bfcl_classes  # noqa: E402
+from table_cells import code, row  # noqa: E402
 
 from recipe.options.listing import Option, listing  # noqa: E402
 
 PAGE = "reference/settings.md"
+ELSEWHERE = {"rewards.md": "rewards/README.md", "protocols.md": "interaction/protocol/README.md"}
+"""Page -> the file in the repository that it is. Links between it and docs/ are those of the repository."""
+
 CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
@@ -28,9 +36,21 @@ documentation.
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
-    """mkdocs' event: the page becomes one of the site's files."""
-    files.append(File.generated(config, PAGE, content=page()))
+    """mkdocs' event: the pages become files of the site."""
+    made = {PAGE: page(), bfcl_classes.PAGE: bfcl_classes.page()}
+    made |= {name: (ROOT / path).read_text(encoding="utf-8") for name, path in ELSEWHERE.items()}
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """mkdocs' event: a page before it is rendered. Links to what stands elsewhere lead to its page, and back."""
+    if page.file.src_uri in ELSEWHERE:
+        return markdown.replace("](../docs/", "](")
+    for name, path in ELSEWHERE.items():
+        markdown = markdown.replace(f"](../{path}", f"]({name}")
+    return markdown
 
 
 def on_post_page(output: str, **_: Any) -> str:
@@ -66,22 +86,11 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def row(*cells: str) -> str:
-    """A line of a table."""
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
 def values(option: Option, written_for: str) -> str:
     """The value on the profile that the files are written for, and where another one has another."""
     first = option.values[written_for]
     others = [f"{name}: {code(value)}" for name, value in option.values.items() if value != first]
     return "<br>".join([code(first), *others])
-
-
-def code(value: Any) -> str:
-    """A value, short enough for a column."""
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return f"`{text if len(text) <= 40 else text[:37] + '...'}`" if text else ""
 
 
 def meaning(option: Option) -> str:

@@ -115,14 +115,14 @@ def _trained(stage: Stage) -> list[DataFile]:
 
 
 def _metadata(start: str, stages: tuple[Stage, ...], scores: list[Validation]) -> dict[str, Any]:
-    protocol = _last(stages, "interaction.protocol")
+    asked = {name: _last(stages, f"interaction.{name}") for name in ("protocol", "docs")}
     data = dict.fromkeys(hub for name in environments(stages) if (hub := SOURCES.get(name, (None, ""))[0]))
     tags = ["function-calling", "tool-use", "multi-turn", "verl", "bfcl-grpo"]
     tags += ["reinforcement-learning"] * any(not stage.warm_start for stage in stages)
     found: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": [*tags, *([f"protocol:{protocol}"] if isinstance(protocol, str) else [])],
+        "tags": [*tags, *(f"{name}:{value}" for name, value in asked.items() if isinstance(value, str))],
     }
     if licence := licence_of(start):
         found["license"] = licence

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -34,12 +35,18 @@ def licence_of(start: str) -> str | None:
 
         found = try_to_load_from_cache(start, CARD)
         card = Path(found) if isinstance(found, str) else card
+    said = metadata(card).get("license")
+    return said if isinstance(said, str) and re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,40}", said) else None
+
+
+def metadata(card: Path) -> dict[str, Any]:
+    """What stands between the first lines of a card, for the hub; empty where there is no card, or none that is one."""
     try:
         parts = read_text(card, 2**20).split("---\n", 2)
-        said = yaml.safe_load(parts[1]).get("license") if len(parts) == 3 and not parts[0] else None
-    except (FileNotFoundError, Damaged, yaml.YAMLError, AttributeError, RecursionError):
-        return None
-    return said if isinstance(said, str) and re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,40}", said) else None
+        found = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0] else None
+    except (FileNotFoundError, Damaged, yaml.YAMLError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def licence_text(start: str) -> str:

@@ -14,6 +14,7 @@ from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
 from interaction.endpoint.client import SAMPLING, Named
 from interaction.environment import DEFAULT, named, read_options
+from interaction.policy import read_policy
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
 from recipe.evaluation.server import PROFILES
@@ -45,12 +46,16 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
         given.environment = named(given.environment)
     except ValueError as error:
         parser.error(f"argument --environment: {error}")
-    given.option, given.user = dict(given.option), dict(given.user) or None
-    for name, check in (("option", partial(read_options, given.environment)), ("user", make_user)):
+    given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
+    for name, check in (
+        ("option", partial(read_options, given.environment)),
+        ("user", make_user),
+        ("turn_policy", read_policy),
+    ):
         try:
             check(getattr(given, name))
         except ValueError as error:
-            parser.error(f"argument --{name}: {error}")
+            parser.error(f"argument --{name.replace('_', '-')}: {error}")
     categories = categories_of(given.environment)
     _narrow(given, categories, parser)
     try:
@@ -99,6 +104,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
+    parser.add_argument("--turn-policy", **pairs, help="how turns go, as interaction.val.KEY (default: BFCL's rules)")
     parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
     parser.add_argument("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
     parser.add_argument("--domain", help="of tau: telecom, retail or airline (default: all)")

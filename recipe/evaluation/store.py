@@ -105,18 +105,26 @@ class Settings:
         official = {"at_step_limit": self.at_step_limit, "withheld": self.withheld}
         return (official if self.environment == DEFAULT else {}) | self.options
 
+    def turn_policy(self) -> dict[str, Any]:
+        """How turns go; by BFCL's rules one has a 21st message."""
+        official = self.rules().get("at_step_limit") == "official"
+        return {
+            "max_steps_per_turn": self.max_steps_per_turn + official,
+            "max_format_errors_per_turn": self.max_format_errors_per_turn,
+            **self.policy,
+        }
+
+    def by_bfcl(self) -> bool:
+        """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
+        return self.environment == DEFAULT and not self.policy and not self.options
+
     def conversation(self, task: Task) -> Conversation:
-        """An episode: nothing added to results, nothing cut; by BFCL's rules a turn has a 21st message."""
-        rules = self.rules()
+        """An episode: nothing added to results, and nothing cut unless the turn policy says so."""
         return Conversation(
             task,
             protocol=get_protocol(self.protocol, docs=self.docs),  # type: ignore[arg-type]
-            **{
-                "max_steps_per_turn": self.max_steps_per_turn + (rules.get("at_step_limit") == "official"),
-                "max_format_errors_per_turn": self.max_format_errors_per_turn,
-                **self.policy,
-            },
-            environments={self.environment: rules},
+            **self.turn_policy(),
+            environments={self.environment: self.rules()},
         )
 
 

@@ -57,12 +57,17 @@ class Judged:
 
 
 def results(
-    episodes: Sequence[Judged], lost: Sequence[Lost], samples: int | None, cost: Cost | None = None
+    episodes: Sequence[Judged],
+    lost: Sequence[Lost],
+    samples: int | None,
+    cost: Cost | None = None,
+    by_bfcl: bool = True,
 ) -> dict[str, Any]:
     """Everything that is known of these episodes, by category and for all together, as plain data.
 
     `samples` of each task were wanted; None for episodes that were not chosen as an evaluation, such as those of a
-    training run, which have neither pass@k nor BFCL's score. Nor have those that a search found: BFCL has none.
+    training run, which have neither pass@k nor BFCL's score. Nor have those that a search found, or that were played by
+    other rules than BFCL's (`by_bfcl`), its score.
     """
     searched = cost is not None and cost.searched
     environments = dict.fromkeys(item.record.environment for item in episodes)
@@ -86,7 +91,7 @@ def results(
         "lost": [{"task_id": item.task_id, "sample": item.sample, "reason": item.reason} for item in lost],
         "verdicts": agreement(episodes),
     }
-    if samples and not searched and [*environments] == ["bfcl"] and len(present) == len(known):
+    if samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(present) == len(known):
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
     return found

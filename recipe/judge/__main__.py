@@ -1,7 +1,7 @@
 """Let a judge vote on the conversations of an evaluation, or of the last validation of each stage of a run.
 
     python -m recipe.judge outputs/evaluation/mine --endpoint http://127.0.0.1:8001/v1 --served-name judge --votes 3
-    python -m recipe.report --votes outputs/judge/judge outputs/evaluation/mine
+    python -m recipe.report --compare outputs/judge/judge outputs/evaluation/mine
 
 The votes stand in <out>/<method>/<category>.json, as StepTool's do, once all of them are cast; each is kept in
 <out>/votes.jsonl as soon as it is. Started again the same command asks for what is missing, and for nothing else.
@@ -209,7 +209,7 @@ def _write(
         (out / file).parent.mkdir(parents=True, exist_ok=True)
         votes.write_votes(out / file, entries)
     methods = sources.methods([*dict.fromkeys(out / file.parent for file in files)])
-    print(f"\n{pass_rate_page.text(methods, methods[0])}\n\nwritten to {out}: python -m recipe.report --votes {out}")
+    print(f"\n{pass_rate_page.text(methods, methods[0])}\n\nwritten to {out}: python -m recipe.report --compare {out}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from recipe.errors import PreflightError
 from recipe.settings.data_files import as_list
 from recipe.settings.kinds import LONGEST_WAIT
 from recipe.user_code import reward_file
-from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_process import RewardProcess, RewardTimeout
 from recipe.user_code.reward_result import RewardError
 
 
@@ -85,10 +85,10 @@ def check_reward(config: DictConfig) -> None:
     except reward_file.RewardFileError as error:
         raise PreflightError(str(error)) from error
     except RewardError as error:
+        longer = " A longer call needs a higher reward.timeout." if isinstance(error, RewardTimeout) else ""
         raise PreflightError(
             f"{error}.{moved(str(error))} This was on a sample record, called as "
-            "compute_score(data_source, solution_str, ground_truth, extra_info); see rewards/README.md. "
-            "A longer call needs a higher reward.timeout."
+            f"compute_score(data_source, solution_str, ground_truth, extra_info); see rewards/README.md.{longer}"
         ) from error
     for record, result in results:
         check_reward_steps(result, record, reward.title)

@@ -6,8 +6,8 @@ those of held-out tasks; `curves` and `validation_curves` draw them, as `plots` 
 which `render` makes from a template. `differing` has the settings in which several runs differ, `index` lists all runs
 of a folder.
 
-With --votes a table of pass rates: `sources` finds votes, evaluations and runs, `votes` reads files of votes,
-`pass_rate` has the formulas, `pass_rate_page` makes text, CSV and page.
+With --compare a table of pass rates: `sources` finds votes, evaluations and runs, `votes` reads files of votes,
+`pass_rate` has the formulas, `pass_rate_page` makes text, CSV and page, in the words of `pass_rate_words`.
 """
 
 from recipe.report.episodes import read_records

@@ -1,5 +1,5 @@
 """python -m recipe.report RUN_DIR [RUN_DIR ...]
-python -m recipe.report --votes PATH [PATH ...] [--baseline METHOD] [--out DIR]
+python -m recipe.report --compare PATH [PATH ...] [--baseline ROW] [--out DIR]
 python -m recipe.report --index DIR"""
 
 import argparse
@@ -16,31 +16,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.report",
         description="Table and HTML page of one run, or of several seeds of one; the page is written into the first. "
-        "With --votes a table of pass rates (docs/offline.md), with --index a page that lists all runs of a folder.",
+        "With --compare evaluations, runs and votes of a judge beside one another (docs/evaluation.md), with --index a "
+        "page that lists all runs of a folder.",
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR", help="a folder such as outputs/default")
     parser.add_argument(
+        "--compare",
         "--votes",
+        action="extend",
         nargs="+",
         type=Path,
         default=[],
         metavar="PATH",
-        help="files of votes, folders of them, evaluations and runs, a row of the table for each method",
+        help="evaluations and runs, files of votes and folders of them: a table with a row for each",
     )
-    parser.add_argument("--baseline", metavar="METHOD", help="with --votes: compare with this row (default: the first)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help=f"with --votes: for page and CSV (default: {OUT})")
+    parser.add_argument("--baseline", metavar="ROW", help="with --compare: compare with this row (default: the first)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"with --compare: for page and CSV (default: {OUT})")
     parser.add_argument("--index", type=Path, metavar="DIR", help="list the runs of a folder in DIR/index.html")
     given = parser.parse_args()
     if given.index is not None:
-        if given.runs or given.votes or given.baseline is not None or given.out is not None:
+        if given.runs or given.compare or given.baseline is not None or given.out is not None:
             parser.error("--index lists all runs of one folder, such as outputs, and takes nothing else")
         return _index(parser, given.index)
-    if given.votes:
-        return _pass_rates(parser, [*given.votes, *given.runs], given.baseline, given.out or OUT)
+    if given.compare:
+        return _pass_rates(parser, [*given.compare, *given.runs], given.baseline, given.out or OUT)
     if given.baseline is not None or given.out is not None:
-        parser.error("--baseline and --out belong to --votes")
+        parser.error("--baseline and --out belong to --compare")
     if not given.runs:
-        parser.error("give a run such as outputs/default, --index outputs, or --votes PATH")
+        parser.error("give a run such as outputs/default, --index outputs, or --compare PATH")
     _runs(parser, given.runs)
 
 
@@ -75,10 +78,10 @@ def _pass_rates(parser: argparse.ArgumentParser, paths: list[Path], baseline: st
     except sources.SourceError as error:
         parser.exit(1, f"{error}\n")
     except OSError as error:  # a folder or file that is another's
-        parser.exit(1, f"the votes cannot be read: {told(error)}\n")
+        parser.exit(1, f"what is to be compared cannot be read: {told(error)}\n")
     names = [method.name for method in methods]
     if baseline is not None and baseline not in names:
-        parser.error(f"--baseline {baseline}: there is no such method; there are {', '.join(names)}")
+        parser.error(f"--baseline {baseline}: there is no such row; there are {', '.join(names)}")
     against = methods[0 if baseline is None else names.index(baseline)]
     try:
         written = pass_rate_page.write(methods, against, out)

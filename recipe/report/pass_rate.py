@@ -15,6 +15,7 @@ is better than another is asked of the same queries, query by query (`compare`).
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Literal
 
 from recipe.evaluation.intervals import Interval, t_interval
 
@@ -30,6 +31,9 @@ STEPTOOL = {
 
 AVERAGE = "Average"
 ALL = "all"
+
+NOTHING = 1e-9
+"""A difference of two means of votes that is rounding and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Method:
     """Subset -> id -> query. The queries of a subset have equally many votes."""
     notes: tuple[str, ...] = ()
     """What a reader of its numbers has to know."""
+    judged_by: Literal["votes", "verdicts"] = "votes"
+    """What a vote is: somebody's opinion, or the environment's verdict on a sample of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,12 @@ class Paired:
     before: float
     """The baseline's pass rate on these queries; and the method's."""
     after: float
+    differing: int
+    """Queries whose pass rate is not the same under both."""
+    clusters: int
     interval: Interval | None
-    """95 % for the difference; None where fewer than two clusters are compared."""
+    """95 % for the difference; None where fewer than two clusters are compared, or where these do not differ in it,
+    so that nothing is known of how much they would."""
 
 
 def label(subset: str) -> str:
@@ -145,5 +155,9 @@ def compare(method: Method, baseline: Method) -> list[Paired]:
 def _paired(method: Method, baseline: Method, subset: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Paired:
     before, after, clusters = zip(*pairs, strict=True)
     differences = [new - old for old, new in zip(before, after, strict=True)]
-    interval = t_interval(differences, clusters) if len({*clusters}) > 1 else None
-    return Paired(method.name, baseline.name, subset, len(pairs), fmean(before), fmean(after), interval)
+    differing, independent = sum(abs(difference) > NOTHING for difference in differences), len({*clusters})
+    interval = t_interval(differences, clusters) if independent > 1 else None
+    if interval is not None and interval[1] - interval[0] < NOTHING:
+        interval = None
+    names, means = (method.name, baseline.name, subset), (fmean(before), fmean(after))
+    return Paired(*names, len(pairs), *means, differing, independent, interval)

@@ -9,17 +9,8 @@ from textwrap import fill
 from recipe.columns import aligned
 from recipe.files import write_atomic
 from recipe.report.pass_rate import Figure, Method, Paired, compare, figures, label, ordered
+from recipe.report.pass_rate_words import Words, words
 from recipe.report.render import render
-
-WHAT = (
-    "Pass rate in percent: Solved 1, Unsure 0.5, Unsolved 0. +- is the population standard deviation over rounds "
-    "of votes, which says how far a judge agrees with itself and nothing about which queries there are. I1 and I2 "
-    "weigh their subsets by queries, Average weighs a row's subsets the same; their +- is the mean of the subsets'."
-)
-PAIRED = (
-    "The same queries under both methods, each counting the same; the brackets are 95 % by Student's t over queries, "
-    "over clusters where queries of one cluster are known."
-)
 
 
 def differences(methods: Sequence[Method], baseline: Method) -> list[Paired]:
@@ -34,7 +25,8 @@ def notes(methods: Sequence[Method], baseline: Method) -> list[str]:
         if lacks := ", ".join(map(label, _lacking(method, methods))):
             found.append(f"{method.name} has no {lacks}, so its Average is over other subsets than another row's")
         if method is not baseline and not compare(method, baseline):
-            found.append(f"{method.name} and {baseline.name} have no query in common, so they are not compared")
+            query = words([method, baseline]).query
+            found.append(f"{method.name} and {baseline.name} have no {query} in common, so they are not compared")
     return found
 
 
@@ -46,25 +38,25 @@ def _lacking(method: Method, methods: Sequence[Method]) -> list[str]:
 
 def text(methods: Sequence[Method], baseline: Method) -> str:
     """The tables for a terminal."""
-    head, *rows = _table(methods)
-    parts = [aligned([head, *rows]), fill(WHAT, 120)]
+    say = words(methods)
+    parts = [aligned(_table(methods, say)), fill(say.what, 120)]
     if pairs := differences(methods, baseline):
-        lines = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
+        lines = [[say.row, "against", say.subset, say.queries, say.rates, "difference [95 %]"]]
         lines += [
-            [pair.method, pair.baseline, label(pair.subset), str(pair.queries), rates_text(pair), difference_text(pair)]
+            [pair.method, pair.baseline, label(pair.subset), str(pair.queries), rates_text(pair), say.difference(pair)]
             for pair in pairs
         ]
-        parts += [aligned(lines), fill(PAIRED, 120)]
+        parts += [aligned(lines), fill(say.paired, 120)]
     return "\n\n".join(parts + [fill(f"{note}.", 120) for note in notes(methods, baseline)])
 
 
-def _table(methods: Sequence[Method]) -> list[list[str]]:
+def _table(methods: Sequence[Method], say: Words) -> list[list[str]]:
     """A row for each method; a column for each subset that any of them has, then for what is put together."""
     rows = [(method, figures(method)) for method in methods]
     subsets = ordered(name for method in methods for name in method.subsets)
     more = [name for _, found in rows for name in found if name not in subsets]
     columns = [*subsets, *sorted(dict.fromkeys(more), key=_last)]
-    lines = [["method", "queries", *map(label, columns)]]
+    lines = [[say.row, say.queries, *map(label, columns)]]
     for method, found in rows:
         queries = sum(map(len, method.subsets.values()))
         lines.append([method.name, str(queries), *(figure_text(found.get(name)) for name in columns)])
@@ -88,14 +80,6 @@ def rates_text(pair: Paired) -> str:
     return f"{100 * pair.before:.1f} -> {100 * pair.after:.1f}"
 
 
-def difference_text(pair: Paired) -> str:
-    """The difference in percentage points with its interval."""
-    difference = f"{100 * (pair.after - pair.before):+.1f}"
-    if pair.interval is None:
-        return f"{difference} (one query or cluster: no interval)"
-    return f"{difference} [{100 * pair.interval[0]:+.1f}, {100 * pair.interval[1]:+.1f}]"
-
-
 def write(methods: Sequence[Method], baseline: Method, out: Path) -> list[Path]:
     """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
 
@@ -116,17 +100,16 @@ def write(methods: Sequence[Method], baseline: Method, out: Path) -> list[Path]:
 
 
 def _page(methods: Sequence[Method], baseline: Method) -> str:
-    head, *rows = _table(methods)
+    say = words(methods)
+    head, *rows = _table(methods, say)
     return render(
         "pass_rate.html",
         head=head,
         rows=rows,
-        what=WHAT,
+        say=say,
         pairs=differences(methods, baseline),
-        paired=PAIRED,
         label=label,
         rates_text=rates_text,
-        difference_text=difference_text,
         notes=notes(methods, baseline),
     )
 

@@ -6,7 +6,7 @@ subsets are the categories. A run has a row for each stage, from its last valida
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def _told_apart(found: Mapping[Path, Sequence[Method]]) -> list[Method]:
             str(Path(*parts[-depth:], method.name)) if name in again else name
             for name, (parts, method) in zip(names, rows, strict=True)
         ]
-    return [Method(name, method.subsets, method.notes) for name, (_, method) in zip(names, rows, strict=True)]
+    return [replace(method, name=name) for name, (_, method) in zip(names, rows, strict=True)]
 
 
 def episodes(path: Path) -> list[Episodes] | None:
@@ -206,4 +206,4 @@ def _method(source: Episodes) -> Method:
     notes = source.notes
     if len(whole) < len(tasks):
         notes += (f"{len(tasks) - len(whole)} of {len(tasks)} tasks lack a sample and are left out",)
-    return Method(source.name, subsets, notes)
+    return Method(source.name, subsets, notes, "verdicts")

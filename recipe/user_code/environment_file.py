@@ -28,7 +28,7 @@ from interaction.environment import (
 )
 from interaction.gold import play_gold
 from interaction.outcome import ToolResult, Verdicts
-from recipe.user_code.boundary import line_of
+from recipe.user_code.raised import line_of
 
 SECONDS = 60.0
 """For all of it."""

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, open_dict
 
 from interaction.environment import task_id_of
 from recipe.user_code import boundary
+from recipe.user_code.raised import line_of, told
 from recipe.user_code.reward_result import RewardError, checked, comparable
 
 PACKAGE, FILE = "pkg://", "file://"
@@ -68,15 +69,20 @@ def load(source: str, name: str) -> Callable[..., Any]:
             if not path.is_file():
                 raise RewardFileError(f"{where} does not exist. Give the path of a Python file with `{name}`.")
             with _lock:
-                module = _run(path.resolve())
+                module = _run(Path(_file(source)))
     except RewardFileError:
         raise
     except (Exception, SystemExit) as error:
-        raise RewardFileError(f"{where} cannot be imported: {boundary.line_of(error)}") from error
+        raise RewardFileError(f"{where} cannot be imported: {told(error, _file(source))}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise RewardFileError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
     return function
+
+
+def _file(source: str) -> str:
+    """The file as its code will name it; of a module `pkg://` none that exists."""
+    return str(Path(source.removeprefix(FILE)).expanduser().resolve())
 
 
 def _run(path: Path) -> Any:
@@ -174,7 +180,7 @@ def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> R
     episode = kwargs.get("extra_info")
     task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
     ours = isinstance(error, boundary.UserCodeError | RewardError)
-    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {boundary.line_of(error)}'}"
+    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {line_of(error)}'}"
     if next(_failures) <= NAMED_FAILURES:
         print(f"REWARD FAILED on {task}: {line}", flush=True)
     return RewardFailed(f"{line} ({task})")

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recipe.user_code import child, reward_file
-from recipe.user_code.boundary import line_of
+from recipe.user_code.raised import file_of, told
 from recipe.user_code.reward_result import RewardError, checked
 
 LOAD_SECONDS = 600.0
@@ -39,6 +39,10 @@ MOST_PRINTED = 20_000
 
 LONGEST_ANSWER = 2**26
 """Bytes."""
+
+
+class RewardTimeout(RewardError):
+    """It took longer than it may."""
 
 
 class RewardProcess:
@@ -115,7 +119,7 @@ class RewardProcess:
                 self.tell(f"waiting for {self.title} {what}, up to {seconds:g} s")
                 if not self._connection.poll(max(0.0, end - time.monotonic())):
                     child.end(self._process)
-                    raise RewardError(f"{self.title} took longer than {seconds:g} s {what}")
+                    raise RewardTimeout(f"{self.title} took longer than {seconds:g} s {what}")
             answer = json.loads(self._connection.recv_bytes(LONGEST_ANSWER))
         except (EOFError, OSError) as error:
             how = child.ending(self._process)
@@ -139,6 +143,7 @@ class RewardProcess:
 def _serve(descriptor: int, source: str, name: str) -> None:
     connection = Connection(descriptor)
     title = f"the reward {name} of {source}"
+    function: Callable[..., Any] = _none
 
     def answer(work: Callable[[], Any]) -> bool:
         fault = None
@@ -149,22 +154,27 @@ def _serve(descriptor: int, source: str, name: str) -> None:
         except RewardError as error:
             fault = f"{title} {error}"
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the user's code too
-            fault = f"{title} raised {line_of(error)}"
+            fault = f"{title} raised {told(error, file_of(function))}"
         with suppress(Exception):  # what was printed goes before the answer; afterwards this process may be killed
             sys.stdout.flush()
         connection.send_bytes((text if fault is None else json.dumps({"error": fault})).encode())
         return fault is None
 
     def load() -> bool:
-        return inspect.iscoroutinefunction(reward_file.load(source, name))
+        nonlocal function
+        function = reward_file.load(source, name)
+        return inspect.iscoroutinefunction(function)
 
     if not answer(load):
         return
-    function = reward_file.load(source, name)
     with suppress(EOFError, OSError), asyncio.Runner() as runner:
         while True:
             question = connection.recv()
             answer(lambda question=question: checked(_called(runner, function, question)))  # type: ignore[misc]
+
+
+def _none(**_: Any) -> None:
+    """What stands for the reward until it is loaded."""
 
 
 def _called(runner: asyncio.Runner, function: Callable[..., Any], question: dict[str, Any]) -> Any:

@@ -76,7 +76,7 @@ def test_lines_are_sorted_by_stage_split_and_category_and_all_is_last(run, monke
     [
         (
             "def compute_score(**kwargs): return 1 / 0",
-            "raised ZeroDivisionError: division by zero. This was on a in .*000001.jsonl",
+            "raised ZeroDivisionError: division by zero at bad.py:1. This was on a in .*000001.jsonl",
         ),
         ("x = 1", "has no function `compute_score`"),
         ("import nowhere", "cannot be imported: ModuleNotFoundError"),

@@ -4,11 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
 import yaml
 
+from bfcl_env.entries.multi_turn import initial_keys
+from bfcl_env.source import CLASS_MODULES, function_docs
 from recipe.options.listing import listing
 from recipe.preflight.reward import sample_record
 
@@ -40,7 +43,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = pages(yaml.safe_load(text)["nav"])
     assert len(listed) == len({*listed})
     written = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
-    assert {*listed} == written | {"reference/settings.md"}
+    assert {*listed} == written | {"reference/settings.md", "reference/classes.md", "rewards.md", "protocols.md"}
 
 
 def test_every_setting_is_on_the_page_of_settings(site: Path) -> None:
@@ -48,6 +51,34 @@ def test_every_setting_is_on_the_page_of_settings(site: Path) -> None:
     shown = {*re.findall(r"<td><code>([\w.]+)</code></td>", page)}
     for name in ("stage1", "sft"):
         assert {option.key for option in listing(name).options} <= shown, name
+
+
+def test_every_function_argument_and_key_of_bfcls_classes_is_on_their_page(site: Path) -> None:
+    page = (site / "reference" / "classes.html").read_text(encoding="utf-8")
+    sections = re.split(r'<h2 id="\w+">', page)[1:]
+    assert len(sections) == len(CLASS_MODULES) == 8
+    for owner, section in zip(CLASS_MODULES, sections, strict=True):
+        state, functions = section.rpartition("<table")[::2]
+        assert section.startswith(owner)
+        assert re.findall(r'<td><code class="name">(\w+)<', state) == [*initial_keys(owner)], owner
+        assert re.findall(r'<td><code class="name">(\w+)<', functions) == [*function_docs()[owner]], owner
+        for name, document in function_docs()[owner].items():
+            (row,) = re.findall(rf'<tr>\s*<td><code class="name">{name}<.*?</tr>', functions, re.DOTALL)
+            properties, required = document["parameters"]["properties"], document["parameters"]["required"]
+            assert re.findall(r"(?:<td>|<br */?>)<code>(\w+)</code>:", row) == [*properties], name
+            assert len(re.findall("left out", row)) >= len(properties.keys() - {*required}), name
+    trading = sections[[*CLASS_MODULES].index("TradingBot")]
+    assert '<td><code>"Closed"</code></td>\n<td><code>"Open"</code></td>' in unescape(trading)
+
+
+def test_a_page_that_stands_elsewhere_is_linked_to_and_links_back(site: Path) -> None:
+    for name, path in (("rewards", "rewards/README.md"), ("protocols", "interaction/protocol/README.md")):
+        title = (ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        assert f">{title}<" in (site / f"{name}.html").read_text(encoding="utf-8")
+        assert f'href="{name}.html"' in (site / "changing.html").read_text(encoding="utf-8").partition("<article")[2]
+    assert 'href="algorithms.html"' in (site / "rewards.html").read_text(encoding="utf-8").partition("<article")[2]
+    for page in site.glob("*.html"):
+        assert "README.md" not in "".join(re.findall(r'href="([^"]*)"', page.read_text(encoding="utf-8"))), page
 
 
 def test_the_reference_has_what_docstrings_say(site: Path) -> None:

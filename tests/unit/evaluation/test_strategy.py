@@ -108,7 +108,7 @@ def test_a_table_of_pass_rates_names_the_search(
     evaluations: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [str(evaluations / name) for name in ("m-val", "m-val-dfsdt")]
-    monkeypatch.setattr(sys, "argv", ["recipe.report", "--votes", *paths, "--out", "votes"])
+    monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", *paths, "--out", "votes"])
     capsys.readouterr()
     report.main()
     shown = capsys.readouterr().out

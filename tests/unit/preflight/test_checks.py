@@ -169,7 +169,10 @@ GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info, s
     [
         ("def other(): pass\n", "has no function `compute_score`"),
         ("import not_a_module\n", "cannot be imported: ModuleNotFoundError"),
-        (GOOD + "    return extra_info['nothing']\n", "raised KeyError: .nothing.. This was on a sample record"),
+        (
+            GOOD + "    return extra_info['nothing']\n",
+            r"raised KeyError: .nothing. at reward\.py:2; extra_info has",
+        ),
         (GOOD + "    return 'high'\n", "returned 'high'; expected a number"),
         ("def compute_score(solution_str): return 1.0\n", "raised TypeError"),
     ],

@@ -8,7 +8,9 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.preflight.reward import check_reward
+from recipe.preflight.reward import check_reward, moved, sample_record
+from recipe.user_code.reward_process import RewardProcess
+from recipe.user_code.reward_result import RewardError
 
 HEAD = (
     "import math, os, re, sys, time\ndef compute_score(data_source, solution_str, ground_truth, extra_info, **more):\n"
@@ -51,6 +53,42 @@ def test_what_a_reward_must_not_do_is_refused_in_one_line(tmp_path: Path, body: 
         check_reward(config_of(tmp_path, body))
     assert "\n" not in str(error.value)
     assert str(tmp_path / "my_reward.py") in str(error.value)
+
+
+MISSPELT = {
+    "return extra_info['epsiode']['turns']": r"KeyError: 'epsiode' at my_reward\.py:3; extra_info has episode",
+    "return len(extra_info['episode']['turn'])": r"at my_reward\.py:3; extra_info\['episode'\] has turns, ",
+    "record = extra_info['episode']\nreturn sum(t['solved'] for t in record['turns'])": r"at my_reward\.py:4; t has ",
+    "return extra_info['episode']['turns'][0]['has_gold']": r"has .*facts.* In a record of version 3 it stands under",
+    "return extra_info.episode": r"at my_reward\.py:3; it is a dict: write \['episode'\]",
+    "return 1 / 0": r"ZeroDivisionError: division by zero at my_reward\.py:3\. This was on",
+    "import json\nreturn json.loads('')": r"JSONDecodeError: .* at my_reward\.py:4\. This was on",
+}
+
+
+@pytest.mark.parametrize("body", MISSPELT)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_mistake_in_a_reward_is_told_with_its_line_and_no_word_of_time(tmp_path: Path, body: str, kind: str) -> None:
+    config = config_of(tmp_path, body, head=HEAD.replace("def", kind))
+    with pytest.raises(PreflightError, match=MISSPELT[body]) as error:
+        check_reward(config) if kind == "def" else call_in_process(tmp_path)
+    assert "\n" not in str(error.value) and "timeout" not in str(error.value)
+
+
+def call_in_process(tmp_path: Path) -> None:
+    """An async reward is not called before a start, but when stored episodes are scored again."""
+    record = sample_record()
+    question = {"data_source": "", "solution_str": "", "ground_truth": "", "extra_info": {"episode": record}}
+    try:
+        with RewardProcess(str(tmp_path / "my_reward.py"), "compute_score", 60) as reward:
+            reward(**question)
+    except RewardError as error:
+        raise PreflightError(f"{error}.{moved(str(error))} This was on a sample record") from error
+
+
+def test_a_mistake_at_the_top_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=r"cannot be imported: NameError: .* at my_reward\.py:2\b"):
+        check_reward(config_of(tmp_path, "", head="import os\nlater + 1\n"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from support.phone import write_phone
 from interaction.environment import load_tasks, named
 from recipe.evaluation.intervals import t_interval
 from recipe.report import __main__ as command
-from recipe.report import sources
+from recipe.report import pass_rate_page, sources
 from recipe.report.pass_rate import AVERAGE, Figure, Method, Query, compare, figure, figures, together
 
 WORDS = {"S": "AnswerStatus.Solved", "U": "AnswerStatus.Unsure", "N": "AnswerStatus.Unsolved"}
@@ -43,7 +44,7 @@ def report(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
 def test_the_example_comes_out_to_the_digit(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report(monkeypatch, "--votes", example, "--out", tmp_path / "out")
+    report(monkeypatch, "--compare", example, "--out", tmp_path / "out")
     said = capsys.readouterr().out
     lines = said.splitlines()
     document = (Path(__file__).parents[3] / "docs" / "offline.md").read_text()
@@ -156,10 +157,10 @@ def test_files_of_one_folder_are_a_method_and_methods_of_one_name_are_told_apart
 def test_a_baseline_is_named(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report(monkeypatch, "--votes", example, "--out", tmp_path / "out", "--baseline", "step_cot")
+    report(monkeypatch, "--compare", example, "--out", tmp_path / "out", "--baseline", "step_cot")
     assert "sft_cot  step_cot  all      6        75.0 -> 44.4" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        report(monkeypatch, "--votes", example, "--out", tmp_path / "none", "--baseline", "ppo")
+        report(monkeypatch, "--compare", example, "--out", tmp_path / "none", "--baseline", "ppo")
     assert "there are sft_cot, step_cot" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
@@ -167,7 +168,7 @@ def test_a_row_that_lacks_a_subset_is_named(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(example / "step_cot" / "G3_instruction.json", g="S")
-    report(monkeypatch, "--votes", example, "--out", tmp_path / "out")
+    report(monkeypatch, "--compare", example, "--out", tmp_path / "out")
     said = capsys.readouterr().out
     assert "sft_cot has no I3 Ins., so its Average is over other subsets" in said and "step_cot has no" not in said
 
@@ -176,7 +177,7 @@ def test_names_of_folders_become_no_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "<b onclick=x>" / "<i>.json", a="S")
-    report(monkeypatch, "--votes", tmp_path / "<b onclick=x>", "--out", tmp_path / "out")
+    report(monkeypatch, "--compare", tmp_path / "<b onclick=x>", "--out", tmp_path / "out")
     page = (tmp_path / "out" / "pass_rate.html").read_text()
     assert "<b onclick" not in page and "<i>" not in page and "&lt;i&gt;" in page
 
@@ -207,11 +208,80 @@ def test_an_evaluation_stands_beside_votes(
         "multi_turn_miss_func_0": [False] * 2,
     }
     mine = evaluation(tmp_path / "mine", solved)
-    report(monkeypatch, mine, "--votes", example, "--out", tmp_path / "out")
+    report(monkeypatch, mine, "--compare", example, "--out", tmp_path / "out")
     said = capsys.readouterr().out
+    assert (
+        said.startswith("method ")
+        and "Solved 1, Unsure 0.5" in said
+        and "verdict on a sample" in " ".join(said.split())
+    )
     assert "75.0 +- 25.0" in said and "mine and sft_cot have no query in common" in said
     (own,) = sources.methods([mine])
     assert own.subsets["multi_turn_base"]["multi_turn_base_0"] == Query((1.0, 0.0), ("bfcl", "0"))
+
+
+SOLVED = {f"multi_turn_{kind}_{index}": [True, False] for kind in ("base", "miss_func") for index in range(2)}
+WORDS_OF_VOTES = ("Solved", "Unsure", "judge", "vote", "query", "queries", "StepTool", "I1", "round", "method")
+
+
+@pytest.mark.parametrize("option", ["--compare", "--votes"])
+def test_two_evaluations_are_compared_in_words_of_tasks_and_their_verdict(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = evaluation(tmp_path / "before", SOLVED)
+    after = evaluation(tmp_path / "after", SOLVED | {"multi_turn_base_0": [True, True]})
+    report(monkeypatch, option, before, after, "--out", tmp_path / "out")
+    said = capsys.readouterr().out
+    page = (tmp_path / "out" / "pass_rate.html").read_text()
+    shown = page[page.index("<main") :]
+    for text in (said, shown):
+        assert not [word for word in WORDS_OF_VOTES if re.search(rf"\b{word}", text.replace("Solved tasks", ""))], text
+        assert "acc, not acc_official" in " ".join(text.replace("&#39;", "'").split())
+    lines = [re.split("  +", line) for line in said.splitlines()]
+    assert ["evaluation", "against", "category", "tasks", "solved", "difference [95 %]"] in lines
+    assert ["after", "before", "multi_turn_miss_func", "2", "50.0 -> 50.0", "none: the same on all 2 tasks"] in lines
+    assert any(line[2:5] == ["multi_turn_base", "2", "50.0 -> 75.0"] and "[-" in line[5] for line in lines)
+    assert "over the samples of each task" in " ".join(said.split())
+
+
+def test_one_sample_of_one_category_has_neither_deviation_nor_average_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [evaluation(tmp_path / name, {"multi_turn_base_0": [True]}) for name in ("a", "b")]
+    report(monkeypatch, "--compare", folders[0], "--compare", folders[1], "--out", tmp_path / "out")
+    said = capsys.readouterr().out
+    assert "+-" not in said and "Average" not in said and "none: the same on the one task" in said
+
+
+NO_SPREAD = {
+    "no query differs": (dict(a=0.5, b=1.0), dict(a=0.5, b=1.0), False, "none: the same on all 2 queries"),
+    "no query differs, but for rounding": (
+        dict(a=0.3, b=0.0),
+        dict(a=0.1 + 0.2, b=0.0),
+        False,
+        "none: the same on all 2",
+    ),
+    "all differ by the same": (dict(a=0, b=0), dict(a=1, b=1), False, "+100.0 (the same on every query or cluster"),
+    "by the same in each cluster": (
+        dict(a1=0, a2=1, b1=0, b2=1),
+        dict(a1=1, a2=0, b1=1, b2=0),
+        True,
+        "+0.0 (the same on every query or cluster",
+    ),
+    "one query": (dict(a=0), dict(a=1), False, "+100.0 (one query or cluster: no interval)"),
+    "one query, no difference": (dict(a=0), dict(a=0), False, "none: the same on the one query"),
+}
+
+
+@pytest.mark.parametrize("case", NO_SPREAD)
+def test_an_interval_without_width_is_never_printed(case: str, tmp_path: Path) -> None:
+    before, after, clusters, said = NO_SPREAD[case]
+    methods = [method("old", clusters=clusters, **before), method("new", clusters=clusters, **after)]
+    (pair,) = compare(methods[1], methods[0])
+    assert pair.interval is None and said in pass_rate_page.text(methods, methods[0])
+    pass_rate_page.write(methods, methods[0], tmp_path)
+    (line,) = csv.DictReader((tmp_path / "differences.csv").open())
+    assert (line["low"], line["high"]) == ("", "")
 
 
 def test_tasks_without_all_samples_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ FAILS = {
     "return {'acc': 1.0}": "expected a number or a dict",
     "return {'score': 1.0, 'why': ['a']}": "verl makes columns of numbers and texts",
     "raise SystemExit(0)": "raised SystemExit: 0",
-    "return 1 / 0": "raised ZeroDivisionError: division by zero",
+    "return 1 / 0": "raised ZeroDivisionError: division by zero at my_reward.py:3",
+    "return given['extra']": "raised KeyError: 'extra' at my_reward.py:3; given has extra_info, ",
     "time.sleep(600)": "has not returned within 0.2 s",
 }
 
