@@ -21,9 +21,6 @@ from recipe.audit.policies import CUT, NAMES, cuts, play, plays
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
-
 def test_bfcl_passes_with_every_reward(capfd):
     assert main(["--tasks", "16"]) == 0
     said = capfd.readouterr().out

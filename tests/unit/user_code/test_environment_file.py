@@ -27,9 +27,6 @@ from rewards import progress
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
-
 def test_the_example_is_short_and_plays_its_gold(tmp_path):
     assert len(example().splitlines()) <= 80
     path = write_example(tmp_path)
