@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
+from interaction.words import line_of
+
 MOST_HANGING = 8
 """Calls of this process that run past their limit; with so many no further one is started."""
 
 GRACE = 30.0
 """Seconds after a time limit at which a process ends in which nothing else can run."""
-
-LONGEST = 300
-"""Characters of an exception's text that a message repeats."""
 
 
 class UserCodeError(RuntimeError):
@@ -81,16 +80,6 @@ async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /,
         if isinstance(error, TimeoutError) and limit.expired():
             raise UserCodeError(f"has not returned within {seconds:g} s") from error
         raise UserCodeError(f"raised {line_of(error)}") from error
-
-
-def line_of(error: BaseException) -> str:
-    """An exception as one line, whatever its text is."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:
-        text = "(its text cannot be had)"
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _left_behind: set[Thread] = set()

@@ -21,6 +21,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from interaction.environment import task_id_of
+from interaction.words import line_of
 from recipe.user_code import boundary
 from recipe.user_code.reward_result import RewardError, checked, comparable
 
@@ -72,7 +73,7 @@ def load(source: str, name: str) -> Callable[..., Any]:
     except RewardFileError:
         raise
     except (Exception, SystemExit) as error:
-        raise RewardFileError(f"{where} cannot be imported: {boundary.line_of(error)}") from error
+        raise RewardFileError(f"{where} cannot be imported: {line_of(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise RewardFileError(f"{where} has no function `{name}`. Define it or set reward.custom_reward_function.name.")
@@ -174,7 +175,7 @@ def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> R
     episode = kwargs.get("extra_info")
     task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
     ours = isinstance(error, boundary.UserCodeError | RewardError)
-    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {boundary.line_of(error)}'}"
+    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {line_of(error)}'}"
     if next(_failures) <= NAMED_FAILURES:
         print(f"REWARD FAILED on {task}: {line}", flush=True)
     return RewardFailed(f"{line} ({task})")

@@ -24,8 +24,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
+from interaction.words import line_of
 from recipe.user_code import child, reward_file
-from recipe.user_code.boundary import line_of
 from recipe.user_code.reward_result import RewardError, checked
 
 LOAD_SECONDS = 600.0
