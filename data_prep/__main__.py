@@ -1,6 +1,7 @@
 """Writes the parquet files of all stages, and a manifest that says how they came to be."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -23,13 +24,17 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         from data_prep.build import build
+        from interaction.contract import ContractError
     except ModuleNotFoundError as error:
         return _fail(f"the package {error.name!r} is missing; install the project's requirements first")
+    logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told below, in one line
     began = time.perf_counter()
     try:
         manifest = build(options.out, _options(options))
     except OSError as error:
         return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
+    except ContractError as error:
+        return _fail(f"{error}. docs/your_environment.md has what is expected")
     except (RuntimeError, ValueError) as error:
         return _fail(str(error))
     for name, entry in manifest["files"].items():

@@ -15,7 +15,18 @@ from data_prep.choice import Sets, full_names, of_categories, writable
 from data_prep.mixture import mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
-from interaction.environment import DEFAULT, DataSet, data_sets, named, read_options, source_of
+from interaction.attempt_contract import check_task, unlisted_turns
+from interaction.contract import ContractError
+from interaction.environment import (
+    DEFAULT,
+    DataSet,
+    data_sets,
+    is_own_code,
+    load_tasks,
+    named,
+    read_options,
+    source_of,
+)
 from interaction.protocol import DocStyle, Protocol
 
 
@@ -75,10 +86,10 @@ def build(out: Path, options: Options) -> dict:
     protocol = get_protocol(options.protocol, docs=options.docs_style)
     sets, given, made, left_out = _mixture(options, protocol) if options.mixture else _one(options, protocol)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
+    tables = {name: _table(data_set, protocol, chars, given) for name, data_set in sets.items()}
     out.mkdir(parents=True, exist_ok=True)
     entries = {}
-    for name, data_set in sets.items():
-        table = _table(data_set, protocol, chars, given)
+    for name, table in tables.items():
         write_table(table, out / name)
         entries[name] = {"rows": table.num_rows, "sha256": hashlib.sha256((out / name).read_bytes()).hexdigest()}
     manifest = {
@@ -129,8 +140,27 @@ def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], 
 
 
 def _own_sets(environment: str, given: Mapping[str, Any], tiny: bool = False) -> Sets:
-    read_options(environment, given)
+    settings = read_options(environment, given)
+    if is_own_code(environment):
+        _check_own(environment, settings)
     return data_sets(environment, tiny, given)
+
+
+def _check_own(environment: str, settings: Mapping[str, Any]) -> None:
+    """All tasks of a user's environment fulfil its contract. Prints what a person should know of them.
+
+    Raises:
+        ContractError: one does not.
+    """
+    tasks = load_tasks(environment).values()
+    try:
+        for task in tasks:
+            check_task(task, settings)
+    except ContractError as error:
+        raise ContractError(f"environment {environment}: {error}") from error
+    if notes := [note for task in tasks if (note := unlisted_turns(task, settings))]:
+        more = f"; so do {len(notes) - 1} more tasks" if len(notes) > 1 else ""
+        print(f"NOTE environment {environment}: {notes[0]}{more}", flush=True)
 
 
 def _settings_of(environment: str, options: Mapping[str, Any], environments: list[str]) -> dict[str, Any]:

@@ -94,10 +94,16 @@ def rl_table(
 ) -> pa.Table:
     """Rows for reinforcement learning; `options` by environment, as in `rl_row`."""
     rows = [
-        rl_row(task, getattr(task, "index", number), split, protocol, (options or {}).get(task.environment))
+        rl_row(task, _index(task, number), split, protocol, (options or {}).get(task.environment))
         for number, task in enumerate(tasks)
     ]
     return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
+
+
+def _index(task: Task, number: int) -> int:
+    """Of the task, where it has one: of a tuple with names, `index` is a method."""
+    index = getattr(task, "index", number)
+    return index if isinstance(index, int) else number
 
 
 def sft_table(

@@ -33,8 +33,9 @@ def gold_messages(
     messages, record = play_gold(task, protocol, **settings)
     if record.outcome is None or not record.outcome.passed:
         failed = [number for number, turn in enumerate(record.turns) if not turn.passed]
+        fault = f" ({record.fault})" if record.fault else ""
         raise RuntimeError(
-            f"gold of {task.id} ends with {record.stop_reason} and does not pass in turns {failed} with protocol "
-            f"{protocol.name!r}: check the environment's gold, and that the protocol parses what it renders"
+            f"gold of {task.id} ends with {record.stop_reason}{fault} and does not pass in turns {failed} with "
+            f"protocol {protocol.name!r}: check the environment's gold, and that the protocol parses what it renders"
         )
     return messages

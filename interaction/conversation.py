@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .call import Call
+from .contract import raised
 from .environment import AskUser, Environment, Request, Task, read_options
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
@@ -245,7 +246,7 @@ class Conversation:
             raise
         except Exception as fault:
             logger.exception("environment fault in %s, turn %d", self.task.id, self.turn)
-            self.stop(StopReason.environment_error, fault=f"{type(fault).__name__}: {fault}"[:500])
+            self.stop(StopReason.environment_error, fault=raised(fault))
             return Reply([], done=True, stop_reason=self.stop_reason)
 
     def _take(self, text: str, truncated: bool) -> Reply:
@@ -344,6 +345,8 @@ class Conversation:
         if isinstance(following, AskUser):
             self._asking = replace(following, task_id=self.task.id, heard=len(self._heard))
             return Reply([], done=False, ask=self._asking)
+        if not isinstance(following, Request):
+            raise TypeError(f"{type(following).__name__} is to follow; expected a Request, an AskUser or None")
         first = not self._turns
         self._turns.append(Turn(following.user))
         functions = list(map(dict, following.functions))
@@ -370,7 +373,7 @@ class Conversation:
             except Exception as fault:
                 logger.exception("environment fault while judging %s", self.task.id)
                 self.stop_reason = self.stop_reason and StopReason.environment_error
-                self._fault = self._fault or f"{type(fault).__name__}: {fault}"[:500]
+                self._fault = self._fault or raised(fault)
         return self._verdicts
 
     def _release(self) -> None:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol
 from pydantic import ValidationError
 
 from interaction.call import Call
+from interaction.contract import MODULE, ContractError, checked_json, checked_sets, checked_tasks, expect, raised, show
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -210,7 +211,8 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     """
     module = _module(environment)
     with _said_of(environment, "load_tasks()"):
-        tasks = list(module.load_tasks())
+        given = module.load_tasks()
+        tasks = checked_tasks(environment, given) if is_own_code(environment) else list(given)
         by_id = {task.id: task for task in tasks}
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
@@ -265,7 +267,8 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
             raise ValueError(f"environment {environment} has no settings, and {', '.join(options)} was given")
         return {}
     try:
-        made = kind(**options)
+        with _said_of(environment, "Options()", passing=(ValidationError, TypeError, ValueError)):
+            made = kind(**options)
     except ValidationError as error:
         raise ValueError(f"environment {environment}: {wrong_settings(error)}") from error
     except TypeError as error:
@@ -281,7 +284,9 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
         ValueError: it has no small files for a demo.
     """
     if (own := getattr(_module(environment), "data_sets", None)) is not None:
-        return own(tiny, options or {})
+        with _said_of(environment, "data_sets()"):
+            made = own(tiny, options or {})
+            return checked_sets(made, DataSet) if is_own_code(environment) else made
     if tiny:
         raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
     tasks = list(load_tasks(environment).values())
@@ -308,7 +313,8 @@ def turn_policy(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def source_of(environment: str) -> dict[str, Any]:
     """What an environment's tasks were made from, for a manifest: what it says itself, or its file's hash."""
     if (own := getattr(_module(environment), "made_from", None)) is not None:
-        return own()
+        with _said_of(environment, "made_from()"):
+            return checked_json("made_from()", own())
     return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
 
 
@@ -318,19 +324,27 @@ def known_failures(environment: str) -> Mapping[str, str]:
     `AUDIT_KNOWN` of its package, or what its `audit_known()` gives; `*` stands for any reward, or any task.
     """
     module = _module(environment)
-    if (made := getattr(module, "audit_known", None)) is not None:
-        return made()
-    return getattr(module, "AUDIT_KNOWN", {})
+    with _said_of(environment, "audit_known()"):
+        made = getattr(module, "audit_known", None)
+        given = getattr(module, "AUDIT_KNOWN", {}) if made is None else made()
+        return expect("AUDIT_KNOWN", given, Mapping, what='a dictionary: "reward, policy: task" -> reason')
 
 
 def audit_policies(environment: str) -> Mapping[str, Callable[[Any], Sequence[Call]]]:
     """Its own ways to play without gold (`AUDIT_POLICIES`): name -> task -> calls, one a message; none: not played."""
-    return getattr(_module(environment), "AUDIT_POLICIES", {})
+    with _said_of(environment, "AUDIT_POLICIES"):
+        given = getattr(_module(environment), "AUDIT_POLICIES", {})
+        return expect(
+            "AUDIT_POLICIES", given, Mapping, what="a dictionary: name -> function of a task that gives calls"
+        )
 
 
 def options_of(environment: str) -> Any:
     """The dataclass of an environment's settings; None if it has none. Raises ValueError for an unknown environment."""
-    return getattr(_module(environment), "Options", None)
+    kind = getattr(_module(environment), "Options", None)
+    if kind is not None and not (isinstance(kind, type) and is_dataclass(kind)):
+        raise ContractError(f"environment {environment}: Options is {show(kind)}; expected a frozen dataclass")
+    return kind
 
 
 def judge_of(environment: str) -> Callable[[Iterable[EpisodeRecord]], Iterator[Any]] | None:
@@ -399,15 +413,24 @@ def known() -> list[str]:
     return [*ENVIRONMENTS, *_files]
 
 
+def is_own_code(environment: str) -> bool:
+    """Whether it is a Python file of a user's, of which nothing is known."""
+    return environment in _files and Path(_files[environment]).suffix not in READERS
+
+
 @contextmanager
-def _said_of(environment: str, function: str) -> Iterator[None]:
-    """What code of a user's raises says where it comes from."""
+def _said_of(environment: str, function: str, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """What code of a user's raises says where it comes from; `passing` is left as it is."""
     try:
         yield
-    except Exception as error:
-        if environment in ENVIRONMENTS or Path(_files[environment]).suffix in READERS:
+    except passing:
+        raise
+    except ContractError as error:
+        raise ContractError(f"environment {environment}: {error}") from error
+    except (Exception, SystemExit) as error:
+        if not is_own_code(environment):
             raise
-        raise ValueError(f"environment {environment}: {function} raises {type(error).__name__}: {error}") from error
+        raise ContractError(f"environment {environment}: {function} raises {raised(error)}") from error
 
 
 @cache
@@ -419,15 +442,15 @@ def _module(environment: str) -> Any:
     path = Path(_files[environment]).expanduser()
     if (reader := READERS.get(path.suffix)) is not None:
         return import_module(reader).environment(environment, path)
-    spec = spec_from_file_location(f"environment_{environment}", path)
+    spec = spec_from_file_location(f"{MODULE}{environment}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ValueError(f"environment {environment}: {path} is no Python file")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"environment {environment}: {path} raises {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"environment {environment}: {path} raises {raised(error)}") from error
     if not callable(getattr(module, "load_tasks", None)):
         raise ValueError(f"environment {environment}: {path} has no function load_tasks()")
     return module

@@ -1,9 +1,12 @@
-"""How much of a text goes on into a conversation."""
+"""How much of a text goes on into a conversation, or into a message to a person."""
 
 from pydantic import ValidationError
 
 MAX_WORDS = 20_000
 """Characters of what a user model says at once; the rest is cut off."""
+
+LONGEST = 300
+"""Characters of an exception's text that a message repeats."""
 
 
 def cut(text: str, max_chars: int | None) -> str:
@@ -16,3 +19,13 @@ def cut(text: str, max_chars: int | None) -> str:
 def wrong_settings(error: ValidationError) -> str:
     """What was wrong with the fields of a checked dataclass, in one line."""
     return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+
+
+def line_of(error: BaseException) -> str:
+    """An exception as one line, whatever its text is."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(its text cannot be had)"
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

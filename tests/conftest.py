@@ -1,6 +1,11 @@
-"""The order of all tests."""
+"""What holds for all tests: their order, and that none leaves an environment behind."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+from interaction import environment
 
 LONGEST = ("test_training.py", "test_fault_matrix.py", "test_gym_env.py")
 """Files that take minutes. Two processes share the suite file by file: one that began last would run alone."""
@@ -9,3 +14,29 @@ LONGEST = ("test_training.py", "test_fault_matrix.py", "test_gym_env.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest files first, and leaves the others as they are."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@contextmanager
+def environments_as_before() -> Iterator[None]:
+    """Environments of one's own that are made known in here are forgotten after it, with all that was loaded."""
+    before = dict(environment._files)
+    yield
+    if environment._files != before:
+        environment._files.clear()
+        environment._files.update(before)
+        environment._module.cache_clear()
+        environment.load_tasks.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def own_environments_are_forgotten() -> Iterator[None]:
+    """What a test has made known is unknown to the next."""
+    with environments_as_before():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_environments_of_a_file_are_forgotten() -> Iterator[None]:
+    """What a fixture for all tests of a file has made known is unknown to the next file."""
+    with environments_as_before():
+        yield

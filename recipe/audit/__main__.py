@@ -4,9 +4,10 @@
 
 Gold, parts of it, one safe call a turn, only answers, nothing, junk and hostile texts. The exit status is 1 if gold is
 not the maximum, if gold that is cut or what knows nothing of it earns as much on a task, if the latter earns more than
-half of gold's mean in a category whose gold makes calls, or if a text makes the environment fail or hang. What an
-environment lists with a reason (`AUDIT_KNOWN` of its package, "reward, policy: task" -> reason) is printed and not
-counted. All is played in a process of its own: a play that does not end within S seconds is named and ends the audit.
+half of gold's mean in a category whose gold makes calls, if a call of a function that does not exist is no error, or if
+a text makes the environment fail or hang. What an environment lists with a reason (`AUDIT_KNOWN` of its package,
+"reward, policy: task" -> reason) is printed and not counted. All is played in a process of its own: a play that does
+not end within S seconds is named and ends the audit.
 """
 
 import argparse

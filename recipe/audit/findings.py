@@ -9,8 +9,8 @@ from typing import Any
 
 from interaction.environment import GoldMessage, Task
 from interaction.protocol import Protocol
-from interaction.record import StopReason
-from recipe.audit.policies import CUT, GOLD, knows_gold, play, plays
+from interaction.record import EpisodeRecord, StopReason
+from recipe.audit.policies import CUT, GOLD, UNKNOWN, knows_gold, play, plays
 from recipe.columns import aligned
 
 CLOSE = 1e-9
@@ -61,6 +61,8 @@ class Audit:
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
                 self._find("the environment failed", name, task.id, record.fault or "", listed)
+            if (said := _unknown(record)) is not None:
+                self._find("a function that does not exist is not refused", name, task.id, said, listed)
             if seconds > SECONDS:
                 self._find("an episode hung", name, task.id, f"{seconds:.1f} s", listed)
             self.tell(None)
@@ -105,6 +107,18 @@ class Audit:
                 return True
         self.findings[kind].append(f"{who}: {where}: {said}")
         return False
+
+
+def _unknown(record: EpisodeRecord) -> str | None:
+    """What is wrong with how a call of `UNKNOWN` was answered: it is an error, told in words; None if nothing is."""
+    for call in (call for turn in record.turns for step in turn.steps for call in step.calls if call.name == UNKNOWN):
+        if call.error is None or not call.result.strip():
+            given = f"the error {call.error}" if call.error else "no error"
+            return (
+                f"{UNKNOWN}() is answered by {call.result[:80]!r} and {given}; expected "
+                "ToolResult(words, ErrorKind.UNKNOWN_FUNCTION): a reward for calls that succeed pays it"
+            )
+    return None
 
 
 def table(audit: Audit) -> str:

@@ -18,7 +18,16 @@ from typing import Any
 import psutil
 
 from interaction import get_protocol
-from interaction.environment import GoldMessage, Task, known_failures, load_tasks, named
+from interaction.attempt_contract import check_task
+from interaction.environment import (
+    GoldMessage,
+    Task,
+    is_own_code,
+    known_failures,
+    load_tasks,
+    named,
+    read_options,
+)
 from recipe.audit.findings import Audit, Score, Tell, table, told
 from recipe.audit.policies import GOLD, gold, play
 from recipe.user_code.reward_file import RewardFileError
@@ -53,6 +62,7 @@ def audit_of(given: SimpleNamespace, tell: Callable[[str | None, float], None]) 
         protocol = get_protocol(given.protocol, docs="signature")
         with ExitStack() as held:
             tasks = _chosen(environment, given.tasks)
+            _check(tasks, playing)
             playing(None)
             rewards = _rewards(given.reward, given.name, held)
             if given.reward is None:
@@ -91,6 +101,18 @@ def run(
 def _chosen(environment: str, number: str) -> list[Task]:
     tasks = list(load_tasks(environment).values())
     return tasks if number == "all" or int(number) >= len(tasks) else Random(0).sample(tasks, int(number))
+
+
+def _check(tasks: Sequence[Task], tell: Tell) -> None:
+    """Tasks of a user's own fulfil the contract, so that what is found of them later is no wrong type.
+
+    Raises:
+        ContractError: one does not.
+    """
+    for task in tasks:
+        if is_own_code(task.environment):
+            tell(f"the contract: {task.id}")
+            check_task(task, read_options(task.environment, {}))
 
 
 def _rewards(path: str | None, name: str, held: ExitStack) -> dict[str, Score]:

@@ -32,6 +32,9 @@ HOSTILE = (
 """Texts that would do something where anything evaluated, rendered or parsed them without bounds."""
 
 
+UNKNOWN = "no_such_function"
+"""A name like any other, of a function that no task has."""
+
 WRONG_TYPES: tuple[Any, ...] = (None, True, -1, 10**400, 1e308, [], ["a"], {}, {"a": [1]}, [[[[]]]])
 """Values that are of the wrong type, or no size that anybody expects, for most arguments."""
 
@@ -160,7 +163,8 @@ def junk(task: Task, protocol: Protocol, playing: Playing) -> None:
 
 
 def hostile(task: Task, protocol: Protocol, playing: Playing) -> None:
-    """Calls with hostile texts and wrong types as arguments and names, then such texts as messages and as an answer."""
+    """Calls with hostile texts and wrong types as arguments and names, and of a function that does not exist, with the
+    arguments of one that does; then such texts as messages and as an answer."""
     known = [str(function["name"]) for function in playing.functions[:3]]
     values = (*HOSTILE, *WRONG_TYPES)
     for start in range(0, len(values), 3):  # few messages: a turn has 20
@@ -169,6 +173,8 @@ def hostile(task: Task, protocol: Protocol, playing: Playing) -> None:
             for value in values[start : start + 3]
             for name in known or ["nothing"]
         ]
+        if not start:  # in the first message: a task may have one only
+            calls.append(Call(UNKNOWN, harmless(playing.functions).arguments))
         playing.say(protocol.render_calls("t", calls))
     playing.say(protocol.render_calls("t", [Call(text, {}) for text in HOSTILE]))
     for text in HOSTILE[-2:]:

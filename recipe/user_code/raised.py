@@ -15,23 +15,11 @@ from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
+from interaction.words import LONGEST, line_of
 from recipe.typed import shown
-
-LONGEST = 300
-"""Characters of an exception's text that a message repeats."""
 
 MOST_KEYS = 16
 """Keys that a message names, the nearest to the wrong one first."""
-
-
-def line_of(error: BaseException) -> str:
-    """An exception as one line, whatever its text is."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:
-        text = "(its text cannot be had)"
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def told(error: BaseException, file: str | None) -> str:

@@ -21,8 +21,9 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from interaction.environment import task_id_of
+from interaction.words import line_of
 from recipe.user_code import boundary
-from recipe.user_code.raised import line_of, told
+from recipe.user_code.raised import told
 from recipe.user_code.reward_result import RewardError, checked, comparable
 
 PACKAGE, FILE = "pkg://", "file://"

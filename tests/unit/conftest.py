@@ -21,17 +21,6 @@ def root_logger_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-@pytest.fixture
-def own_environments_are_forgotten() -> Iterator[None]:
-    """What a test has made known is unknown to the next."""
-    from interaction import environment
-
-    yield
-    environment._files.clear()
-    environment._module.cache_clear()
-    environment.load_tasks.cache_clear()
-
-
 class Engine:
     """In place of vLLM. Says `replies` in order: a text closed by `ending`, ids as they are; an exception is raised."""
 

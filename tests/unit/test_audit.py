@@ -16,12 +16,9 @@ import interaction.environment as environments
 from interaction import get_protocol
 from interaction.environment import load_tasks
 from recipe.audit.__main__ import main
-from recipe.audit.policies import CUT, NAMES, cuts, play, plays
+from recipe.audit.policies import CUT, NAMES, UNKNOWN, cuts, hostile, play, plays
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
-
-
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 
 
 def test_bfcl_passes_with_every_reward(capfd):
@@ -102,6 +99,54 @@ def test_an_environment_that_a_text_makes_fail_is_found(tmp_path, capfd):
     assert re.search(
         r"FOUND: the environment failed .*\n  hostile: move_\d+: UnicodeEncodeError", capfd.readouterr().out
     )
+
+
+@pytest.mark.parametrize("environment", ["bfcl", "bfcl_single", "tau", "inventory"])
+def test_a_function_that_does_not_exist_is_called_and_answered_with_an_error(environment, tmp_path):
+    environments.register({"inventory": str(write_example(tmp_path))})
+    for task in list(load_tasks(environment).values())[::60]:
+        record = play(task, PROTOCOL, hostile, knows=False)
+        calls = [call for turn in record.turns for step in turn.steps for call in step.calls if call.name == UNKNOWN]
+        assert len(calls) == 1 and calls[0].error is not None and calls[0].result.strip()
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        (
+            "ToolResult('ok')",
+            "is answered by 'ok' and no error; expected ToolResult(words, ErrorKind.UNKNOWN_FUNCTION)",
+        ),
+        ("ToolResult(' ', ErrorKind.EXECUTION)", "is answered by ' ' and the error execution; expected"),
+    ],
+)
+def test_a_function_that_does_not_exist_but_succeeds_is_found_unless_it_is_listed(result, found, tmp_path, capfd):
+    own = changed(tmp_path, 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)', result)
+    assert main(["--environment", own, "--tasks", "2"]) == 1
+    said = capfd.readouterr().out
+    assert f"{UNKNOWN}() {found}" in said and "a function that does not exist is not refused (2)" in said
+    Path(own).write_text(f'{Path(own).read_text()}\n\nAUDIT_KNOWN = {{"hostile: *": "the stock takes anything"}}\n')
+    main(["--environment", own, "--tasks", "2"])
+    said = capfd.readouterr().out
+    assert "is not refused" not in said and "the stock takes anything: hostile: move_" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is the dict {}, which lacks"),
+        ("return Attempt(self)", "return None", "Task.open() gives None, which has no begin, call"),
+        ("return [GoldMessage", "return 1 / 0, [GoldMessage", "Task.gold() raises ZeroDivisionError"),
+        ("def answer(", "def respond(", "gives an Attempt, which has no answer"),
+        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives the list []; expected"),
+        ("def load_tasks():", "AUDIT_POLICIES = []\n\n\ndef load_tasks():", "AUDIT_POLICIES gives the list []; expec"),
+    ],
+)
+def test_an_environment_that_does_not_fulfil_the_contract_is_refused_in_one_line(old, new, said, tmp_path, capfd):
+    own = changed(tmp_path, old, new)
+    assert main(["--environment", own, "--tasks", "2"]) == 2
+    heard = capfd.readouterr()
+    assert said in heard.err and heard.err.count("\n") == 1
 
 
 HANGS = {

@@ -24,8 +24,6 @@ from recipe.preflight.checks import check_environments
 from recipe.preflight.data import check_data
 from recipe.preflight.reward import check_reward
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 ROOT = Path(__file__).parents[2]
 SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
 PROTOCOL = get_protocol("think_xml", docs="signature")

@@ -13,8 +13,6 @@ from interaction.environment import load_tasks
 from interaction.protocol.docs import openai_tool
 from recipe.audit.policies import HOSTILE, WRONG_TYPES
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 ROOT = Path(__file__).parents[3]
 TASK = "multi_turn_miss_func_0"
 

@@ -8,7 +8,6 @@ from interaction.environment import load_tasks, register
 from recipe.audit.policies import POLICIES, play
 from recipe.evaluation.summary import Judged, results, text
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 

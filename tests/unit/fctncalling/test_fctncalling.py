@@ -17,8 +17,6 @@ from recipe.launch.compose import launch_overrides
 from recipe.preflight import checks
 from recipe.settings import CONFIG_DIR
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 ROOT = Path(__file__).parents[3]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 

@@ -203,7 +203,7 @@ def test_an_address_is_of_this_machine_alone_or_not(url: str, local: bool) -> No
 
 
 @pytest.fixture
-def rollout(make_loop: Any, engine: Any, tmp_path: Path, own_environments_are_forgotten: None) -> Any:
+def rollout(make_loop: Any, engine: Any, tmp_path: Path) -> Any:
     """Plays one episode of the phone with a user behind a server; returns tokenizer, output and the engine."""
     phone = write_phone(tmp_path)
     register({phone.stem: str(phone)})

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.own_environment import write_example
 
-from interaction.environment import ENVIRONMENTS, load_tasks
+from interaction.environment import ENVIRONMENTS, known, load_tasks, named
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,3 +50,10 @@ def test_tasks_are_found_by_the_name_of_their_environment() -> None:
     assert load_tasks() is tasks or load_tasks().keys() == tasks.keys()
     with pytest.raises(ValueError, match=r"unknown environment 'nowhere'; known: bfcl"):
         load_tasks("nowhere")
+
+
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_what_one_test_has_made_known_is_unknown_to_the_next(place: str, tmp_path: Path) -> None:
+    """Whatever order tests run in: the second would be told that the name is taken by the first one's file."""
+    assert known() == [*ENVIRONMENTS]
+    assert named(str(write_example(tmp_path))) == "inventory" and len(load_tasks("inventory")) == 60

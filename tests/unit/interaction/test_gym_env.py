@@ -30,8 +30,6 @@ from recipe.audit.policies import HOSTILE
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards.progress import compute_score
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 ROOT = Path(__file__).parents[3]
 PROTOCOL = get_protocol("think_xml", docs="signature")
 ANSWER = PROTOCOL.render_answer("t", "done")

@@ -101,7 +101,7 @@ def test_a_file_is_read_once_and_again_where_it_has_changed(tmp_path: Path, monk
     assert say(file) == "Something else." and len(read) == 2
 
 
-def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path, own_environments_are_forgotten: None) -> None:
+def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path) -> None:
     phone = write_phone(tmp_path)
     register({phone.stem: str(phone)})
     with Conversation(load_tasks(phone.stem)["phone_0"], PROTOCOL) as conversation:
@@ -125,9 +125,7 @@ def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path, own_envir
     assert say(tmp_path / "run", heard=1) == SAYS[1]
 
 
-def test_an_evaluation_is_played_again_against_the_words_of_another(
-    tmp_path: Path, own_environments_are_forgotten: None
-) -> None:
+def test_an_evaluation_is_played_again_against_the_words_of_another(tmp_path: Path) -> None:
     phone = write_phone(tmp_path)
 
     def played(out: Path, *user: str) -> list[dict[str, Any]]:

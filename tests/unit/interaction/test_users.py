@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,12 +70,14 @@ class Attempt(EnvironmentBase):
 
 
 @pytest.fixture(autouse=True)
-def phone(monkeypatch: pytest.MonkeyPatch) -> None:
+def phone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import interaction.environment as environments
 
     module = type("phone", (), {"load_tasks": staticmethod(lambda: [Task()])})
     known = environments._module
     monkeypatch.setattr(environments, "_module", lambda name: module if name == "phone" else known(name))
+    environments.load_tasks.cache_clear()
+    yield
     environments.load_tasks.cache_clear()
 
 

@@ -184,7 +184,7 @@ def test_a_wrong_row_or_column_is_named(made: Path, tmp_path: Path, case: str) -
 
 
 @pytest.fixture
-def inventory(tmp_path: Path, own_environments_are_forgotten: None) -> Path:
+def inventory(tmp_path: Path) -> Path:
     """The folder with the data of a user's environment, whose file lies beside it."""
     path = write_example(tmp_path)
     assert prepare_data(["--out", str(tmp_path / "data"), "--environment", str(path), "--docs", "signature"]) == 0

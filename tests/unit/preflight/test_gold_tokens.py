@@ -20,7 +20,6 @@ from recipe.stage import checkpoints, starts
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE
 
 think_xml = get_protocol("think_xml", docs="signature")
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
 SHORT = load_scenarios("multi_turn_base", split="train")[:6]
 LONG = load_scenarios("multi_turn_long_context", split="train")[:6]
 LIMIT = 3_000

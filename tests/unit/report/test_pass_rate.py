@@ -292,7 +292,6 @@ def test_tasks_without_all_samples_are_left_out_and_counted(tmp_path: Path) -> N
     assert own.notes == ("1 of 2 tasks lack a sample and are left out",)
 
 
-@pytest.mark.usefixtures("own_environments_are_forgotten")
 def test_an_environment_of_ones_own_has_clusters_where_its_file_is_known(tmp_path: Path) -> None:
     folder = evaluation(tmp_path / "e", {"phone_3": [True]}, environment="phone_x")
     assert sources.methods([folder])[0].subsets["phone"]["phone_x/phone_3"].cluster == ("phone_x", "phone_3")

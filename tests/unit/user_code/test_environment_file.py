@@ -27,9 +27,6 @@ from rewards import progress
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
-
 def test_the_example_is_short_and_plays_its_gold(tmp_path):
     assert len(example().splitlines()) <= 80
     path = write_example(tmp_path)
@@ -50,15 +47,15 @@ BROKEN = {
     "no tasks function": ("x = 1", "has no function load_tasks()"),
     "no tasks": ("def load_tasks(): return []", "gives no task"),
     "tasks raise": ("def load_tasks(): return 1 / 0", "ZeroDivisionError"),
-    "tasks are None": ("def load_tasks(): return None", "TypeError"),
-    "a task is a text": ("def load_tasks(): return ['a']", "'str' object has no attribute 'id'"),
+    "tasks are None": ("def load_tasks(): return None", "load_tasks() gives None; expected a list"),
+    "a task is a text": ("def load_tasks(): return ['a']", "load_tasks()[0] is 'a', which lacks environment, id"),
 }
 ALONE = ("no Python", "ends the process", "hangs")
 """Cases that a process of their own has to stand; the others are tried in this one, which takes no time."""
 
 CHANGED = {
     "no method": ("def answer(", "def respond(", "has no answer"),
-    "no category": ('category: str = "move"', "kind: int = 0", "a task lacks category"),
+    "no category": ('category: str = "move"', "kind: int = 0", "which lacks category"),
     "another name": ('environment: str = "inventory"', 'environment: str = "stock"', "names the environment 'stock'"),
     "an unknown part": ('"report")\n', '"test")\n', "has part 'test'"),
     "one id for all": ('f"move_{number}"', '"move"', "59 tasks have the id of another one"),
@@ -66,19 +63,37 @@ CHANGED = {
     "begin gives a text": (
         "begin(self):",
         "begin(self): return 'x'\n\n    def second(self):",
-        "begin() gives str; expected",
+        "begin() gives 'x'; expected",
     ),
     "begin raises": ("verb, good, pieces =", "verb, good =", "begin() raises"),
     "a function without parameters": ('"parameters": schema', '"schema": schema', "without name, description and"),
     "call gives a text": (
         'return ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)',
         'return "no"',
-        "call() gives str; expected ToolResult",
+        "call(nothing(x=[1])) gives 'no'; expected ToolResult",
     ),
-    "call raises": ('call.arguments.get("good")', 'call.arguments["good"]', "call() raises"),
-    "no verdicts": ("return Verdicts(", "return print(", "verdicts() gives NoneType; expected Verdicts"),
+    "call raises": (
+        'call.arguments.get("good")',
+        'call.arguments["good"]',
+        "call(nothing(x=[1])) raises KeyError: 'good' (inventory.py, line 50)",
+    ),
+    "arguments as keys": (
+        "good, pieces = call",
+        "{*call.arguments.values()}; good, pieces = call",
+        "call(nothing(x=[1])) raises TypeError: unhashable type: 'list' (inventory.py, line 50)",
+    ),
+    "gold's arguments as keys": (
+        "self.stock[good] += change",
+        "self.stock[(good,)] = {[good]: change}",
+        "its gold does not pass: TypeError: unhashable type: 'list' (inventory.py, line 56)",
+    ),
+    "no verdicts": ("return Verdicts(", "return print(", "verdicts() gives None; expected Verdicts"),
     "gold does not pass": ("1 if", "2 if", "its gold does not pass"),
-    "gold is text": ('[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]', '["a"]', "gold() gives str"),
+    "gold is text": (
+        '[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]',
+        '["a"]',
+        "gold() gives 'a'; expected GoldMessage",
+    ),
     "hangs": ("def begin(self):", "def begin(self):\n        while True: pass", "not played within"),
 }
 

@@ -19,8 +19,6 @@ from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from interaction.gold import play_gold
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
 DOCUMENT: list[dict[str, Any]] = [

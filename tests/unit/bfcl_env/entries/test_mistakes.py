@@ -11,8 +11,6 @@ from support.entries import GAUGE, multi_turn, says, single_turn, write
 from bfcl_env.entries import file_environment
 from data_prep.__main__ import main as prepare_data
 
-pytestmark = pytest.mark.usefixtures("own_environments_are_forgotten")
-
 Run = Callable[[Any], str]
 
 

@@ -1,0 +1,163 @@
+"""What code of a user's gives, compared with what `interaction.environment` asks for; whatever is wrong is one line.
+
+Here are the tasks, which are looked at wherever they are loaded; `interaction.attempt_contract` opens them.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from inspect import iscoroutine
+from reprlib import Repr
+from traceback import walk_tb
+from typing import Any
+
+from interaction.words import line_of
+
+MODULE = "environment_"
+"""How the modules begin that users' files are loaded as."""
+FIELDS = ("environment", "id", "category", "cluster", "part")
+METHODS = ("open", "gold")
+KINDS = ("train", "val", "sft")
+PARTS = ("train", "choose", "report")
+EXPECTED = f"a task, with the texts {', '.join(FIELDS)} and the methods open() and gold()"
+
+_short = Repr()
+_short.maxstring = _short.maxother = 80
+
+
+class ContractError(ValueError):
+    """An environment does not do what is asked of it. The message is one line and says what to change."""
+
+
+def show(value: Any) -> str:
+    """A value of any size in few words, with its type where the words do not say it."""
+    name = type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None or isinstance(value, str | bool | int | float):
+        return _line(value)
+    if isinstance(value, list | tuple | dict | set | frozenset):
+        return f"the {name} {_line(value)}"
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _line(value: Any) -> str:
+    return " ".join(_short.repr(value).split())
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line, with the last line of a user's file that it came through."""
+    places = [
+        f" ({frame.f_code.co_filename.rpartition('/')[2]}, line {line})"
+        for frame, line in walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(MODULE)
+    ]
+    return line_of(error) + (places[-1] if places else "")
+
+
+def called(where: str, function: Callable[[], Any]) -> Any:
+    """What code of a user's returns.
+
+    Raises:
+        ContractError: it raises, or exits.
+    """
+    try:
+        return function()
+    except ContractError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ContractError(f"{where} raises {raised(error)}") from error
+
+
+def expect(where: str, value: Any, *kinds: type | None, what: str = "") -> Any:
+    """The value, if it is of one of the types.
+
+    Args:
+        kinds: None: for none.
+        what: was expected, in place of the names of the types.
+
+    Raises:
+        ContractError: it is of none of them.
+    """
+    if any(value is None if kind is None else isinstance(value, kind) for kind in kinds):
+        return value
+    expected = what or " or ".join("None" if kind is None else kind.__name__ for kind in kinds)
+    raise ContractError(f"{where} gives {show(value)}; expected {expected}")
+
+
+def checked_tasks(name: str, given: Any) -> list[Any]:
+    """The tasks that `load_tasks()` of a user's environment gives.
+
+    Raises:
+        ContractError: they are none, or one lacks something, or says what cannot be.
+    """
+    if iscoroutine(given):
+        given.close()  # or Python complains later that nobody awaited it
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ContractError(f"load_tasks() gives {show(given)}; expected a list of tasks")
+    tasks = list(given)
+    if not tasks:
+        raise ContractError("load_tasks() gives no task; expected at least one")
+    sides: dict[str, tuple[str, str]] = {}
+    for number, task in enumerate(tasks):
+        _check_task(name, number, task)
+        part, other = sides.setdefault(task.cluster, (task.part, task.id))
+        if part != task.part:
+            raise ContractError(
+                f"cluster {task.cluster!r} has tasks in {part} and in {task.part}, such as {other} and {task.id}; "
+                "expected all of a cluster in one part"
+            )
+    return tasks
+
+
+def _check_task(name: str, number: int, task: Any) -> None:
+    where = f"load_tasks()[{number}]"
+    if isinstance(task, type):
+        raise ContractError(f"{where} is {show(task)}; expected a task, such as {task.__name__}(...)")
+    lacks = [field for field in FIELDS if not hasattr(task, field)]
+    lacks += [f"{method}()" for method in METHODS if not callable(getattr(task, method, None))]
+    if lacks:
+        raise ContractError(f"{where} is {show(task)}, which lacks {', '.join(lacks)}; expected {EXPECTED}")
+    for field in FIELDS:
+        if not isinstance(value := getattr(task, field), str):
+            raise ContractError(f"{where} is {show(task)} whose {field} is {show(value)}; expected a text")
+    if not task.id:
+        raise ContractError(f"{where} is {show(task)} whose id is empty; expected one that no other task has")
+    if task.environment != name:
+        raise ContractError(
+            f"task {task.id} names the environment {task.environment!r}; expected {name!r}, under which its file is "
+            f"known: set {type(task).__name__}.environment, or rename the file"
+        )
+    if task.part not in PARTS:
+        raise ContractError(f"task {task.id} has part {task.part!r}; expected {', '.join(PARTS[:-1])} or {PARTS[-1]}")
+
+
+def checked_sets(given: Any, kind: Any) -> Any:
+    """What `data_sets()` of a user's environment gives; `kind` is the type of its values.
+
+    Raises:
+        ContractError: it is of another type.
+    """
+    expected = f"a dictionary: name of a file -> {kind.__name__}(kind, tasks), of a kind of {', '.join(KINDS)}"
+    for name, one in expect("data_sets()", given, Mapping, what=expected).items():
+        if not isinstance(name, str) or not isinstance(one, kind) or one.kind not in KINDS:
+            what = f"of the kind {show(one.kind)}" if isinstance(one, kind) else f"as {show(one)}"
+            raise ContractError(f"data_sets() gives {show(name)} {what}; expected {expected}")
+        for task in expect(f"data_sets(): tasks of {name}", one.tasks, list, tuple):
+            if not hasattr(task, "id"):
+                raise ContractError(f"data_sets(): {name} has {show(task)} as a task; expected some of load_tasks()")
+    return given
+
+
+def checked_json(where: str, given: Any) -> Any:
+    """A dictionary that goes into a JSON file.
+
+    Raises:
+        ContractError: it does not.
+    """
+    try:
+        json.dumps(expect(where, given, dict, what="a dictionary of JSON values"))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ContractError):
+            raise
+        raise ContractError(f"{where} gives what is no JSON: {error}") from error
+    return given
