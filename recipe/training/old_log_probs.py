@@ -3,13 +3,12 @@
 Engine and trainer hold the same weights when a step is played, so what the engine sampled with are the old
 log-probabilities, but for rounding. How large that is depends on kernels and precision, and is measured: the first step
 of a start and then one of every `stage.old_log_probs_every` computes them with the trainer, as verl does in each. The
-others take the engine's, as long as no token's probability differed by more than `TOLERANCE` in the last step that was
-measured. Their `actor/ppo_kl` is then the mean difference of the two, and `actor/entropy` is not known.
+others take the engine's, as long as no token's log-probability differed by more than `TOLERANCE` in the last step that
+was measured. Their `actor/ppo_kl` is then the mean difference of the two, and `actor/entropy` is not known.
 """
 
-from collections.abc import Mapping
 from functools import cached_property
-from math import inf
+from math import nan
 from typing import Any
 
 import transfer_queue as tq
@@ -18,11 +17,12 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.offline.files import is_offline
 
-DIFFERENCE = "training/rollout_probs_diff_max"
-"""verl's name for the largest difference between the two probabilities of a token in a step."""
+DIFFERENCE = "training/rollout_log_probs_diff_max"
+"""The largest difference between the two log-probabilities of a token in a step. verl logs that of the probabilities,
+which is small for every token that is unlikely."""
 
-TOLERANCE = 1e-4
-"""Rounding in float32 stays below a tenth of this; in bfloat16 it is far above, and every step is measured."""
+TOLERANCE = 1e-3
+"""Rounding in float32 stays far below this; in bfloat16 it is above, and every step is measured."""
 
 
 class Schedule:
@@ -33,7 +33,7 @@ class Schedule:
     """
 
     def __init__(self, every: int) -> None:
-        self._every, self._left = every, 0
+        self.every, self._left = every, 0
 
     @classmethod
     def of(cls, config: DictConfig) -> "Schedule":
@@ -48,9 +48,9 @@ class Schedule:
         """Whether the step that begins is to be measured."""
         return self._left == 0
 
-    def measured(self, metrics: Mapping[str, float]) -> None:
-        """Takes what verl logged of a step that was; NaN, where it had no token to compare, is no agreement."""
-        self._left = self._every - 1 if metrics.get(DIFFERENCE, inf) <= TOLERANCE else 0
+    def measured(self, difference: float) -> None:
+        """Takes the largest difference of a step that was; NaN is no agreement."""
+        self._left = self.every - 1 if difference <= TOLERANCE else 0
 
     def skipped(self) -> None:
         """Notes a step that took the engine's."""
@@ -72,7 +72,9 @@ class OldLogProbs(PPOTrainer):
         self._compared = self._schedule.due
         if self._compared:
             batch = super()._compute_old_log_prob(batch, metrics)
-            self._schedule.measured(metrics)
+            if self._schedule.every > 1:
+                metrics[DIFFERENCE] = _difference(batch)
+                self._schedule.measured(metrics[DIFFERENCE])
             return batch
         self._schedule.skipped()
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rollout_log_probs"])
@@ -87,3 +89,12 @@ class OldLogProbs(PPOTrainer):
             for name in [name for name in metrics if name.startswith("rollout_corr/")]:
                 del metrics[name]
         return batch
+
+
+def _difference(batch: Any) -> float:
+    """The largest difference over the tokens that the model wrote, of a batch that has both log-probabilities."""
+    names = ["old_log_probs", "rollout_log_probs", "response_mask"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names).to_padded_tensor()
+    apart = (data["old_log_probs"] - data["rollout_log_probs"]).abs()
+    written = apart[data["response_mask"].bool()]
+    return written.max().item() if written.numel() else nan

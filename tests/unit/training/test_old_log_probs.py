@@ -1,9 +1,11 @@
 """Which steps compute the old log-probabilities with the trainer, and what the others are trained with."""
 
 from math import nan
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import DictConfig, OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -12,7 +14,19 @@ from recipe.training import old_log_probs
 from recipe.training.old_log_probs import DIFFERENCE, TOLERANCE
 from recipe.training.trainer import Curriculum, CurriculumTrainer
 
-AGREES, DISAGREES = {DIFFERENCE: TOLERANCE}, {DIFFERENCE: 2 * TOLERANCE}
+SHORT = torch.tensor([[-0.5, -20.0, -1.0, 0.0], [-3.0, -0.1, 0.0, 0.0]])
+MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
+"""Two rows of three tokens of the model's; the rest are the environment's, or padding."""
+
+AGREES, DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING = "agrees", "differs", "differs where unlikely", "nan", "no token"
+TRAINERS = {
+    AGREES: SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
+    DISAGREES: SHORT + 2 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
+    UNLIKELY: SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
+    NOT_A_NUMBER: SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
+    NOTHING: SHORT.clone(),
+}
+"""What the trainer computes where the engine has SHORT."""
 
 
 def config_of(**settings: Any) -> DictConfig:
@@ -39,8 +53,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Store:
         @staticmethod
-        def kv_batch_get(select_fields: list[str], **_: Any) -> dict[str, Any]:
-            return {name: store[name] for name in select_fields if name in store}
+        def kv_batch_get(select_fields: list[str], **_: Any) -> Any:
+            found = {name: store[name] for name in select_fields}
+            return SimpleNamespace(to_padded_tensor=lambda: found) if "response_mask" in found else found
 
         @staticmethod
         def kv_batch_put(fields: dict[str, Any], **_: Any) -> None:
@@ -48,13 +63,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(old_log_probs, "tq", Store)
 
-    def run(config: DictConfig, logged: list[dict[str, float]]) -> list[tuple[str, dict[str, float]]]:
+    def run(config: DictConfig, computes: list[str]) -> list[tuple[str, dict[str, float]]]:
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
         trainer.config, found = config, []
 
         def computed(self: Any, batch: Any, metrics: dict) -> Any:
-            store["old_log_probs"] = "trainer's"
-            metrics.update(logged[len(found)])
+            store["old_log_probs"] = TRAINERS[computes[len(found)]]
             return batch
 
         def advantage(self: Any, batch: Any, metrics: dict) -> Any:
@@ -63,13 +77,14 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
         monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
-        for _ in logged:
+        for what in computes:
             store.clear()
-            store["rollout_log_probs"] = "engine's"
+            store["rollout_log_probs"] = SHORT
+            store["response_mask"] = MASK * 0 if what == NOTHING else MASK
             metrics: dict[str, float] = {}
-            batch = KVBatchMeta(partition_id="train", keys=["a_0_0"], tags=[{}])
+            batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
             batch = trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
-            found.append((store["old_log_probs"], metrics))
+            found.append(("engine's" if store["old_log_probs"] is SHORT else "trainer's", metrics))
         return found
 
     return run
@@ -81,7 +96,7 @@ def whose(found: list[tuple[str, dict[str, float]]]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("every", "logged", "expected"),
+    ("every", "computes", "expected"),
     [
         (1, [AGREES] * 5, "ttttt"),
         (2, [AGREES] * 5, "tetet"),
@@ -89,12 +104,13 @@ def whose(found: list[tuple[str, dict[str, float]]]) -> str:
         (3, [DISAGREES] * 4, "tttt"),
         (3, [DISAGREES, AGREES, AGREES, AGREES, AGREES], "tteet"),
         (3, [AGREES, AGREES, AGREES, DISAGREES, AGREES], "teett"),
-        (3, [{DIFFERENCE: nan}] * 3, "ttt"),
-        (3, [{}] * 3, "ttt"),
+        (3, [UNLIKELY, AGREES, AGREES], "tte"),
+        (3, [NOT_A_NUMBER] * 3, "ttt"),
+        (3, [NOTHING, AGREES, AGREES], "tte"),
     ],
 )
-def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, logged, expected):
-    assert whose(steps(config_of(stage__old_log_probs_every=every), logged)) == expected
+def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, computes, expected):
+    assert whose(steps(config_of(stage__old_log_probs_every=every), computes)) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,5 +130,6 @@ def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_ve
 
 def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
     (_, first), (_, second) = steps(config_of(), [AGREES] * 2)
-    assert first == {**AGREES, "rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
+    assert first.pop(DIFFERENCE) == pytest.approx(0.9 * TOLERANCE, rel=1e-3)
+    assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
     assert second == {"critic/score/mean": 1.0}
