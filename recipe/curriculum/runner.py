@@ -14,7 +14,7 @@ from recipe.curriculum import state as states
 from recipe.curriculum.stages import Stage
 from recipe.launch import processes
 from recipe.preflight.start import warm_started
-from recipe.stage import checkpoints, console, starts, step_times
+from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
 from recipe.stage.notes import DONE_FILE, Done
 
@@ -46,6 +46,8 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
                 raise StageFailed(other)
             if done and not (done.gate and done.gate.stops):
                 print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
+                if other := same_rows.other_data(stage.composed, folder):
+                    print(f"{stage.folder}: {other}")
                 _note_done(state, stage, done)
             else:
                 if done:  # and its gate was not passed, which is judged again

@@ -10,6 +10,7 @@ checkpoints: a stage that goes on does so with the same rows.
 """
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
 from recipe.settings.data_files import as_list
-from recipe.stage.starts import check_same_rows
+from recipe.stage.same_rows import check_same_rows, check_same_tasks, tasks_of
 
 Row = tuple[str, str, str]
 """Environment, task and split of a row: what decides whether gold fits."""
@@ -38,7 +39,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
     rollout = config.actor_rollout_ref.rollout
     budget = Budget(rollout.max_model_len, config.data.max_response_length, config.interaction.max_tokens_per_reply)
     known: dict[Row, bool] = {}
-    lines, left_out, rows_left = [], set(), 0
+    lines, left_out, rows_left, trained = [], set(), 0, []
     for key in ("train_files", "val_files"):
         for file in as_list(config.data[key]):
             infos = parquet.read_table(Path(file).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
@@ -52,6 +53,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
             if over:
                 lines.append(_line(config, key, file, [tasks[row].category for row in rows], over, tasks, budget))
             if key == "train_files":
+                trained += [task_name(environment, task_id) for environment, task_id, _ in rows]
                 left_out |= {task_name(environment, task_id) for environment, task_id, _ in over}
                 rows_left += len(rows) - len(over)
     names = sorted(left_out) if config.stage.over_budget == "leave_out" else []
@@ -62,6 +64,9 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol) -> list
             "interaction.train.max_result_chars, lower TRAIN_BATCH_SIZE, or set it to keep."
         )
     check_same_rows(config, names)
+    check_same_tasks(config, now := tasks_of(trained))
+    with open_dict(config):
+        config.data.tasks = asdict(now)
     if names:
         if config.data.custom_cls.path is not None:
             raise PreflightError(

@@ -12,7 +12,7 @@ from recipe.offline.survey import MOST_SHOWN, Survey, Vocabulary, survey
 from recipe.preflight.algorithm import GROUPED
 from recipe.preflight.offline import N
 from recipe.stage.notes import TrainedOn
-from recipe.stage.starts import check_same_trajectories
+from recipe.stage.same_rows import check_same_trajectories
 
 
 def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> list[str]:

@@ -42,12 +42,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """`checkpoints/trained_on.json`: the stored trajectories that the checkpoints beside it learn from."""
+    """`checkpoints/trained_on.json`: the tasks, or stored trajectories, that the checkpoints beside it learn from."""
 
     __pydantic_config__ = STRICT
     rows: Step
     digest: str
-    """Of where each stands, in order; the same files in another folder have the same."""
+    """In order, of the tasks' names, or of where each trajectory stands; other folders with the same have the same."""
 
 
 @dataclass(frozen=True)

@@ -228,62 +228,6 @@ def other_model(config: DictConfig) -> str | None:
     return None
 
 
-def check_same_rows(config: DictConfig, left_out: list[str]) -> None:
-    """A data loader's saved position means the same rows only if the rows are the same. Writes nothing.
-
-    Raises:
-        PreflightError: they are others, or it is not known whether they are.
-    """
-    if not resumes(config):
-        return
-    path = Path(config.trainer.default_local_dir) / LEFT_OUT_FILE
-    try:
-        note = LEFT_OUT.read(path)
-    except Damaged as error:
-        raise PreflightError(
-            f"{error}. So it is not known which tasks the checkpoints beside it never saw. {REMEDY} If they are those "
-            f"that this start leaves out, write into that file: {json.dumps(left_out)}"
-        ) from error
-    before = list(note.tasks) if note else []
-    if sorted(_named(before, left_out)) != left_out:
-        raise PreflightError(
-            f"the checkpoints in {path.parent} were trained with {len(before)} tasks left out, this start would leave "
-            f"out {len(left_out)} (stage.over_budget={config.stage.over_budget}). Set stage.over_budget, lengths and "
-            f"turn policy as they were. {REMEDY}"
-        )
-
-
-def _named(before: list[str], left_out: list[str]) -> list[str]:
-    """The tasks of a note. Earlier releases wrote ids alone: BFCL's, or that of the one task here that has it."""
-    of_id: dict[str, list[str]] = {}
-    for name in left_out:
-        of_id.setdefault(name.partition("/")[2], []).append(name)
-    return [of_id[name][0] if name not in left_out and len(of_id.get(name, [])) == 1 else name for name in before]
-
-
-def check_same_trajectories(config: DictConfig, now: TrainedOn) -> None:
-    """The same for stored trajectories: a position among others would mean other ones. Writes nothing.
-
-    Raises:
-        PreflightError: they are others, or it is not known whether they are.
-    """
-    if not resumes(config):
-        return
-    path = Path(config.trainer.default_local_dir) / TRAINED_ON_FILE
-    try:
-        before = TRAINED_ON.read(path)
-    except Damaged as error:
-        raise PreflightError(
-            f"{error}. So it is not known which trajectories the checkpoints beside it learn from. {REMEDY}"
-        ) from error
-    if before != now:
-        raise PreflightError(
-            f"the checkpoints in {path.parent} learn from {before.rows if before else 'no'} stored rows, this start "
-            f"has {now.rows}, not the same ones. Set offline.files, the token limits, algorithm and "
-            f"actor_rollout_ref.rollout.n as they were. {REMEDY}"
-        )
-
-
 def note(config: DictConfig) -> None:
     """Note what this start begins with, before it can leave a checkpoint.
 
@@ -293,8 +237,8 @@ def note(config: DictConfig) -> None:
     checkpoints, left_out = Path(config.trainer.default_local_dir), config.data.get("leave_out") or []
     checkpoints.mkdir(parents=True, exist_ok=True)
     STARTED.write(checkpoints / STARTED_FILE, start_of(config))
-    if stored := config.data.get("stored"):
-        TRAINED_ON.write(checkpoints / TRAINED_ON_FILE, TrainedOn(stored.rows, stored.digest))
+    if rows := config.data.get("stored") or config.data.get("tasks"):
+        TRAINED_ON.write(checkpoints / TRAINED_ON_FILE, TrainedOn(rows.rows, rows.digest))
     if left_out or (checkpoints / LEFT_OUT_FILE).exists():
         LEFT_OUT.write(checkpoints / LEFT_OUT_FILE, LeftOut(tuple(left_out)))
 

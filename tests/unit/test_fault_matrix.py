@@ -44,7 +44,7 @@ from recipe.preflight.data import check_data
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.start import resolve_model, start_model
 from recipe.rescore import rescore
-from recipe.stage import checkpoints, manifest, starts
+from recipe.stage import checkpoints, manifest, same_rows, starts
 from recipe.stage.adapter import note_base
 from recipe.stage.integrity import note_sums
 from recipe.stage.metrics_log import read_steps
@@ -403,7 +403,7 @@ def _notes() -> list[Kind]:
         Kind(f"{stage}/checkpoints/started_from.json", lambda room: starts.check_same_start(_room_config(room)), BYTES),
         Kind(
             f"{stage}/checkpoints/left_out.json",
-            lambda room: starts.check_same_rows(_room_config(room), ["multi_turn_base_9"]),
+            lambda room: same_rows.check_same_rows(_room_config(room), ["multi_turn_base_9"]),
             BYTES,
         ),
         Kind(

@@ -16,7 +16,7 @@ from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.errors import PreflightError
 from recipe.preflight.budget import check_budget
 from recipe.preflight.gold_tokens import THOUGHT, Budget, Lengths, over_budget
-from recipe.stage import checkpoints, starts
+from recipe.stage import checkpoints, same_rows, starts
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE
 
 think_xml = get_protocol("think_xml", docs="signature")
@@ -179,6 +179,38 @@ def test_a_stage_goes_on_with_the_same_rows_or_not_at_all(tmp_path, tokenizer, t
         check_budget(config_of(tmp_path, *tasks, "leave_out"), tokenizer, think_xml)
 
 
+@pytest.mark.parametrize(
+    ("train", "goes_on"),
+    [
+        (SHORT, True),
+        (SHORT[:-1], False),
+        ([*SHORT, *LONG], False),
+        ([SHORT[-1], *SHORT[:-1]], False),
+        (LONG, False),
+    ],
+    ids=["the same", "fewer", "more", "another order", "others"],
+)
+def test_a_stage_goes_on_with_the_tasks_that_it_began_with_wherever_their_files_are(
+    tmp_path, tokenizer, train, goes_on
+):
+    first = config_of(tmp_path, SHORT, SHORT)
+    check_budget(first, tokenizer, think_xml)
+    starts.note(first)
+    checkpoints = tmp_path / "checkpoints"
+    (checkpoints / "latest_checkpointed_iteration.txt").write_text("12")
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    config = config_of(moved, train, LONG)
+    config.trainer.default_local_dir = str(checkpoints)
+    said = (
+        f"trained on 6 tasks, this start has {len(train)}, not the same.*RUN=another-name.*MODEL={checkpoints}/global"
+    )
+    with nullcontext() if goes_on else pytest.raises(PreflightError, match=said):
+        check_budget(config, tokenizer, think_xml)
+    (checkpoints / "trained_on.json").unlink()  # of an earlier release
+    check_budget(config, tokenizer, think_xml)
+
+
 def test_of_two_environments_with_one_id_only_the_task_that_does_not_fit_is_left_out(tmp_path, tokenizer, too_long):
     from verl.trainer.ppo.utils import create_rl_dataset
 
@@ -214,7 +246,7 @@ def test_a_note_of_ids_alone_means_bfcl_or_the_one_task_that_has_the_id(tmp_path
     (folder / "latest_checkpointed_iteration.txt").write_text("1")
     (folder / LEFT_OUT_FILE).write_text(json.dumps({"version": 1, "tasks": before}))
     with nullcontext() if goes_on else pytest.raises(PreflightError, match="were trained with"):
-        starts.check_same_rows(config_of(tmp_path, SHORT, SHORT, "leave_out"), now)
+        same_rows.check_same_rows(config_of(tmp_path, SHORT, SHORT, "leave_out"), now)
 
 
 def test_what_is_left_out_counts_in_what_decides_the_number_of_steps(tmp_path):
