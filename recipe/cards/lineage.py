@@ -5,6 +5,7 @@ A card says what happened, so nothing is taken from the configuration of whoever
 """
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def _stage(folder: Path) -> tuple[Stage, str]:
         settings=settings,
         data=tuple(_data(settings, start)),
         done=DONE.read_or_none(folder / DONE_FILE),
-        versions={str(name): str(value) for name, value in (start.get("versions") or {}).items()},
+        versions={str(name): str(value) for name, value in _mapping(start.get("versions")).items()},
         seed=start.get("seed") if isinstance(start.get("seed"), int) else None,
     )
     section = "model" if stage.warm_start else "actor_rollout_ref.model"
@@ -131,13 +132,17 @@ def _get(settings: Mapping[str, Any], key: str) -> Any:
     return Stage("", settings, (), None, {}, None).setting(key)
 
 
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _data(settings: Mapping[str, Any], start: Mapping[str, Any]) -> list[DataFile]:
-    noted = start.get("data") or {}
+    noted = _mapping(start.get("data"))
     files = []
     for key, held_out in (("data.train_files", False), ("data.val_files", True), ("environment.guard", True)):
         value = _get(settings, key)
         for name in value if isinstance(value, list) else as_list(value):
-            path = Path(str(name)).expanduser()
+            path = Path(os.path.expanduser(str(name)))  # as it stands where there is no such user
             now = _sha256(path)
             same = now is not None and noted.get(str(name), now) == now
             shown = path.name if path.is_absolute() or str(name).startswith("~") else str(name)
@@ -147,6 +152,8 @@ def _data(settings: Mapping[str, Any], start: Mapping[str, Any]) -> list[DataFil
 
 def _sha256(path: Path) -> str | None:
     try:
+        if not path.is_file():  # nothing at all, or a device that is read without end
+            return None
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

@@ -17,6 +17,7 @@ from interaction.policy import TURNS, TurnPolicy
 from recipe.cards.lineage import Stage, lineage
 from recipe.cards.origin import CARD, metadata
 from recipe.evaluation.store import Settings
+from recipe.typed import one_line, shown
 
 TAGGED = {"protocol": "think_xml", "docs": "json"}
 """What a card's tags say: `protocol:hermes`."""
@@ -46,21 +47,25 @@ def notes(settings: Settings, model: Path, context: int | None) -> list[str]:
         model: the folder of the model, or of its adapter.
         context: tokens that the server holds; None where that is not known.
     """
-    stage = trained(model)
-    if stage is None:
-        return []
-    found = [*differing(settings, stage, context)]
+    try:
+        stage = trained(model)
+        return [] if stage is None else _lines(shown(stage.name, quote=False), [*differing(settings, stage, context)])
+    except Exception as error:  # whatever stands in those files, the evaluation does without
+        return [f"how it was trained cannot be read: {one_line(f'{type(error).__name__}: {error}')}"]
+
+
+def _lines(name: str, found: list[Differing]) -> list[str]:
     asked, rules = [item for item in found if not item.rule], [item for item in found if item.rule]
     lines = []
     if asked:
-        lines.append(f"NOTE this is not how {stage.name} was trained, and may be why the model does worse:")
+        lines.append(f"NOTE this is not how {name} was trained, and may be why the model does worse:")
         lines += [
             f"  {item.name}: trained with {item.trained}, evaluated with {item.evaluated}; the same: {item.equal}"
             for item in asked
         ]
     if rules:
         said = "; ".join(f"{item.name} {item.evaluated}, not {item.trained} ({item.equal})" for item in rules)
-        lines.append(f"rules of the evaluation that are not those of {stage.name}: {said}")
+        lines.append(f"rules of the evaluation that are not those of {name}: {said}")
     return lines
 
 
@@ -81,7 +86,7 @@ def differing(settings: Settings, stage: Stage, context: int | None) -> Iterator
     own = own if isinstance(own, Mapping) else {}
     for name, evaluated in (("protocol", settings.protocol), ("docs", settings.docs)):
         if name in own and own[name] != evaluated:
-            yield Differing(name, str(own[name]), evaluated, f"--{name} {own[name]}")
+            yield Differing(name, _shown(own[name]), evaluated, f"--{name} {_shown(own[name])}")
     if own.get("max_tokens_per_reply", settings.max_tokens) != settings.max_tokens:
         yield _of_a_message(own["max_tokens_per_reply"], settings.max_tokens)
     if not isinstance(own.get("train"), Mapping) or not _plays(stage, settings.environment):
@@ -94,8 +99,8 @@ def differing(settings: Settings, stage: Stage, context: int | None) -> Iterator
 
 
 def _of_a_message(given: Any, evaluated: int | None) -> Differing:
-    before, now = ["whatever is left" if value is None else str(value) for value in (given, evaluated)]
-    equal = "leave out --max-tokens" if given is None else f"--max-tokens {given}"
+    before, now = ["whatever is left" if value is None else _shown(value) for value in (given, evaluated)]
+    equal = "leave out --max-tokens" if given is None else f"--max-tokens {before}"
     return Differing("tokens of a message", before, now, equal)
 
 
@@ -123,13 +128,17 @@ def _turns(settings: Settings, train: Mapping[str, Any]) -> Iterator[Differing]:
     defaults = {name: getattr(TurnPolicy(), name) for name in TURNS}
     now = defaults | settings.turn_policy()
     before = {name: train.get(name, value) for name, value in defaults.items()}
-    now[STEPS] -= settings.rules().get(LIMIT) == "official"
-    if _given(train, settings.environment).get(LIMIT) == "official" and isinstance(before[STEPS], int):
+    official = settings.rules().get(LIMIT) == "official"
+    was_official = _given(train, settings.environment).get(LIMIT) == "official"
+    now[STEPS] -= official
+    if was_official and isinstance(before[STEPS], int):
         before[STEPS] -= 1
     for name in defaults:
         if before[name] != now[name]:
             old, new = ["no limit" if one is None else _shown(one) for one in (before[name], now[name])]
             equal = f"--turn-policy {name}={_shown(train.get(name, defaults[name]))}"
+            if name == STEPS and official != was_official:  # the number is one under the training's rule
+                equal = f"--option {LIMIT}={'official' if was_official else 'judge'} {equal}"
             yield Differing(name, old, new, equal, rule=True)
 
 
@@ -151,4 +160,4 @@ def _room(stage: Stage) -> int | None:
 
 def _shown(value: Any) -> str:
     """As YAML and a command line have it."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else shown(value, quote=False)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
-from interaction.environment import DEFAULT, Task, task_id_of, tasks_under
+from interaction.environment import DEFAULT, Task, read_options, task_id_of, tasks_under
+from interaction.policy import TurnPolicy, read_policy
 from interaction.record import EpisodeRecord, upgrade
 from recipe.appended import Appended
 from recipe.files import Damaged, StateFile, lines
@@ -116,7 +117,11 @@ class Settings:
 
     def by_bfcl(self) -> bool:
         """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
-        return self.environment == DEFAULT and not self.policy and not self.options
+        return self.environment == DEFAULT and self._played() == replace(self, policy={}, options={})._played()
+
+    def _played(self) -> tuple[dict[str, Any], TurnPolicy]:
+        """All rules and settings of turns, those that nobody gave too."""
+        return read_options(self.environment, self.rules()), read_policy(self.turn_policy())
 
     def conversation(self, task: Task) -> Conversation:
         """An episode: nothing added to results, and nothing cut unless the turn policy says so."""

@@ -143,7 +143,8 @@ class RewardProcess:
 def _serve(descriptor: int, source: str, name: str) -> None:
     connection = Connection(descriptor)
     title = f"the reward {name} of {source}"
-    function: Callable[..., Any] = _none
+    function: Callable[..., Any]
+    file: str | None = None  # of the function, once it is loaded
 
     def answer(work: Callable[[], Any]) -> bool:
         fault = None
@@ -154,15 +155,16 @@ def _serve(descriptor: int, source: str, name: str) -> None:
         except RewardError as error:
             fault = f"{title} {error}"
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the user's code too
-            fault = f"{title} raised {told(error, file_of(function))}"
+            fault = f"{title} raised {told(error, file)}"
         with suppress(Exception):  # what was printed goes before the answer; afterwards this process may be killed
             sys.stdout.flush()
         connection.send_bytes((text if fault is None else json.dumps({"error": fault})).encode())
         return fault is None
 
     def load() -> bool:
-        nonlocal function
+        nonlocal function, file
         function = reward_file.load(source, name)
+        file = file_of(function)
         return inspect.iscoroutinefunction(function)
 
     if not answer(load):
@@ -171,10 +173,6 @@ def _serve(descriptor: int, source: str, name: str) -> None:
         while True:
             question = connection.recv()
             answer(lambda question=question: checked(_called(runner, function, question)))  # type: ignore[misc]
-
-
-def _none(**_: Any) -> None:
-    """What stands for the reward until it is loaded."""
 
 
 def _called(runner: asyncio.Runner, function: Callable[..., Any], question: dict[str, Any]) -> Any:

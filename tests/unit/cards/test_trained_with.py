@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 from support.evaluation import gold_player, serving
 from support.finished_run import finished_run
 
@@ -81,6 +82,33 @@ def test_each_setting_that_differs_is_named_and_the_printed_overrides_make_all_e
     assert not lines or "stage2_base" in text
     options = [word for item in differing for word in shlex.split(item.equal)]
     assert settings_of(model, *options) == ([], [])
+    for item in differing:
+        left = {other.name for other in settings_of(model, *shlex.split(item.equal))[1]}
+        assert left < {other.name for other in differing} and item.name not in left
+
+
+RULES = [
+    (None, 10, ""),
+    ("judge", 10, ""),
+    ("judge", 10, "at_step_limit=judge"),
+    ("judge", 20, ""),
+    ("official", 10, ""),
+    ("official", 10, "at_step_limit=judge"),
+    ("official", 21, "at_step_limit=judge"),
+]
+
+
+@pytest.mark.parametrize(("limit", "steps", "evaluated"), RULES)
+def test_messages_of_a_turn_are_advised_by_the_rule_that_they_were_counted_by(limit, steps, evaluated, tmp_path):
+    rules = {"withheld": "official"} | ({"at_step_limit": limit} if limit else {})
+    change = {"train__max_steps_per_turn": steps, "train__environments__bfcl": rules}
+    model = trained_run(tmp_path, **change) / "stage2_base" / "hf"
+    given = ["--option", evaluated] if evaluated else []
+    differing = settings_of(model, *given)[1]
+    for item in differing:
+        left = settings_of(model, *given, *shlex.split(item.equal))[1]
+        assert item.name not in [other.name for other in left]
+    assert settings_of(model, *given, *(word for item in differing for word in shlex.split(item.equal))) == ([], [])
 
 
 def test_what_the_evaluation_limits_and_the_training_did_not_is_said_as_well(tmp_path):
@@ -130,6 +158,61 @@ def test_a_damaged_configuration_is_no_reason_to_fail(damage, tmp_path):
     (model.parent / "config" / "resolved.yaml").write_text(damage)
     given, _ = parse(["--model", str(model)], None)
     trained_with.notes(evaluate._settings(given), model, 100)
+
+
+HOSTILE = {
+    "another's home": {"data.train_files": "~no_such_user/x"},
+    "a path that is none": {"data.train_files": "\0x", "actor_rollout_ref.model.path": "\0/hf"},
+    "a home that is none": {"data.train_files": "~\0/x"},
+    "a long path": {"data.train_files": "a" * 5000},
+    "a path without end": {"data.train_files": "/dev/zero"},
+    "no paths": {"data.train_files": [{"a": [1]}, None, 3]},
+    "a name of two lines": {"stage.name": "a\nNOTE b\x1b[31m"},
+    "values of two lines": {"interaction.protocol": "a\nNOTE b", "interaction.docs": ["\x1b[31m"]},
+    "rules of two lines": {"interaction.train.max_steps_per_turn": "a\nNOTE b"},
+    "no number": {"interaction.max_tokens_per_reply": {"a\n": 1}},
+    "rules that are none": {"interaction.train.environments.bfcl": {1: 2}},
+}
+MANIFESTS = [{"versions": [1]}, {"data": [1]}, {"versions": "x", "data": 3, "seed": "y"}, {"model": ["\0"]}]
+
+
+def said_of(model):
+    given, _ = parse(["--model", str(model)], None)
+    lines = trained_with.notes(evaluate._settings(given), model, 100)
+    assert all(line.isprintable() and len(line) < 1000 for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_whatever_a_configuration_holds_is_said_in_lines_that_can_be_printed(kind, tmp_path):
+    model = trained_run(tmp_path) / "stage2_base" / "hf"
+    path = model.parent / "config" / "resolved.yaml"
+    config = OmegaConf.create(yaml.safe_load(path.read_text()))
+    for key, value in HOSTILE[kind].items():
+        OmegaConf.update(config, key, value, merge=False)
+    path.write_text(yaml.safe_dump(OmegaConf.to_container(config)))
+    said_of(model)
+
+
+@pytest.mark.parametrize("start", MANIFESTS, ids=str)
+def test_a_damaged_manifest_takes_nothing_from_what_the_configuration_says(start, tmp_path):
+    model = trained_run(tmp_path, docs="signature") / "stage2_base" / "hf"
+    before = said_of(model)
+    (model.parents[1] / "manifest.json").write_text(json.dumps({"starts": [{"stage": "stage2_base", **start}]}))
+    assert said_of(model) == before and "trained with signature" in before[1]
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("a\nb\x1b"), AttributeError("items"), RecursionError(), OSError(36, "x")]
+)
+def test_what_cannot_be_read_is_said_in_one_line_and_the_evaluation_goes_on(fault, tmp_path, monkeypatch):
+    def lineage(_):
+        raise fault
+
+    model = trained_run(tmp_path) / "stage2_base" / "hf"
+    monkeypatch.setattr(trained_with, "lineage", lineage)
+    (line,) = said_of(model)
+    assert line.startswith(f"how it was trained cannot be read: {type(fault).__name__}")
 
 
 def test_rules_of_tasks_that_were_not_trained_on_are_not_compared(tmp_path):

@@ -15,6 +15,7 @@ from support.evaluation import gold_player, run, serving
 
 from interaction.record import EpisodeRecord
 from recipe import evaluate
+from recipe.evaluation.arguments import parse
 from recipe.evaluation.store import Settings as Kept
 from recipe.evaluation.store import SettingsError, Store, read_episodes
 from recipe.preflight.reward import sample_record
@@ -22,6 +23,28 @@ from recipe.preflight.reward import sample_record
 RECORD = sample_record()
 LINE = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": RECORD}
 SETTINGS = Kept("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, None, 2)
+
+
+GIVEN = {
+    "": True,
+    "--option at_step_limit=official": True,
+    "--option augment=false --option withheld=official": True,
+    "--turn-policy max_format_errors_per_turn=3": True,
+    "--turn-policy max_steps_per_turn=21 --turn-policy max_steps=null": True,
+    "--turn-policy max_steps_per_turn=20": False,
+    "--turn-policy max_result_chars=2000": False,
+    "--option at_step_limit=judge": False,
+    "--option at_step_limit=judge --turn-policy max_steps_per_turn=21": False,
+    "--option augment=true": False,
+    "--option empty_gold=official": False,
+    "--environment bfcl_single": False,
+}
+
+
+@pytest.mark.parametrize("words", GIVEN)
+def test_whose_rules_an_evaluation_goes_by_is_decided_by_the_rules_and_not_by_what_was_given(words: str) -> None:
+    given, _ = parse(["--endpoint", "http://x/v1", "--served-name", "m", *words.split()], None)
+    assert evaluate._settings(given).by_bfcl() is GIVEN[words]
 
 
 @pytest.fixture

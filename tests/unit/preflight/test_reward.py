@@ -1,5 +1,6 @@
 """A reward that cannot work is refused before anything starts, in one line and within its time limit."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ def test_what_a_reward_must_not_do_is_refused_in_one_line(tmp_path: Path, body: 
         check_reward(config_of(tmp_path, body))
     assert "\n" not in str(error.value)
     assert str(tmp_path / "my_reward.py") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "stop", ["raise KeyboardInterrupt", "import no_such_module", "import sys; sys.exit(2)", "1 / 0"]
+)
+def test_what_stops_the_import_is_not_placed_in_a_file_that_is_not_the_users(tmp_path: Path, stop: str) -> None:
+    with pytest.raises(PreflightError) as error:
+        check_reward(config_of(tmp_path, "return 1.0", head=f"{stop}\n{HEAD}"))
+    places = re.findall(r" at (\S+\.py):(\d+)", str(error.value))
+    assert set(places) <= {("my_reward.py", "1")} and "\n" not in str(error.value)
 
 
 MISSPELT = {

@@ -3,6 +3,8 @@
 import importlib.util
 import inspect
 import itertools
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +50,7 @@ KEYS = {
     "return record.turns": "at mine.py:2; it is a dict: write ['turns']",
     "return record['turns'][0].pased": "; that dict has passed, facts",
     "del record['turn']": "; record has turns, ",
+    "return record['turns'][-1]['pased']": "at mine.py:2; record['turns'][-1] has passed, facts",
 }
 
 
@@ -67,6 +70,13 @@ ELSEWHERE = {
     "return score(record)": "at mine.py:2",
     "return (3).turns": "AttributeError: 'int' object has no attribute 'turns' at mine.py:2",
     "return {**record, 'a': make()['turn']}": "KeyError: 'turn' at mine.py:2",
+    "return make()['turn']": "KeyError: 'turn' at mine.py:2",
+    "return record[{}.get(0, 'turns')][0]['pased']": "KeyError: 'pased' at mine.py:2",
+    "i = 1\nreturn record['turns'][i - 1]['pased']": "KeyError: 'pased' at mine.py:3",
+    "return record['turns'][:1][0]['pased']": "KeyError: 'pased' at mine.py:2",
+    "of = {None: {'wrong': 1}, 'a': {'right': 2}}\nreturn of[str('a')]['c']": "KeyError: 'c' at mine.py:3",
+    "of = {None: {'wrong': 1}, -1: {'right': 2}}\nreturn of[~0]['c']": "KeyError: 'c' at mine.py:3",
+    "of = {(1,): {'right': 2}}\nkey = (1,)\nreturn of[key]['c']": "KeyError: 'c' at mine.py:4",
 }
 HEAD = "def make(): return {'turns': 1}\n"
 
@@ -88,7 +98,98 @@ def test_a_mapping_of_the_users_is_not_called_again(tmp_path: Path) -> None:
     loud = Loud(a={"b": 1})
     assert said(tmp_path, "return record['a']['c']", loud).endswith("KeyError: 'c' at mine.py:2")
     assert Loud.asked == 1
-    assert "record has b" in said(tmp_path, "return record['c']", MappingProxyType({"b": 1}))
+
+
+class Armed:
+    """Nothing of it is to be run once it is armed."""
+
+    armed = False
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+    def __hash__(self) -> int:
+        assert not Armed.armed
+        return hash("a")
+
+    def _refused(self, *_: Any) -> Any:
+        assert not Armed.armed
+        return False
+
+    __eq__ = __str__ = __repr__ = __len__ = __bool__ = _refused  # type: ignore[assignment]
+
+
+class Endless(Mapping[str, Any]):
+    """A mapping that says a key is missing, and lists keys without end."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(number) for number in itertools.count())
+
+    def __len__(self) -> int:
+        return 3
+
+    def __contains__(self, key: object) -> bool:
+        raise AssertionError(key)
+
+
+class Text(str):
+    """A text whose comparison is the user's."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        assert not Armed.armed
+        return super().__eq__(other)
+
+    def __str__(self) -> str:
+        raise AssertionError
+
+    __repr__ = __str__
+
+
+THEIRS = {
+    "an endless mapping": ("return record['a']", Endless(), "KeyError: 'a' at mine.py:4"),
+    "its attribute": ("return record.a", Endless(), "has no attribute 'a' at mine.py:4"),
+    "a view of a mapping": ("return record['a']", MappingProxyType(Endless()), "KeyError: 'a' at mine.py:4"),
+    "a key": ("return record[armed() or 'b']", {Armed(): 1, "turns": 2}, "; record has turns and 1 more"),
+    "only such keys": ("return record[armed() or 'b']", {Armed(): 1}, "; record has 1 key"),
+    "a key on the way": ("return record['a'][armed() or 'c']", {Armed(): 1, "a": {}}, "KeyError: 'c' at mine.py:4"),
+    "a text on the way": ("return record['a'][armed() or 'c']", {Text("a"): {}}, "KeyError: 'c' at mine.py:4"),
+    "a text of theirs": ("return record[armed() or 'b']", {Text("c"): 1, "a": 2}, "; record has a and 1 more"),
+}
+
+
+@pytest.mark.parametrize("kind", THEIRS)
+def test_nothing_of_the_users_is_run_to_find_the_keys(kind: str, tmp_path: Path) -> None:
+    body, record, words = THEIRS[kind]
+    head = f"from {__name__} import Armed\ndef armed(): Armed.armed = True\n"
+    try:
+        line = said(tmp_path, body, record, head)
+    finally:
+        Armed.armed = False
+    assert line.endswith(words)
+
+
+LARGE = {
+    "many": ("return record['b']", dict.fromkeys(map(str, range(100_000))), "; record has 100000 keys"),
+    "many of tasks": ("return record['7']['b']", {str(one): {"a": 1} for one in range(100_000)}, "; record['7'] has a"),
+    "no texts": ("return record['b']", dict.fromkeys(range(100_000)), "; record has 100000 keys"),
+    "an attribute": ("return record.b", dict.fromkeys(map(str, range(100_000))), "; that dict has 100000 keys"),
+    "long keys": ("return record['b' * 10**6]", {f"{one}{'a' * 10**6}": one for one in range(100)}, " more"),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_dict_is_not_searched(kind: str, tmp_path: Path) -> None:
+    body, record, words = LARGE[kind]
+    said(tmp_path, "return record['x']", {"a": 1})  # what is loaded only once is loaded
+    start = time.process_time()
+    line = said(tmp_path, body, record)
+    assert time.process_time() - start < 0.5  # it is a few milliseconds, and was seconds
+    assert line.endswith(words)
 
 
 def test_of_many_keys_the_nearest_are_named(tmp_path: Path) -> None:
