@@ -15,14 +15,13 @@ from data_prep.choice import Sets, full_names, of_categories, writable
 from data_prep.mixture import mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
-from interaction.attempt_contract import check_task, unlisted_turns
-from interaction.contract import ContractError
+from interaction.attempt_contract import check_gold, check_task
 from interaction.environment import (
     DEFAULT,
     DataSet,
+    Task,
     data_sets,
     is_own_code,
-    load_tasks,
     named,
     read_options,
     source_of,
@@ -85,6 +84,7 @@ def build(out: Path, options: Options) -> dict:
     """
     protocol = get_protocol(options.protocol, docs=options.docs_style)
     sets, given, made, left_out = _mixture(options, protocol) if options.mixture else _one(options, protocol)
+    _check_own(sets, given)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     tables = {name: _table(data_set, protocol, chars, given) for name, data_set in sets.items()}
     out.mkdir(parents=True, exist_ok=True)
@@ -116,10 +116,11 @@ Given = Mapping[str, Mapping[str, Any]]
 def _one(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
     """The files of one environment, its settings, what it was made from, and what was left out."""
     environment = named(options.environment)
-    sets = _own_sets(environment, options.options, options.tiny)
+    read_options(environment, options.options)
+    sets = data_sets(environment, options.tiny, options.options)
     if options.categories:
         sets = of_categories(sets, full_names(environment, options.categories))
-    files, left_out = writable(sets, protocol)
+    files, left_out = _writable(sets, protocol)
     return files, {environment: options.options}, source_of(environment), left_out
 
 
@@ -133,34 +134,43 @@ def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], 
     sets: dict[str, Sets] = {}
     left_out: dict[str, str] = {}
     for name in environments:
-        sets[name], reasons = writable(_own_sets(name, given[name]), protocol)
+        read_options(name, given[name])
+        sets[name], reasons = _writable(data_sets(name, options=given[name]), protocol)
         left_out |= reasons
     files, made = mixed(ingredients, sets, {"train": options.rows, "val": options.val_rows})
     return files, given, {"mixture": made, "made_from": {name: source_of(name) for name in environments}}, left_out
 
 
-def _own_sets(environment: str, given: Mapping[str, Any], tiny: bool = False) -> Sets:
-    settings = read_options(environment, given)
-    if is_own_code(environment):
-        _check_own(environment, settings)
-    return data_sets(environment, tiny, given)
+def _writable(sets: Sets, protocol: Protocol) -> tuple[dict[str, DataSet], dict[str, str]]:
+    """As `writable`, which reads gold: a user's is looked at before.
+
+    Raises:
+        ContractError: gold of a task is not what it should be.
+    """
+    for task in _own_tasks(sets):
+        check_gold(task)
+    return writable(sets, protocol)
 
 
-def _check_own(environment: str, settings: Mapping[str, Any]) -> None:
-    """All tasks of a user's environment fulfil its contract. Prints what a person should know of them.
+def _check_own(sets: Sets, given: Given) -> None:
+    """All tasks of users' environments fulfil the contract. Prints what a person should know, of the first such task.
 
     Raises:
         ContractError: one does not.
     """
-    tasks = load_tasks(environment).values()
-    try:
-        for task in tasks:
-            check_task(task, settings)
-    except ContractError as error:
-        raise ContractError(f"environment {environment}: {error}") from error
-    if notes := [note for task in tasks if (note := unlisted_turns(task, settings))]:
-        more = f"; so do {len(notes) - 1} more tasks" if len(notes) > 1 else ""
-        print(f"NOTE environment {environment}: {notes[0]}{more}", flush=True)
+    noted: set[str] = set()
+    settings = {name: read_options(name, one) for name, one in given.items()}
+    for task in _own_tasks(sets):
+        note = check_task(task, settings[task.environment])
+        if note and task.environment not in noted:
+            noted.add(task.environment)
+            print(f"NOTE {note}", flush=True)
+
+
+def _own_tasks(sets: Sets) -> list[Task]:
+    """Those of users' environments, each once."""
+    tasks = {(task.environment, task.id): task for one in sets.values() for task in one.tasks}
+    return [task for task in tasks.values() if is_own_code(task.environment)]
 
 
 def _settings_of(environment: str, options: Mapping[str, Any], environments: list[str]) -> dict[str, Any]:

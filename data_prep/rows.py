@@ -5,6 +5,7 @@ for verl's length filter and for people who look into the file.
 """
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -101,9 +102,11 @@ def rl_table(
 
 
 def _index(task: Task, number: int) -> int:
-    """Of the task, where it has one: of a tuple with names, `index` is a method."""
-    index = getattr(task, "index", number)
-    return index if isinstance(index, int) else number
+    """Of the task, where it has one, numpy's too: of a tuple with names, `index` is a method."""
+    try:
+        return operator.index(getattr(task, "index", number))
+    except TypeError:
+        return number
 
 
 def sft_table(

@@ -7,7 +7,7 @@ nothing new in its first rollout.
 from collections.abc import Mapping
 from typing import Any
 
-from interaction.environment import Task
+from interaction.environment import Task, task_name
 from interaction.gold import play_gold
 from interaction.protocol import Message, Protocol
 
@@ -35,7 +35,8 @@ def gold_messages(
         failed = [number for number, turn in enumerate(record.turns) if not turn.passed]
         fault = f" ({record.fault})" if record.fault else ""
         raise RuntimeError(
-            f"gold of {task.id} ends with {record.stop_reason}{fault} and does not pass in turns {failed} with "
-            f"protocol {protocol.name!r}: check the environment's gold, and that the protocol parses what it renders"
+            f"gold of {task_name(task.environment, task.id)} ends with {record.stop_reason}{fault} and does not pass "
+            f"in turns {failed} with protocol {protocol.name!r}: check the environment's gold, and that the protocol "
+            "parses what it renders"
         )
     return messages

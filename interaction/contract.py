@@ -4,7 +4,8 @@ Here are the tasks, which are looked at wherever they are loaded; `interaction.a
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from inspect import iscoroutine
 from reprlib import Repr
 from traceback import walk_tb
@@ -31,12 +32,13 @@ class ContractError(ValueError):
 def show(value: Any) -> str:
     """A value of any size in few words, with its type where the words do not say it."""
     name = type(value).__name__
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if value is None or isinstance(value, str | bool | int | float):
-        return _line(value)
-    if isinstance(value, list | tuple | dict | set | frozenset):
-        return f"the {name} {_line(value)}"
+    with suppress(Exception):  # a number may have too many digits for a text, and a class of a user's no text at all
+        if isinstance(value, type):
+            return f"the class {value.__name__}"
+        if value is None or isinstance(value, str | bool | int | float):
+            return _line(value)
+        if isinstance(value, list | tuple | dict | set | frozenset):
+            return f"the {name} {_line(value)}"
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
@@ -47,21 +49,21 @@ def _line(value: Any) -> str:
 def raised(error: BaseException) -> str:
     """An exception in one line, with the last line of a user's file that it came through."""
     places = [
-        f" ({frame.f_code.co_filename.rpartition('/')[2]}, line {line})"
+        f" at {frame.f_code.co_filename.rpartition('/')[2]}:{line}"
         for frame, line in walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(MODULE)
+        if str(frame.f_globals.get("__name__")).startswith(MODULE) and not frame.f_code.co_filename.startswith("<")
     ]
     return line_of(error) + (places[-1] if places else "")
 
 
-def called(where: str, function: Callable[[], Any]) -> Any:
-    """What code of a user's returns.
+def called(where: str, function: Callable[[], Any], check: Callable[[str, Any], Any] | None = None) -> Any:
+    """What code of a user's returns, or what `check` makes of it.
 
     Raises:
-        ContractError: it raises, or exits.
+        ContractError: it raises, or exits; or what it returns does, while it is looked at.
     """
     try:
-        return function()
+        return function() if check is None else check(where, function())
     except ContractError:
         raise
     except (Exception, SystemExit) as error:
@@ -80,8 +82,26 @@ def expect(where: str, value: Any, *kinds: type | None, what: str = "") -> Any:
     """
     if any(value is None if kind is None else isinstance(value, kind) for kind in kinds):
         return value
-    expected = what or " or ".join("None" if kind is None else kind.__name__ for kind in kinds)
-    raise ContractError(f"{where} gives {show(value)}; expected {expected}")
+    given, expected = show(value), what or " or ".join("None" if kind is None else kind.__name__ for kind in kinds)
+    for kind in kinds:
+        if kind is not None and kind.__name__ == type(value).__name__:
+            given, expected = f"{given} of {type(value).__module__}", f"{kind.__name__} of {kind.__module__}"
+    raise ContractError(f"{where} gives {given}; expected {expected}")
+
+
+def listed(where: str, given: Any, what: str) -> list[Any]:
+    """All that can be a list, but not a text or a dictionary with something in it.
+
+    Raises:
+        ContractError: it cannot.
+    """
+    try:
+        if isinstance(given, str | bytes | Mapping) and given:
+            raise TypeError
+        items = iter(given)
+    except TypeError:
+        raise ContractError(f"{where} gives {show(given)}; expected {what}") from None
+    return list(items)
 
 
 def checked_tasks(name: str, given: Any) -> list[Any]:
@@ -92,14 +112,12 @@ def checked_tasks(name: str, given: Any) -> list[Any]:
     """
     if iscoroutine(given):
         given.close()  # or Python complains later that nobody awaited it
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ContractError(f"load_tasks() gives {show(given)}; expected a list of tasks")
-    tasks = list(given)
+    tasks = listed("load_tasks()", given, "a list of tasks")
     if not tasks:
         raise ContractError("load_tasks() gives no task; expected at least one")
     sides: dict[str, tuple[str, str]] = {}
     for number, task in enumerate(tasks):
-        _check_task(name, number, task)
+        _check_task(name, f"load_tasks()[{number}]", task)
         part, other = sides.setdefault(task.cluster, (task.part, task.id))
         if part != task.part:
             raise ContractError(
@@ -109,8 +127,7 @@ def checked_tasks(name: str, given: Any) -> list[Any]:
     return tasks
 
 
-def _check_task(name: str, number: int, task: Any) -> None:
-    where = f"load_tasks()[{number}]"
+def _check_task(name: str, where: str, task: Any) -> None:
     if isinstance(task, type):
         raise ContractError(f"{where} is {show(task)}; expected a task, such as {task.__name__}(...)")
     lacks = [field for field in FIELDS if not hasattr(task, field)]
@@ -131,20 +148,20 @@ def _check_task(name: str, number: int, task: Any) -> None:
         raise ContractError(f"task {task.id} has part {task.part!r}; expected {', '.join(PARTS[:-1])} or {PARTS[-1]}")
 
 
-def checked_sets(given: Any, kind: Any) -> Any:
+def checked_sets(environment: str, given: Any, kind: Any) -> Any:
     """What `data_sets()` of a user's environment gives; `kind` is the type of its values.
 
     Raises:
-        ContractError: it is of another type.
+        ContractError: it is of another type, or has a task that lacks something.
     """
     expected = f"a dictionary: name of a file -> {kind.__name__}(kind, tasks), of a kind of {', '.join(KINDS)}"
     for name, one in expect("data_sets()", given, Mapping, what=expected).items():
         if not isinstance(name, str) or not isinstance(one, kind) or one.kind not in KINDS:
             what = f"of the kind {show(one.kind)}" if isinstance(one, kind) else f"as {show(one)}"
             raise ContractError(f"data_sets() gives {show(name)} {what}; expected {expected}")
-        for task in expect(f"data_sets(): tasks of {name}", one.tasks, list, tuple):
-            if not hasattr(task, "id"):
-                raise ContractError(f"data_sets(): {name} has {show(task)} as a task; expected some of load_tasks()")
+        where = f"data_sets(): tasks of {name}"
+        for number, task in enumerate(expect(where, one.tasks, Collection, what="a list of some of load_tasks()")):
+            _check_task(environment, f"{where}[{number}]", task)
     return given
 
 
@@ -156,7 +173,7 @@ def checked_json(where: str, given: Any) -> Any:
     """
     try:
         json.dumps(expect(where, given, dict, what="a dictionary of JSON values"))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, ContractError):
             raise
         raise ContractError(f"{where} gives what is no JSON: {error}") from error

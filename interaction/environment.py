@@ -286,7 +286,7 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
     if (own := getattr(_module(environment), "data_sets", None)) is not None:
         with _said_of(environment, "data_sets()"):
             made = own(tiny, options or {})
-            return checked_sets(made, DataSet) if is_own_code(environment) else made
+            return checked_sets(environment, made, DataSet) if is_own_code(environment) else made
     if tiny:
         raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
     tasks = list(load_tasks(environment).values())
@@ -294,8 +294,16 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
     return {
         f"{environment}_train.parquet": DataSet("train", train),
         f"{environment}_val.parquet": DataSet("val", [task for task in tasks if task.part != "train"]),
-        f"{environment}_sft.parquet": DataSet("sft", [task for task in train if any(True for _ in task.gold())]),
+        f"{environment}_sft.parquet": DataSet("sft", [task for task in train if _has_gold(task)]),
     }
+
+
+def _has_gold(task: Task) -> bool:
+    """Whether there is any; of gold that raises, those who play it say so."""
+    try:
+        return any(True for _ in task.gold())
+    except Exception:
+        return True
 
 
 def tasks_under(environment: str, options: Mapping[str, Any]) -> list[Task]:

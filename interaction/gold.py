@@ -3,7 +3,7 @@
 from typing import Any
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, task_name
 from interaction.protocol import Message, Protocol
 from interaction.record import EpisodeRecord, StopReason
 from interaction.user_fault import UserFault
@@ -73,6 +73,9 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
 
     Args:
         settings: those of the turn policy.
+
+    Raises:
+        RuntimeError: gold goes on after the end, speaks before its user was heard, or has words that nobody asks for.
     """
     messages: list[Message] = []
     with Conversation(task, protocol=protocol, **settings) as conversation:
@@ -80,11 +83,14 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
         for item in task.gold():
             if conversation.stop_reason is StopReason.environment_error:
                 break
-            if isinstance(item, UserWords):
-                messages += hear_gold(conversation, item.text).messages
-                continue
-            text = _text(item, protocol)
-            messages += [{"role": "assistant", "content": text}, *conversation.reply(text).messages]
+            try:
+                if isinstance(item, UserWords):
+                    messages += hear_gold(conversation, item.text).messages
+                    continue
+                text = _text(item, protocol)
+                messages += [{"role": "assistant", "content": text}, *conversation.reply(text).messages]
+            except RuntimeError as error:
+                raise RuntimeError(f"gold of {task_name(task.environment, task.id)}: {error}") from error
     return messages, conversation.record()
 
 

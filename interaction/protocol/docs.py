@@ -42,7 +42,9 @@ def openai_tool(function: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def _json_schema(schema: Any) -> Any:
+    if isinstance(schema, bool):  # JSON Schema's words for anything, and for nothing
+        return schema
     result = dict(schema)
     if "type" in schema:
         result["type"] = _SCHEMA_TYPES.get(schema["type"], schema["type"])
@@ -61,7 +63,8 @@ def signature_line(function: dict[str, Any]) -> str:
     parameters = function.get("parameters", {})
     required = parameters.get("required", ())
     parts = []
-    for name, schema in parameters.get("properties", {}).items():
+    for name, given in parameters.get("properties", {}).items():
+        schema = {} if isinstance(given, bool) else given
         part = f"{name}: {_type_name(schema)}"
         if name not in required:
             default = schema.get("default")

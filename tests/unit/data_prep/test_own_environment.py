@@ -3,23 +3,26 @@
 import subprocess
 import sys
 
+import pyarrow.parquet as parquet
 import pytest
 from support.own_environment import example
 
 from data_prep.__main__ import main
+from interaction.attempt_contract import check_task
+from interaction.environment import load_tasks, named
 
 TASK = "id='a', cluster='a', environment='inventory', category='c', part='train'"
 SPACE = "from types import SimpleNamespace as Space\n"
 LOADED = {
     "no Python": ("x = = 1", "SyntaxError"),
-    "raises": ("1 / 0", "raises ZeroDivisionError: division by zero (inventory.py, line 1)"),
-    "exits": ("raise SystemExit('bye')", "raises SystemExit: bye (inventory.py, line 1)"),
+    "raises": ("1 / 0", "raises ZeroDivisionError: division by zero at inventory.py:1"),
+    "exits": ("raise SystemExit('bye')", "raises SystemExit: bye at inventory.py:1"),
     "no function": ("tasks = []", "has no function load_tasks()"),
     "no function but a list": ("load_tasks = []", "has no function load_tasks()"),
     "another argument": ("def load_tasks(path): pass", "load_tasks() raises TypeError"),
     "tasks raise": (
         "def load_tasks():\n    return 1 / 0",
-        "ZeroDivisionError: division by zero (inventory.py, line 2)",
+        "ZeroDivisionError: division by zero at inventory.py:2",
     ),
     "tasks exit": ("def load_tasks(): exit('bye')", "load_tasks() raises SystemExit: bye"),
     "a generator raises": ("def load_tasks():\n    yield 1 / 0", "load_tasks() raises ZeroDivisionError"),
@@ -55,6 +58,11 @@ CHANGED = {
     "a cluster that is a list": ("str(number)", "[number]", "whose cluster is the list [0]; expected a text"),
     "a part that is None": ("parts[number % 4]", "None", "whose part is None; expected a text"),
     "an unknown part": ('"report")\n', '"test")\n', "task move_3 has part 'test'; expected train, choose or report"),
+    "a field that cannot be set": (
+        'category: str = "move"',
+        'category: property = property(lambda one: "a")',
+        "property 'category' of 'Task' object has no setter at inventory.py:77",
+    ),
     "one id for all": ('f"move_{number}"', '"move"', "59 tasks have the id of another one"),
     "clusters on both sides": ("str(number)", "str(number // 2)", "has tasks in choose and in report, such as move_2"),
     "another environment": (
@@ -74,7 +82,7 @@ CHANGED = {
     "open exits": (
         "return Attempt(self)",
         "raise SystemExit('bye')",
-        "Task.open() raises SystemExit: bye (inventory.py,",
+        "Task.open() raises SystemExit: bye at inventory.py:",
     ),
     "open does not take the settings": (
         "@dataclass(frozen=True)\nclass Task",
@@ -84,22 +92,26 @@ CHANGED = {
     "settings that are no dataclass": ("\nFUNCTIONS", "\nOptions = {'size': 3}\n\nFUNCTIONS", "Options is the dict"),
     "no answer": ("def answer(", "def respond(", "gives an Attempt, which has no answer"),
     "a method that is none": ("def cut(self, reason):", "cut = 3\n\n    def judge(self):", "which has no cut"),
-    "no base": ("class Attempt(EnvironmentBase)", "class Attempt", "which has no facts, hear, close"),
+    "no base": ("class Attempt(EnvironmentBase)", "class Attempt", "which has no facts, close"),
     "no over": (
         "class Attempt(EnvironmentBase):",
         "class Attempt:\n    facts = hear = close = lambda self: {}\n",
-        "which has no over",
+        "Attempt.over raises AttributeError: 'Attempt' object has no attribute 'over'",
     ),
-    "over is a text": ("class Attempt(EnvironmentBase):", "class Attempt(EnvironmentBase):\n    over = 'no'\n", "over"),
+    "over is a text": (
+        "class Attempt(EnvironmentBase):",
+        "class Attempt(EnvironmentBase):\n    over = 'no'\n",
+        "Attempt.over is 'no'; expected None, or one of StopReason.completed",
+    ),
     # begin
     "begin raises": ("verb, good, pieces =", "verb, good =", "Attempt.begin() raises ValueError: too many values"),
     "begin gives nothing": (f"return {FUNCTIONS}", "pass", "begin() gives None; expected Request or AskUser"),
     "begin gives a text": (FUNCTIONS, "'x'", "Attempt.begin() gives 'x'; expected Request or AskUser"),
     "no words": (FUNCTIONS, "Request(None, FUNCTIONS)", "Request.user gives None; expected str"),
     "a policy that is a list": (FUNCTIONS, "Request('x', FUNCTIONS, [])", "Request.policy gives the list []; expected"),
-    "functions are None": (FUNCTIONS, "Request('x', None)", "Request.functions is None; expected a tuple of doc"),
-    "functions are a text": (FUNCTIONS, "Request('x', 'add, take')", "Request.functions is 'add, take'; expected"),
-    "functions are a dictionary": (FUNCTIONS, "Request('x', {'add': {}})", "Request.functions is the dict"),
+    "functions are None": (FUNCTIONS, "Request('x', None)", "Request.functions gives None; expected a tuple of doc"),
+    "functions are a text": (FUNCTIONS, "Request('x', 'add, take')", "Request.functions gives 'add, take'; expected"),
+    "functions are a dictionary": (FUNCTIONS, "Request('x', {'add': {}})", "Request.functions gives the dict"),
     "functions are names": (FUNCTIONS, "Request('x', ['add'])", "without name, description and parameters, 'add'"),
     "a function without parameters": ('"parameters": schema', '"schema": schema', "without name, description and"),
     "a function of no name": ('{"name": name,', '{"name": None,', "a function whose name is None; expected"),
@@ -111,7 +123,16 @@ CHANGED = {
     "parameters that are a list": ('"parameters": schema', '"parameters": []', "whose parameters are the list []"),
     "types in place of properties": ('{"type": kind}', "kind", "the function count whose parameters are the dict"),
     "required is a text": ("list(parameters)}", "'good'}", "whose required parameters are 'good'; expected a list"),
-    "required is unknown": ("list(parameters)}", "['god']}", "required parameters are the list ['god']; expected"),
+    "a document without a bottom": (
+        '{"type": kind}',
+        '{"type": __import__("functools").reduce(lambda deep, _: [deep], range(100_000), [])}',
+        "the function count whose document is no JSON: maximum recursion depth",
+    ),
+    "a class of the same name": (
+        "\n\nFUNCTIONS",
+        "\n\nclass Request:\n    __init__ = lambda self, *given, **named: None\n\n\nFUNCTIONS",
+        "begin() gives a Request of environment_inventory; expected Request of interaction.environment",
+    ),
     "a set in a document": ('{"type": kind}', '{"type": kind, "enum": {1}}', "whose document is no JSON: Object of"),
     "an asked user without messages": (FUNCTIONS, "AskUser('Speak!')", "an AskUser whose messages are 'Speak!'"),
     # calls
@@ -123,7 +144,7 @@ CHANGED = {
     "arguments as keys": (
         "good, pieces = call",
         "{*call.arguments.values()}\n        good, pieces = call",
-        "Attempt.call(nothing(x=[1])) raises TypeError: unhashable type: 'list' (inventory.py, line 50)",
+        "Attempt.call(nothing(x=[1])) raises TypeError: unhashable type: 'list' at inventory.py:50",
     ),
     "call gives nothing": (f"return {UNKNOWN}", "pass; return", "gives None; expected ToolResult"),
     "call gives a text": (UNKNOWN, '"no"', "gives 'no'; expected ToolResult"),
@@ -134,6 +155,17 @@ CHANGED = {
         "ToolResult.error is 'no such good'; expected None",
     ),
     "an error that is true": (UNKNOWN, "ToolResult('no', True)", "ToolResult.error is True; expected None, or one of"),
+    "an error that is an array": (
+        UNKNOWN,
+        "ToolResult('no', __import__('numpy').array([1, 2]))",
+        "ToolResult.error is a ndarray; expected None, or one of ErrorKind.UNKNOWN_FUNCTION",
+    ),
+    "an error that cannot be compared": (
+        UNKNOWN,
+        "ToolResult('no', type('Odd', (), {'__eq__': lambda one, other: 1 / 0})())",
+        "ToolResult.error is an Odd; expected None",
+    ),
+    "a number with too many digits for a text": (UNKNOWN, "ToolResult(10**5000)", "text gives an int; expected str"),
     "a hint that is a list": (UNKNOWN, "ToolResult('no', hint=[])", "ToolResult.hint gives the list []; expected str"),
     "facts of a call": (UNKNOWN, "ToolResult('no', facts=[])", "ToolResult.facts gives the list []; expected a dict"),
     "no facts": (
@@ -147,7 +179,7 @@ CHANGED = {
         "return 'thanks'",
         "Attempt.answer() gives 'thanks'; expected Request or",
     ),
-    "answer raises": ("self.cut(None)", "1 / 0", "Attempt.answer() raises ZeroDivisionError: division by zero (inv"),
+    "answer raises": ("self.cut(None)", "1 / 0", "Attempt.answer() raises ZeroDivisionError: division by zero at inv"),
     "cut gives nothing": (
         "return True\n",
         "pass\n",
@@ -156,6 +188,11 @@ CHANGED = {
     "no verdicts": (f"return {VERDICTS}", "pass", "Attempt.verdicts() gives None; expected Verdicts"),
     "a verdict that is a truth value": (VERDICTS, "self.passed", "verdicts() gives False; expected Verdicts"),
     "passed is None": (VERDICTS, "Verdicts((), None)", "Verdicts.passed gives None; expected bool"),
+    "a verdict that cannot be compared": (
+        VERDICTS,
+        "Verdicts((), __import__('numpy').array([1, 2]))",
+        "task move_0: Attempt.verdicts(): Verdicts.passed gives a ndarray; expected bool",
+    ),
     "turns are a number": (VERDICTS, "Verdicts(1, True)", "Verdicts.turns is 1; expected a tuple of TurnResult"),
     "turns are truth values": (VERDICTS, "Verdicts([True], True)", "Verdicts.turns gives True; expected TurnResult"),
     "a turn passed by a share": (
@@ -170,7 +207,7 @@ CHANGED = {
     ),
     "close raises": (
         "def answer",
-        "def close(self): del self.stock\n\n    def answer",
+        "def close(self): del self.stocks\n\n    def answer",
         "Attempt.close() raises Attrib",
     ),
     # gold
@@ -185,12 +222,12 @@ CHANGED = {
     "calls are dictionaries": (
         GOLD,
         "[GoldMessage([{'name': 'add'}])]",
-        "has the dict {'name': 'add'}; expected Call(",
+        "gives the dict {'name': 'add'}; expected Call(",
     ),
     "calls are texts": (
         GOLD,
         "[GoldMessage(['add()'])]",
-        "GoldMessage.calls has 'add()'; expected Call(name, arguments",
+        "GoldMessage.calls gives 'add()'; expected Call(name, argument",
     ),
     "arguments are a list": (
         GOLD,
@@ -200,16 +237,22 @@ CHANGED = {
     "an argument is no literal": (GOLD, "[GoldMessage([Call('add', {'good': {1}})])]", "not set"),
     "an answer that is None": (GOLD, "[GoldMessage(answer=None)]", "GoldMessage.answer gives None; expected str"),
     "words that are none": (GOLD, "[UserWords(3)]", "UserWords.text gives 3; expected str"),
+    "gold goes on after the end": (
+        GOLD,
+        f"{GOLD} * 2",
+        "gold of inventory/move_0: the conversation ended with completed; it takes no further reply",
+    ),
+    "gold has words that nobody asks for": (GOLD, '[UserWords("Hi")]', "gold of inventory/move_0: nobody was asked"),
     "gold does not pass": ("1 if", "2 if", "ends with completed and does not pass in turns [0]"),
     "gold's call gives a text": (
         "return ToolResult(f'{{",
         "return str(f'{{",
-        "gold of move_0 ends with environment_error (TypeError: call() gave str; expected a ToolResult with a text)",
+        "gold of inventory/move_0 ends with environment_error (TypeError: call() gave str; expected a ToolResult",
     ),
     "gold's call raises": (
         "return ToolResult(f'{{",
         "return 1 / 0, str(f'{{",
-        "gold of move_0 ends with environment_error (ZeroDivisionError: division by zero (inventory.py, line 57))",
+        "gold of inventory/move_0 ends with environment_error (ZeroDivisionError: division by zero at inventory.py:57)",
     ),
     # what a file may have besides
     "files that are a list": (
@@ -221,6 +264,17 @@ CHANGED = {
         "def load_tasks():",
         "def data_sets(tiny, options): return {'a.parquet': []}\n\n\ndef load_tasks():",
         "data_sets() gives 'a.parquet' as the list []; expected a dictionary",
+    ),
+    "files with texts as tasks": (
+        "def load_tasks():",
+        "def data_sets(tiny, options): return {'a.parquet': DataSet('train', ['a'])}\n\n\ndef load_tasks():",
+        "data_sets(): tasks of a.parquet[0] is 'a', which lacks environment, id,",
+    ),
+    "files with tasks that are in no list": (
+        "def load_tasks():",
+        "def data_sets(tiny, options):\n    task = replace(load_tasks()[0], id='b', stock=())\n"
+        "    return {'a.parquet': DataSet('train', [task])}\n\n\ndef load_tasks():",
+        "environment inventory: task b: Attempt.answer() raises KeyError",
     ),
     "files raise": (
         "def load_tasks():",
@@ -240,7 +294,7 @@ CHANGED = {
     "a check that raises": (
         "def load_tasks():",
         "def check_tasks(): raise KeyError('size')\n\n\ndef load_tasks():",
-        "check_tasks() raises KeyError: 'size' (inventory.py, line 72)",
+        "check_tasks() raises KeyError: 'size' at inventory.py:72",
     ),
 }
 """One place of the documented environment, what stands there instead, and what is said."""
@@ -253,13 +307,14 @@ def test_what_does_not_fulfil_the_contract_is_refused_in_one_line(case, tmp_path
     else:
         old, new, said = CHANGED[case]
         assert old in example()
-        source = example().replace(old, new).replace("import Environ", "import AskUser, UserWords, Environ")
+        source = example().replace(old, new).replace("import Environ", "import AskUser, DataSet, UserWords, Environ")
+        source = source.replace("import dataclass\n", "import dataclass, replace\n")
     path, out = tmp_path / "inventory.py", tmp_path / "data"
     path.write_text(source)
     assert main(["--environment", str(path), "--out", str(out), "--docs", "signature"]) == 1
     refused = capsys.readouterr().err
     assert refused.startswith("data_prep: ") and refused.count("\n") == 1 and said in refused
-    assert "inventory" in refused or "gold of move_" in refused
+    assert "inventory" in refused or "gold of inventory/move_" in refused
     assert not out.exists(), "nothing is written"
 
 
@@ -268,7 +323,11 @@ def test_a_fault_is_told_without_a_traceback(tmp_path):
     path.write_text(example().replace("return ToolResult(f'{{", "return 1 / 0, str(f'{{"))
     command = [sys.executable, "-m", "data_prep", "--environment", str(path), "--out", str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.startswith("data_prep: gold of move_") and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 1
+        and done.stderr.startswith("data_prep: gold of inventory/move_")
+        and done.stderr.count("\n") == 1
+    )
 
 
 ALLOWED = {
@@ -289,6 +348,31 @@ ALLOWED = {
     ),
     "an episode that is judged as a whole": ("TurnResult(self.begin().user, self.passed)", "TurnResult('', None)"),
     "no turn known before the end": (VERDICTS, "Verdicts((), self.passed)"),
+    "an end that is known after begin": (
+        "def begin(self):",
+        "@property\n    def over(self):\n        return self.done\n\n    def begin(self):\n        self.done = None",
+    ),
+    "over at once, and no limit after that": (
+        "class Attempt(EnvironmentBase):",
+        "class Attempt(EnvironmentBase):\n    over = property(lambda self: self.__dict__.get('ended'))\n",
+    ),
+    "no user to be heard": (
+        "class Attempt(EnvironmentBase):",
+        "class Attempt:\n    over, facts, close = None, (lambda self: {}), (lambda self: None)\n",
+    ),
+    "what is closed once": ("def answer", "def close(self): del self.stock\n\n    def answer"),
+    "numpy's truth": ("self.passed = self.stock", "self.passed = __import__('numpy').bool_(self.stock"),
+    "a number of 0 or 1": ("self.passed = self.stock", "self.passed = int(self.stock"),
+    "the values of a dictionary": ("FUNCTIONS, policy", "{one['name']: one for one in FUNCTIONS}.values(), policy"),
+    "a generator of functions": ("FUNCTIONS, policy", "(one for one in FUNCTIONS), policy"),
+    "an empty dictionary of functions": ("FUNCTIONS, policy", "{}, policy"),
+    "required and not documented": ("list(parameters)}", "[*parameters, 'unit']}"),
+    "a parameter that may be anything": ("{key:", "{'unit': True} | {key:"),
+    "tasks with a length and items": ("return tasks", "return __import__('collections').UserList(tasks)"),
+    "tasks with items and no iterator": (
+        "return tasks",
+        "return type('Items', (), {'__len__': lambda one: 60, '__getitem__': lambda one, n: tasks[n]})()",
+    ),
     "a setting": (
         "@dataclass(frozen=True)\nclass Task",
         "@dataclass(frozen=True)\nclass Options:\n    size: int = 3\n\n\n@dataclass(frozen=True)\nclass Task",
@@ -301,12 +385,64 @@ def test_what_the_contract_leaves_open_is_no_mistake(case, tmp_path, capsys):
     old, new = ALLOWED[case]
     assert old in example()
     source = example().replace(old, new).replace("from random", "from typing import NamedTuple\nfrom random")
+    if case in ("numpy's truth", "a number of 0 or 1"):
+        source = source.replace("== expected\n", "== expected)\n")
+    if case == "over at once, and no limit after that":
+        source = source.replace("def call(self, call):", "def call(self, call):\n        self.ended = 'completed'")
+        source = source.replace("return True\n", "assert self.over is None\n        return True\n")
+        source = source.replace(GOLD, "[]")
     if case == "a setting":
         source = source.replace("def open(self)", "def open(self, size)")
     path = tmp_path / "inventory.py"
     path.write_text(source)
     assert main(["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]) == 0
     assert "NOTE environment" not in capsys.readouterr().out
+
+
+WITHOUT = "def open(self):\n        if int(self.cluster) >= 8:\n            raise OSError('not downloaded')\n"
+LEFT_OUT = {
+    "by category": (
+        '    category: str = "move"\n',
+        '    category = property(lambda one: "ab"[int(one.cluster) > 7])\n',
+    ),
+    "by the file's own data sets": (
+        "def load_tasks():",
+        "def data_sets(tiny, options): return {'a.parquet': DataSet('train', load_tasks()[:8])}\n\n\ndef load_tasks():",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_tasks_that_are_not_taken_are_not_opened(case, tmp_path):
+    old, new = LEFT_OUT[case]
+    assert old in example()
+    source = example().replace("def open(self):\n", WITHOUT).replace(old, new)
+    path = tmp_path / "inventory.py"
+    path.write_text(source.replace("import Environ", "import DataSet, Environ"))
+    chosen = ["--categories", "a"] * (case == "by category")
+    arguments = ["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]
+    assert main([*arguments, *chosen]) == 0
+    assert (main(arguments) == 1) == bool(chosen), "of all categories they are taken"
+
+
+INDICES = {
+    "int(number) + 100": 100,
+    "__import__('numpy').int64(number + 100)": 100,
+    "None": 0,
+    "'a'": 0,
+    "number + 0.5": 0,
+    "(lambda: 7)": 0,
+}
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_a_row_has_the_index_of_its_task_where_that_is_a_whole_number(index, tmp_path):
+    path = tmp_path / "inventory.py"
+    source = example().replace('category: str = "move"', 'category: str = "move"\n    index: object = None')
+    path.write_text(source.replace("parts[number % 4]))", f"parts[number % 4], index={index}))"))
+    assert main(["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]) == 0
+    rows = parquet.read_table(tmp_path / "data" / "inventory_train.parquet").to_pylist()
+    assert rows[0]["extra_info"]["index"] == INDICES[index]
 
 
 TURNS = """
@@ -379,5 +515,15 @@ def test_turns_that_are_judged_and_known_only_when_they_are_reached_are_noted(ca
     notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOTE environment buttons")]
     assert len(notes) == (listed is not None)
     if notes:
-        assert f"task press_0: Attempt.verdicts() lists {listed} of 3 turns before the first" in notes[0]
-        assert "List all from the beginning" in notes[0] and notes[0].endswith("; so do 3 more tasks")
+        assert f"task press_0: verdicts() lists {listed} of 3 turns before the first" in notes[0]
+        assert "List all from the beginning" in notes[0]
+
+
+@pytest.mark.parametrize(("source", "opens"), [(example(), 2), (TURNS.replace("LISTED", "[]"), 1)])
+def test_the_contract_takes_as_few_attempts_as_it_can(source, opens, tmp_path, monkeypatch):
+    path = tmp_path / ("inventory.py" if "inventory" in source else "buttons.py")
+    path.write_text(source)
+    task = next(iter(load_tasks(named(str(path))).values()))
+    opened, really = [], type(task).open
+    monkeypatch.setattr(type(task), "open", lambda self: opened.append(self) or really(self))
+    assert check_task(task) is None and len(opened) == opens

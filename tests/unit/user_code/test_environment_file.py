@@ -75,17 +75,17 @@ CHANGED = {
     "call raises": (
         'call.arguments.get("good")',
         'call.arguments["good"]',
-        "call(nothing(x=[1])) raises KeyError: 'good' (inventory.py, line 50)",
+        "call(nothing(x=[1])) raises KeyError: 'good' at inventory.py:50",
     ),
     "arguments as keys": (
         "good, pieces = call",
         "{*call.arguments.values()}; good, pieces = call",
-        "call(nothing(x=[1])) raises TypeError: unhashable type: 'list' (inventory.py, line 50)",
+        "call(nothing(x=[1])) raises TypeError: unhashable type: 'list' at inventory.py:50",
     ),
     "gold's arguments as keys": (
         "self.stock[good] += change",
         "self.stock[(good,)] = {[good]: change}",
-        "its gold does not pass: TypeError: unhashable type: 'list' (inventory.py, line 56)",
+        "its gold does not pass: TypeError: unhashable type: 'list' at inventory.py:56",
     ),
     "no verdicts": ("return Verdicts(", "return print(", "verdicts() gives None; expected Verdicts"),
     "gold does not pass": ("1 if", "2 if", "its gold does not pass"),
