@@ -1,11 +1,15 @@
-"""What holds for all tests: their order, and that none leaves an environment behind."""
+"""What holds for all tests: their order, examples without a deadline, and that none leaves an environment behind."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import settings
 
 from interaction import environment
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")  # how long an example takes says what else the machine does
 
 LONGEST = ("test_training.py", "test_fault_matrix.py", "test_gym_env.py")
 """Files that take minutes. Two processes share the suite file by file: one that began last would run alone."""

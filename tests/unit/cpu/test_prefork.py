@@ -39,7 +39,7 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
             input="typed",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         said = json.loads(stub.stdout)
         assert said.pop("pid") != server.pid
