@@ -47,7 +47,7 @@ def other_data(config: DictConfig, stage: Path) -> str | None:
     """What to say where a stage that is done was trained on other files than those named now; else None."""
     try:
         given = (OmegaConf.load(stage / "config" / "resolved.yaml"), config)
-        before, now = ([str(name) for name in as_list(one.data.train_files) if isinstance(name, str)] for one in given)
+        before, now = ([name for name in as_list(one.data.train_files) if isinstance(name, str)] for one in given)
     except (OSError, OmegaConfBaseException, YAMLError, AttributeError, TypeError, ValueError):
         return None
     if not before or [*map(_place, before)] == [*map(_place, now)]:
