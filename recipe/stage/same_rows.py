@@ -28,12 +28,13 @@ def check_same_tasks(config: DictConfig, now: TrainedOn) -> None:
     """A stage goes on with the tasks that it has begun with, wherever their files are. Writes nothing.
 
     Raises:
-        PreflightError: the checkpoints were trained on others. Those of earlier releases do not say.
+        PreflightError: the checkpoints were trained on others, or it is not known on which. Those of earlier releases
+            do not say.
     """
     if not resumes(config):
         return
     checkpoints = Path(config.trainer.default_local_dir)
-    before = TRAINED_ON.read_or_none(checkpoints / TRAINED_ON_FILE)
+    before = _trained_on(checkpoints)
     if before not in (None, now):
         model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor" / "huggingface"
         raise PreflightError(
@@ -100,16 +101,25 @@ def check_same_trajectories(config: DictConfig, now: TrainedOn) -> None:
     """
     if not resumes(config):
         return
-    path = Path(config.trainer.default_local_dir) / TRAINED_ON_FILE
-    try:
-        before = TRAINED_ON.read(path)
-    except Damaged as error:
-        raise PreflightError(
-            f"{error}. So it is not known which trajectories the checkpoints beside it learn from. {REMEDY}"
-        ) from error
+    checkpoints = Path(config.trainer.default_local_dir)
+    before = _trained_on(checkpoints)
     if before != now:
         raise PreflightError(
-            f"the checkpoints in {path.parent} learn from {before.rows if before else 'no'} stored rows, this start "
+            f"the checkpoints in {checkpoints} learn from {before.rows if before else 'no'} stored rows, this start "
             f"has {now.rows}, not the same ones. Set offline.files, the token limits, algorithm and "
             f"actor_rollout_ref.rollout.n as they were. {REMEDY}"
         )
+
+
+def _trained_on(checkpoints: Path) -> TrainedOn | None:
+    """The note beside checkpoints; None where there is none.
+
+    Raises:
+        PreflightError: it is damaged.
+    """
+    try:
+        return TRAINED_ON.read(checkpoints / TRAINED_ON_FILE)
+    except Damaged as error:
+        raise PreflightError(
+            f"{error}. So it is not known which tasks or trajectories the checkpoints beside it learn from. {REMEDY}"
+        ) from error

@@ -207,6 +207,9 @@ def test_a_stage_goes_on_with_the_tasks_that_it_began_with_wherever_their_files_
     )
     with nullcontext() if goes_on else pytest.raises(PreflightError, match=said):
         check_budget(config, tokenizer, think_xml)
+    (checkpoints / "trained_on.json").write_text("{")
+    with pytest.raises(PreflightError, match="not known which tasks or trajectories.*RUN=another-name"):
+        check_budget(config, tokenizer, think_xml)
     (checkpoints / "trained_on.json").unlink()  # of an earlier release
     check_budget(config, tokenizer, think_xml)
 
