@@ -8,6 +8,7 @@ from typing import Any
 
 from bfcl_env.calls import parse_call
 from bfcl_env.entries.fields import Messages, question, shown, texts
+from bfcl_env.entries.file_tree import check_file_tree
 from bfcl_env.entries.mistakes import Mistakes, Tell, show
 from bfcl_env.scenarios import EARLY_GOLD, Scenario, scenario_of
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
@@ -100,6 +101,9 @@ def _check_attribute(class_name: str, key: str, value: Any, tell: Tell, note: No
             tell(field, "an attribute that the class does not read", f"{meant[0]}, if that is meant")
         else:
             note(f"{field} does nothing: the class does not read it")
+        return
+    if (class_name, key) == ("GorillaFileSystem", "root"):
+        check_file_tree(value, field, tell, note)
         return
     kind = list if isinstance(default[key], set) else type(default[key])
     wanted = (int, float) if kind is float else kind

@@ -11,7 +11,7 @@ import json
 import logging
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,11 @@ LONGEST = 300
 def wrong(task: OwnTask) -> tuple[str, str, str] | None:
     """What is wrong with an entry when it is played: field, found, expected; None if nothing."""
     if isinstance(task.played, Scenario):
-        try:
-            new_instances(task.played)
-        except Exception as error:
-            return "initial_config", _line(error), "states that the classes take"
+        for name, config in task.played.config_json:
+            try:
+                new_instances(replace(task.played, config_json=((name, config),)))
+            except Exception as error:
+                return f"initial_config.{name}", _line(error), "a state that the class takes"
     try:
         _, record = play_gold(task, get_protocol("think_xml", docs="signature"), max_steps_per_turn=1000)
     except Exception as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 from table_cells import code, name, row, words
 
+from bfcl_env.entries.file_tree import FILE, FOLDER
 from bfcl_env.entries.multi_turn import initial_keys
 from bfcl_env.source import CATEGORIES, CLASS_MODULES, VERSION, function_docs, lines_of, read_data
 
@@ -20,7 +21,9 @@ classes (`involved_classes`), their arguments (`ground_truth`), and what a class
 (`initial_config`). It is what stands in bfcl-eval {VERSION}; descriptions are BFCL's, and what the model reads.
 
 A task has all functions of the classes that it involves. A key that `initial_config` leaves out has the class's own
-value. The last column has another one, of one of BFCL's own tasks: the form of a value is written down nowhere.
+value. The last column has another one, of one of BFCL's own tasks: the form of a value is written down nowhere but in
+the classes. That of a file system is a tree: `root` has one folder, in which the task begins; a folder is `{FOLDER}`, a
+file `{FILE}`. `echo` writes to a file that is there; `touch` makes one.
 """
 ABOUT, WHAT = "This tool ", "Tool description: "
 

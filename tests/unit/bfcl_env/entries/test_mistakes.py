@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +11,6 @@ from bfcl_env.entries import file_environment
 from data_prep.__main__ import main as prepare_data
 
 Run = Callable[[Any], str]
-
-
-@pytest.fixture
-def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Gives what the command says of a file that it refuses, and sees that nothing was written."""
-
-    def run(content: Any, name: str = "plant.json") -> str:
-        path = write(tmp_path, content, name)
-        assert prepare_data(["--json", str(path), "--out", str(tmp_path / "out")]) == 1
-        assert not (tmp_path / "out").exists()
-        said = capsys.readouterr().err
-        assert str(path) in said and "Traceback" not in said
-        return said
-
-    return run
 
 
 def documented(**changes: Any) -> dict[str, Any]:
@@ -322,8 +306,12 @@ assert not SINGLE.keys() & MULTI.keys() - {"no ground truth"}
 
 PLAYED: dict[str, tuple[dict[str, Any], str]] = {
     "a state that cannot be loaded": (
-        multi_turn(initial_config={"GorillaFileSystem": {"root": {"home": {"type": "folder"}}}}),
-        "initial_config: found KeyError",
+        multi_turn(
+            initial_config={"TwitterAPI": {"tweets": {"a": {}}}},
+            involved_classes=["TwitterAPI"],
+            ground_truth=[["get_user_tweets(username='a')"], []],
+        ),
+        "initial_config.TwitterAPI: found ValueError: invalid literal",
     ),
     "a call that fails": (
         multi_turn(ground_truth=[["cd(folder='nowhere')"], []]),
