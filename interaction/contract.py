@@ -142,7 +142,8 @@ def _check_task(name: str, where: str, task: Any) -> None:
     if task.environment != name:
         raise ContractError(
             f"task {task.id} names the environment {task.environment!r}; expected {name!r}, under which its file is "
-            f"known: set {type(task).__name__}.environment, or rename the file"
+            f"known: set {type(task).__name__}.environment, rename the file, or name it as the task does where a "
+            "setting has it (interaction.environments.NAME)"
         )
     if task.part not in PARTS:
         raise ContractError(f"task {task.id} has part {task.part!r}; expected {', '.join(PARTS[:-1])} or {PARTS[-1]}")

@@ -37,6 +37,9 @@ READERS: dict[str, str] = {".json": "bfcl_env.entries"}
 """Ending of a file of a user's that holds tasks and no code -> package that reads it: its `environment(name, path)`
 gives what the packages above have."""
 
+NAME = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+"""What an environment of a user's can be called, so that settings name it without quotes."""
+
 DEFAULT = "bfcl"
 """The environment of rows that name none."""
 
@@ -200,6 +203,14 @@ class Task(Protocol):
     def gold(self) -> Iterable[GoldMessage | UserWords]:
         """A conversation that earns the maximum; empty where none is known."""
         ...
+
+
+class UnknownEnvironment(ValueError):
+    """No environment has this name in this process."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"unknown environment {name!r}; known: {', '.join(sorted(known()))}")
+        self.name = name
 
 
 @cache
@@ -375,7 +386,7 @@ def register(files: Mapping[str, str]) -> None:
         ValueError: a name is that of another environment, or would have to be quoted in settings.
     """
     for name, path in files.items():
-        if not re.fullmatch(r"[A-Za-z_][\w-]*", name, re.ASCII):
+        if not NAME.fullmatch(name):
             raise ValueError(
                 f"environment {name}: {path} gives it a name that is not of letters, digits, _ and -; rename it"
             )
@@ -446,7 +457,7 @@ def _module(environment: str) -> Any:
     if environment in ENVIRONMENTS:
         return import_module(ENVIRONMENTS[environment])
     if environment not in _files:
-        raise ValueError(f"unknown environment {environment!r}; known: {', '.join(sorted(known()))}")
+        raise UnknownEnvironment(environment)
     path = Path(_files[environment]).expanduser()
     if (reader := READERS.get(path.suffix)) is not None:
         return import_module(reader).environment(environment, path)

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
-from interaction.environment import DEFAULT, Task, UserWords, task_id_of, task_of
+from interaction.environment import DEFAULT, Task, UnknownEnvironment, UserWords, task_id_of, task_of
 from interaction.gold import opening
 from interaction.protocol import Message, Protocol
 from recipe.errors import PreflightError
@@ -21,7 +21,7 @@ from recipe.files import Damaged
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data_file import check_whole, parquet_rows
 from recipe.preflight.writing import cannot_write
-from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of
+from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of, naming, without_tasks
 from recipe.typed import shown
 
 SPLITS = {"data.train_files": "train", "data.val_files": "val", "environment.guard": "val"}
@@ -87,13 +87,18 @@ def check_data(config: DictConfig) -> None:
                 found = _check_file(Path(name), rules)
             except FileNotFoundError as error:
                 raise PreflightError(f"{key}={name} does not exist. {remedy(key)}") from error
+            except UnknownEnvironment as error:
+                said = f"{key}={name}: {shown(str(error), quote=False)}"
+                raise PreflightError(f"{said}. {naming(config, error.name) or remedy(key)}") from error
             except Damaged as error:
                 raise PreflightError(f"{key}: {error}. {remedy(key)}") from error
             of_split += found.of_split
             sources.setdefault(key, set()).update(found.sources)
         rows = of_split.total()
         if not rows:
-            raise PreflightError(f"{key}={','.join(names)} has no rows. {remedy(key)}")
+            none = without_tasks(rules.environment, ("train",) if split == "train" else ("choose", "report"))
+            how = remedy(key) if none is None or key == GUARD else f"{none} with `{command()}`, or set {key}."
+            raise PreflightError(f"{key}={','.join(names)} has no rows. {how}")
         if others := rows - of_split[split]:
             _tell_other_split(f"{others} of the {rows} rows of {key}={','.join(names)}", key, command())
         if key == "data.train_files" and rows < config.data.train_batch_size:
@@ -194,6 +199,7 @@ def _check_file(path: Path, rules: _Rules) -> _Found:
 
     Raises:
         FileNotFoundError, Damaged: it is not there, or has a fault.
+        UnknownEnvironment: its rows are of one that no setting names.
     """
     check_whole(path)
     found = _Found()
@@ -218,6 +224,8 @@ def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
     info = row["extra_info"] or {}
     try:
         task = task_of(info)
+    except UnknownEnvironment:
+        raise
     except (ValueError, TypeError) as error:
         return f"extra_info.task_id is {shown(task_id_of(info))}: {shown(str(error), quote=False)}"
     if info["split"] not in SPLITS.values():

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.environment import DEFAULT, ENVIRONMENTS
+from interaction.environment import DEFAULT, ENVIRONMENTS, NAME, Part, known, load_tasks
 
 MADE = re.compile(r"(.+)_(?:train|val|sft)\.parquet")
 """What data_prep calls the files of an environment."""
@@ -35,6 +35,29 @@ def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
         return f"{command} --mixture NAME=WEIGHT ... {out}"
     file = environment if environment in ENVIRONMENTS else _own(config).get(environment)
     return f"{command} --environment {'FILE' if file is None else quote(str(file))} {out}{tiny}"
+
+
+def naming(config: DictConfig, environment: str) -> str | None:
+    """What to set so that an environment of a user's is known, which rows name; None where it cannot have that name."""
+    if not NAME.fullmatch(environment):
+        return None
+    other = next((name for name, file in _own(config).items() if Path(str(file)).stem == environment), None)
+    file = "FILE" if other is None else quote(str(_own(config)[other]))
+    set_so = f"+interaction.environments.{environment}={file}"
+    if other is None:
+        return f"Name the file that its data were made from: {set_so} (docs/your_environment.md, docs/your_data.md)."
+    return f"An environment is known by its file's name: set {set_so} in place of interaction.environments.{other}."
+
+
+def without_tasks(environment: str, parts: tuple[Part, ...]) -> str | None:
+    """That an environment has no task of these parts, so that its data, made again, would have none either."""
+    if environment not in known() or any(task.part in parts for task in load_tasks(environment).values()):
+        return None
+    return (
+        f"No task of environment {environment} has the part {' or '.join(parts)}: give some of its tasks one "
+        "(`Task.part`, docs/your_environment.md) or, where they are entries of a file, add entries to it "
+        "(docs/your_data.md), and make the data again"
+    )
 
 
 def environment_of(config: DictConfig, file: str) -> str:

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from interaction.environment import part_of, task_key_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
-from recipe.settings.data_files import as_list, data_command, environment_of
+from recipe.settings.data_files import as_list, data_command, environment_of, without_tasks
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 GUARD = "guard"
@@ -110,11 +110,12 @@ def check_rows(config: DictConfig) -> None:
     if not any(part_of_row(row) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
         environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, files[0])
+        command, none = f"`{data_command(config, environment)}`", without_tasks(environment, ("choose",))
+        again = f"{none} with {command}" if none else f"Make the data again with {command}, which takes both parts"
         raise PreflightError(
             f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
-            "is one (for BFCL `choose` in bfcl_env/split.json has their indices). Make the data again with "
-            f"`{data_command(config, environment)}`, which takes both parts, or add such rows; or decide without "
-            "validation: stage.handover=last, and a gate on a metric of training or stage.gate=null."
+            f"is one (for BFCL `choose` in bfcl_env/split.json has their indices). {again}, or add such rows; or "
+            "decide without validation: stage.handover=last, and a gate on a metric of training or stage.gate=null."
         )
 
 

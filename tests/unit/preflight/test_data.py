@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
-from support.own_environment import write_example
+from support.own_environment import example, write_example
 from support.phone import SAYS, write_phone
 
 import interaction.environment as environments
@@ -211,7 +212,23 @@ def test_of_a_users_environment_the_command_is_named_that_makes_its_data(invento
     environments._module.cache_clear()
     environments.load_tasks.cache_clear()
     line = refusal(configured(train, val))
-    assert "unknown environment 'inventory'" in line and "data_prep --environment FILE --out data/cpu" in line
+    assert "unknown environment 'inventory'" in line and "Name the file" in line and "data_prep" not in line
+    assert "+interaction.environments.inventory=FILE" in line
+    config = configured(train, val)
+    config.interaction.environments = {"lib": f"{tmp_path}/inventory.py"}
+    assert "inventory.py in place of interaction.environments.lib" in refusal(config), "under another name"
+
+
+def test_where_no_task_is_held_out_that_is_said_and_not_only_how_data_are_made(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "inventory.py"
+    path.write_text(re.sub(r'\("train", "train", "choose", "report"\)', '("train",) * 4', example()))
+    assert prepare_data(["--out", str(tmp_path), "--environment", str(path), "--docs", "signature"]) == 0
+    assert "inventory_val.parquet is empty: no task belongs there (no task has the part" in capsys.readouterr().out
+    config = configured(*(str(tmp_path / f"inventory_{name}.parquet") for name in ("train", "val")))
+    config.interaction.environments = {"inventory": str(path)}
+    line = refusal(config)
+    assert "has no rows. No task of environment inventory has the part choose or report: give some of its" in line
+    assert f"make the data again with `.venv/bin/python -m data_prep --environment {path}" in line
 
 
 @pytest.mark.parametrize(

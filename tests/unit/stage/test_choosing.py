@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
+from support.own_environment import example
 
 from bfcl_env import choose_indices, report_indices, train_indices
+from interaction.environment import register
 from recipe import evaluate, report
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
@@ -302,3 +304,15 @@ def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
     assert report.validations(tmp_path) == []
     assert "None so far, of tasks for reporting" in report.write(tmp_path).read_text()
+
+
+def test_an_environment_without_tasks_for_choosing_is_told_so(tmp_path, config):
+    path = tmp_path / "inventory.py"
+    path.write_text(example().replace('"train", "choose", "report")', '"train", "report", "report")'))
+    register({"inventory": str(path)})
+    row = {"split": "val", "environment": "inventory", "task_id": "move_3"}
+    pq.write_table(pa.table({"extra_info": [row]}), tmp_path / "val.parquet")
+    config.stage.handover, config.interaction = "best", {"environments": {"inventory": str(path)}}
+    with pytest.raises(PreflightError) as error:
+        choosing.check_rows(config)
+    assert "No task of environment inventory has the part choose: give some of its tasks one" in str(error.value)
