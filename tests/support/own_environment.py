@@ -11,9 +11,17 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "your_environment.md"
 
 def example() -> str:
     """Its code, as a reader copies it."""
-    found = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+    return _code()[0]
+
+
+def example_of_several_turns() -> str:
+    """The same with the part that the page replaces for tasks of several turns."""
+    first, several = _code()
+    return first[: first.index("@dataclass")] + several
+
+
+def _code() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 
 
 def write_example(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.own_environment import example, write_example
+from support.own_environment import example, example_of_several_turns, write_example
 
 import interaction.environment as environments
 from interaction import get_protocol
@@ -250,3 +250,11 @@ def test_tau_passes_with_what_its_official_reward_lets_through_listed(capfd):
     head, *rows = [line.split("  ") for line in said.splitlines() if "telecom_solo_mms" in line or "reward  " in line]
     paid = {row[0]: row[-1] for row in rows}
     assert (paid["outcome official"], paid["outcome clean"]) == ("1.000", "0.000"), head
+
+
+def test_the_example_of_several_turns_passes_and_its_turns_are_paid(tmp_path, capfd):
+    path = tmp_path / "inventory.py"
+    path.write_text(example_of_several_turns())
+    assert main(["--environment", str(path), "--tasks", "all"]) == 0
+    (row,) = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("progress ")]
+    assert row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
