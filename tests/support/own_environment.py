@@ -8,6 +8,10 @@ from interaction.environment import Task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "your_environment.md"
 
+GOLD = '[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]'
+VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)"
+"""Pieces of the example that tests replace."""
+
 
 def example() -> str:
     """Its code, as a reader copies it."""
