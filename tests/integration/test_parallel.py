@@ -66,7 +66,8 @@ def test_engines_beside_each_other_or_in_parts_sample_what_is_trained(
 ) -> None:
     _, model = played
     (tmp_path / "model").symlink_to(model)
-    steps = read_steps(train(tmp_path, f"paths.data={model.parent}/data", *FOUR, *overrides))
+    given = [f"paths.data={model.parent}/data", "stage.old_log_probs_every=1", *FOUR, *overrides]
+    steps = read_steps(train(tmp_path, *given))
     assert list(steps) == [1, 2]
     for numbers in steps.values():
         assert numbers[CORRELATION] > 0.9999 and math.isfinite(numbers["actor/grad_norm"])
