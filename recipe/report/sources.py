@@ -17,6 +17,7 @@ from recipe.evaluation.cost import cost
 from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
+from recipe.report.played_with import played_with
 from recipe.report.tables import trained_stages
 from recipe.report.validation import is_guard, reported
 from recipe.report.votes import read_votes
@@ -52,6 +53,8 @@ class Episodes:
     name: str
     played: Sequence[Played]
     notes: tuple[str, ...] = ()
+    played_with: Mapping[str, str] | None = None
+    """Of an evaluation, as `Method` has it."""
 
 
 def methods(paths: Sequence[Path]) -> list[Method]:
@@ -119,7 +122,9 @@ def episodes(path: Path) -> list[Episodes] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
     if (path / EPISODES).is_file():
         finished = finished_episodes(path / EPISODES)
-        return [Episodes(path.absolute().name, _of_evaluation(finished), _searched(path))] if finished else []
+        if not finished:
+            return []
+        return [Episodes(path.absolute().name, _of_evaluation(finished), _searched(path), played_with(path) or {})]
     stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
     return [source for stage in stages for source in _of_stage(path, stage)] or None
 
@@ -206,4 +211,4 @@ def _method(source: Episodes) -> Method:
     notes = source.notes
     if len(whole) < len(tasks):
         notes += (f"{len(tasks) - len(whole)} of {len(tasks)} tasks lack a sample and are left out",)
-    return Method(source.name, subsets, notes, "verdicts")
+    return Method(source.name, subsets, notes, "verdicts", source.played_with)
