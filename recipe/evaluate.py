@@ -39,6 +39,7 @@ from recipe.evaluation import plain
 from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
 from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.cost import cost
+from recipe.evaluation.lost import all_lost
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     ADAPTER_NAME,
@@ -130,7 +131,8 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
             f"NOTE {number} episodes are left out: their task is not known in environment {name} (--environment FILE)"
         )
     if not records:
-        raise FileNotFoundError("there is nothing to judge")
+        lost = filter(None, (all_lost(path.parent) for path in paths))
+        raise FileNotFoundError("; ".join(["there is nothing to judge", *lost]))
     judged = results(_judged(records), [], None, cost(paths))
     return _report(judged | {"note": choosing.sentence(chosen)}, out)
 

@@ -14,6 +14,7 @@ from typing import Any
 from interaction.environment import known, load_tasks, task_key_of, task_name
 from interaction.record import EpisodeRecord
 from recipe.evaluation.cost import cost
+from recipe.evaluation.lost import all_lost
 from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
@@ -69,7 +70,7 @@ def methods(paths: Sequence[Path]) -> list[Method]:
     for path in dict.fromkeys(paths):
         if (played := episodes(path)) is not None:
             found[path.absolute()] = [_method(item) for item in played]
-            wrong += [] if played else [f"{path} holds no episode that can be read"]
+            wrong += [] if played else [all_lost(path) or f"{path} holds no episode that can be read"]
         elif given := vote_files(path):
             for file in given:
                 folder = file.absolute().parent
