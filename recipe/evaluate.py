@@ -37,7 +37,7 @@ from interaction.users import UserFault, require_answer
 from recipe.cards import trained_with
 from recipe.evaluation import plain
 from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
-from recipe.evaluation.context import over_budget_line
+from recipe.evaluation.context import check_context, over_budget_line
 from recipe.evaluation.cost import cost
 from recipe.evaluation.lost import all_lost
 from recipe.evaluation.play import Lost, play_all, progress_bar
@@ -52,7 +52,7 @@ from recipe.evaluation.server import (
     fingerprint,
     serve,
 )
-from recipe.evaluation.store import Settings, SettingsError, Store, read_episodes
+from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
 from recipe.stage import choosing
@@ -85,7 +85,10 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         given.served_name = asyncio.run(_only_model(given))
     settings = _settings(given)
     require_answer(settings.user)
-    store = Store(given.out or Path("outputs") / "evaluation" / _name(given), settings)
+    folder = given.out or Path("outputs") / "evaluation" / _name(given)
+    if given.model and not finished_episodes(folder / EPISODES):  # the prompt of one that is finished did fit
+        check_context(given.model, vllm_flags, settings)
+    store = Store(folder, settings)
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
         otherwise = _otherwise(given, vllm_flags, settings)
