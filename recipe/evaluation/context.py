@@ -70,7 +70,7 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
     try:
         lengths = _lengths(model)
         over = over_budget(tasks, settings.conversation, lengths, budget)
-        long = sum(tokens >= context for tokens in _prompts(tasks, settings, lengths))
+        long = sum(tokens >= context for tokens in _prompts(tasks, settings, lengths, least=context))
     except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
         return f"over budget: not counted, {error}"
     lines = []
@@ -101,10 +101,14 @@ def _lengths(model: Path) -> Any:
     return Lengths(load_tokenizer(str(model)))
 
 
-def _prompts(tasks: Sequence[Task], settings: Settings, lengths: Any) -> Iterator[int]:
-    """The tokens of each task's first request; 0 where the environment has none."""
+def _prompts(tasks: Sequence[Task], settings: Settings, lengths: Any, least: int = 0) -> Iterator[int]:
+    """The tokens of each task's first request; 0 where the environment has none, and where its bytes are so few that
+    they are fewer than `least`."""
+    from recipe.preflight.gold_tokens import TEMPLATE
+
     protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
     rules = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
     for task in tasks:
         messages = opening(task, protocol, **rules)
-        yield lengths.prompt(messages) if messages else 0
+        few = lengths.most([message["content"] for message in messages]) + TEMPLATE < least
+        yield 0 if few or not messages else lengths.prompt(messages)
