@@ -37,8 +37,9 @@ from interaction.users import UserFault, require_answer
 from recipe.cards import trained_with
 from recipe.evaluation import plain
 from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
-from recipe.evaluation.context import over_budget_line
+from recipe.evaluation.context import check_context, over_budget_line
 from recipe.evaluation.cost import cost
+from recipe.evaluation.lost import all_lost
 from recipe.evaluation.play import Lost, play_all, progress_bar
 from recipe.evaluation.server import (
     ADAPTER_NAME,
@@ -51,7 +52,7 @@ from recipe.evaluation.server import (
     fingerprint,
     serve,
 )
-from recipe.evaluation.store import Settings, SettingsError, Store, read_episodes
+from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
 from recipe.stage import choosing
@@ -84,7 +85,10 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         given.served_name = asyncio.run(_only_model(given))
     settings = _settings(given)
     require_answer(settings.user)
-    store = Store(given.out or Path("outputs") / "evaluation" / _name(given), settings)
+    folder = given.out or Path("outputs") / "evaluation" / _name(given)
+    if given.model and not finished_episodes(folder / EPISODES):  # the prompt of one that is finished did fit
+        check_context(given.model, vllm_flags, settings)
+    store = Store(folder, settings)
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
         otherwise = _otherwise(given, vllm_flags, settings)
@@ -130,7 +134,8 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
             f"NOTE {number} episodes are left out: their task is not known in environment {name} (--environment FILE)"
         )
     if not records:
-        raise FileNotFoundError("there is nothing to judge")
+        lost = filter(None, (all_lost(path.parent) for path in paths))
+        raise FileNotFoundError("; ".join(["there is nothing to judge", *lost]))
     judged = results(_judged(records), [], None, cost(paths))
     return _report(judged | {"note": choosing.sentence(chosen)}, out)
 

@@ -19,6 +19,8 @@ from multiprocessing.connection import Connection
 from subprocess import Popen
 
 from interaction.environment import DEFAULT
+from recipe.audit.legend import REWARDS, legend
+from recipe.audit.policies import NAMES
 from recipe.user_code import child
 
 SAMPLE = 40
@@ -42,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m recipe.audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m recipe.audit",
+        description=__doc__,
+        epilog=f"The table's rows (rewards), then its columns (policies):\n\n{legend(REWARDS, NAMES, {})}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--environment", default=DEFAULT, metavar="NAME|FILE", help="default: %(default)s")
     parser.add_argument("--reward", metavar="FILE", help="a reward of your own, instead of those here")

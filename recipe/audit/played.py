@@ -22,6 +22,7 @@ from interaction.attempt_contract import check_task
 from interaction.environment import (
     GoldMessage,
     Task,
+    audit_policies,
     is_own_code,
     known_failures,
     load_tasks,
@@ -29,6 +30,7 @@ from interaction.environment import (
     read_options,
 )
 from recipe.audit.findings import Audit, Score, Tell, table, told
+from recipe.audit.legend import legend
 from recipe.audit.policies import GOLD, gold, play
 from recipe.user_code.reward_file import RewardFileError
 from recipe.user_code.reward_process import RewardProcess
@@ -72,7 +74,8 @@ def audit_of(given: SimpleNamespace, tell: Callable[[str | None, float], None]) 
     except (ValueError, RewardFileError, RewardError) as error:
         print(f"{error}", file=sys.stderr)
         return 2
-    print(table(audit))
+    print(f"{table(audit)}\n")
+    print(legend(rewards, dict.fromkeys(name for *_, name in audit.earned), audit_policies(environment)))
     print(f"\n{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
     if said := told(audit):
         print(f"\n{said}")

@@ -119,7 +119,7 @@ def skip(task: Task, protocol: Protocol, playing: Playing) -> None:
 
 
 def safe(task: Task, protocol: Protocol, playing: Playing) -> None:
-    """One call a turn that asks for nothing, then an answer."""
+    """One call a turn that asks for nothing (the function with the fewest arguments), then an answer."""
     call = harmless(playing.functions)
     while not playing.conversation.done:
         playing.say(protocol.render_calls("t", [call]))
@@ -138,7 +138,8 @@ def repeat(task: Task, protocol: Protocol, playing: Playing) -> None:
 
 
 def cuts(task: Task) -> list[Policy]:
-    """Gold that runs out of tokens: after the first turn, after the second and so on; of a single turn before its end.
+    """Gold that runs out of tokens: after the first turn, after the second and so on, of a single turn before its end;
+    the cut that earns most.
 
     A cut at one place only would miss a reward that pays up to the last turn but one.
     """

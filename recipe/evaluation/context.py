@@ -3,36 +3,112 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from recipe.evaluation.server import context_length
+from interaction.environment import Task
+from interaction.gold import opening
+from interaction.protocol import DOC_STYLES, get_protocol
+from recipe.evaluation.server import ServerError, context_length, flag_of
 from recipe.evaluation.store import Settings
 
+OF_THE_TOKENS = ("--tokenizer", "--chat-template", "--hf-overrides")
+"""vLLM's flags by which a prompt may have other tokens than the model's folder says."""
 
-def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
-    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known."""
+
+def check_context(model: Path, vllm_flags: Sequence[str], settings: Settings) -> None:
+    """The model's context holds the prompt of one task at least; what cannot be counted is taken to fit.
+
+    Raises:
+        ServerError: it holds none. Nothing was written or started.
+    """
     from jinja2 import TemplateError
 
     from recipe.errors import PreflightError
-    from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
-    from recipe.preflight.model import load_tokenizer
+
+    context = context_length(model, vllm_flags)
+    tasks = _tasks(settings)
+    if context is None or not tasks or any(flag_of(vllm_flags, flag) is not None for flag in OF_THE_TOKENS):
+        return
+    try:
+        lengths = _lengths(model)
+        if any(tokens < context for tokens in _prompts(tasks, settings, lengths)):
+            return
+        shortest = min(_prompts(tasks, settings, lengths))
+        others = {docs: replace(settings, docs=docs) for docs in DOC_STYLES if docs != settings.docs}
+        fit = {
+            docs: sum(tokens < context for tokens in _prompts(tasks, other, lengths)) for docs, other in others.items()
+        }
+    except (PreflightError, TemplateError):  # the server may be told of another tokenizer or template
+        return
+    ways = [f"--docs {docs} ({number} of {len(tasks)} fit then)" for docs, number in fit.items() if number]
+    given = "--max-model-len" if flag_of(vllm_flags, "--max-model-len") else "max_position_embeddings in config.json"
+    ways += ["a longer context (-- --max-model-len N, where the model has it)", "another --category or another model"]
+    choices = f"{', '.join(ways[:-1])} or {ways[-1]}"
+    raise ServerError(
+        f"the context of {context} tokens ({given}) holds the prompt of none of the {len(tasks)} tasks: the shortest "
+        f"has {shortest} tokens, with --docs {settings.docs}. Every episode would be lost. Choose {choices}."
+    )
+
+
+def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
+    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known.
+
+    A second line says how many have a prompt that does not fit: their episodes will be lost.
+    """
+    from jinja2 import TemplateError
+
+    from recipe.errors import PreflightError
+    from recipe.preflight.gold_tokens import Budget, over_budget
 
     if (context := context_length(model, vllm_flags)) is None:
         return None
-    tasks = list({task.id: task for task, _ in settings.tasks()}.values())
+    tasks = _tasks(settings)
     budget = Budget(context=context, reply=settings.max_tokens)
     try:
-        lengths = Lengths(load_tokenizer(str(model)))
+        lengths = _lengths(model)
         over = over_budget(tasks, settings.conversation, lengths, budget)
+        long = sum(tokens >= context for tokens in _prompts(tasks, settings, lengths, least=context))
     except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
         return f"over budget: not counted, {error}"
-    if not over:
-        return None
-    where = Counter(task.category.removeprefix("multi_turn_") for task in tasks if task.id in over)
-    return (
-        f"over budget: gold of {len(over)} of {len(tasks)} tasks "
-        f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of {context} "
-        f"tokens: accuracy can reach {1 - len(over) / len(tasks):.3f} at most. A longer one, where the model has "
-        "it: -- --max-model-len N"
-    )
+    lines = []
+    if over:
+        where = Counter(task.category.removeprefix("multi_turn_") for task in tasks if task.id in over)
+        lines.append(
+            f"over budget: gold of {len(over)} of {len(tasks)} tasks "
+            f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of "
+            f"{context} tokens: accuracy can reach {1 - len(over) / len(tasks):.3f} at most. A longer one, where the "
+            "model has it: -- --max-model-len N"
+        )
+    if long:
+        lines.append(
+            f"NOTE the prompt alone of {long} of {len(tasks)} tasks does not fit the context: their episodes will be "
+            f"lost, and are in no number. Give a longer one, or shorter descriptions than --docs {settings.docs}"
+        )
+    return "\n".join(lines) or None
+
+
+def _tasks(settings: Settings) -> list[Task]:
+    return list({task.id: task for task, _ in settings.tasks()}.values())
+
+
+def _lengths(model: Path) -> Any:
+    from recipe.preflight.gold_tokens import Lengths
+    from recipe.preflight.model import load_tokenizer
+
+    return Lengths(load_tokenizer(str(model)))
+
+
+def _prompts(tasks: Sequence[Task], settings: Settings, lengths: Any, least: int = 0) -> Iterator[int]:
+    """The tokens of each task's first request; 0 where the environment has none, and where its bytes are so few that
+    they are fewer than `least`."""
+    from recipe.preflight.gold_tokens import TEMPLATE
+
+    protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
+    rules = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
+    for task in tasks:
+        messages = opening(task, protocol, **rules)
+        few = lengths.most([message["content"] for message in messages]) + TEMPLATE < least
+        yield 0 if few or not messages else lengths.prompt(messages)

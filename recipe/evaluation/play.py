@@ -21,6 +21,7 @@ from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
 from recipe.evaluation.episode import PromptTooLong, play_episode
+from recipe.evaluation.lost import CONTEXT, NOT_TRIED, THE_USER
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.store import Settings, Store
 
@@ -65,12 +66,12 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
         async def work() -> None:
             nonlocal in_a_row
             for task, sample in waiting:
-                fault = f"not tried: {in_a_row} episodes in a row were lost"
+                fault = f"{NOT_TRIED}: {in_a_row} episodes in a row were lost"
                 if in_a_row < LOST_IN_A_ROW:
                     try:
                         line, fault = await _play_or_lose(endpoint, settings, task, user)
                     except PromptTooLong as error:
-                        line, fault = None, f"the server's context does not hold the prompt: {error}"
+                        line, fault = None, f"{CONTEXT}: {error}"
                     else:
                         in_a_row = 0 if line is not None else in_a_row + 1
                     if line is not None:
@@ -101,7 +102,7 @@ async def _play_or_lose(
             fault = str(error)
             continue
         except UserFault as error:
-            fault = f"the user: {error}"
+            fault = f"{THE_USER}: {error}"
             continue
         return {"attempts": attempt, **line}, ""
     return None, fault

@@ -17,6 +17,7 @@ from interaction.record import EpisodeRecord
 from recipe.columns import aligned
 from recipe.evaluation.cost import Cost
 from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
+from recipe.evaluation.lost import remedy, told
 from recipe.evaluation.play import Lost
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
@@ -235,9 +236,11 @@ def text(found: Mapping[str, Any]) -> str:
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:
-        reasons = Counter(item["reason"] for item in found["lost"]).most_common(3)
-        lines = "".join(f"\n  {count} x {reason}" for reason, count in reasons)
-        parts.append(f"LOST: {len(found['lost'])} episodes could not be played and are in no number above:{lines}")
+        reasons = [item["reason"] for item in found["lost"]]
+        number = f"all {len(reasons)} episodes, so there is no number"
+        if found["overall"] is not None:
+            number = f"{len(reasons)} episodes could not be played and are in no number above"
+        parts.append(f"LOST: {number}:{told(reasons)}\n  {remedy(reasons)}.")
     return "\n\n".join(parts)
 
 

@@ -25,6 +25,7 @@ from interaction.endpoint.reply import Completion, one_line
 from interaction.protocol import Message
 from recipe.appended import Appended
 from recipe.evaluation.arguments import count, number
+from recipe.evaluation.lost import all_lost
 from recipe.files import Damaged, told
 from recipe.judge.casting import Ballot, cast, cast_before, key_of
 from recipe.judge.question import messages, read_vote
@@ -138,7 +139,8 @@ def _asked(paths: Sequence[Path], longest: int) -> list[Asked]:
     for path in paths:
         if not (given := sources.episodes(path)):
             raise JudgeError(
-                f"{path} holds no episodes to judge: expected {sources.EPISODES} of an evaluation, or a run with "
+                all_lost(path)
+                or f"{path} holds no episodes to judge: expected {sources.EPISODES} of an evaluation, or a run with "
                 "<stage>/rollouts/val/<step>.jsonl"
             )
         for method in given:

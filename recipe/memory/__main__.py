@@ -11,9 +11,10 @@ import argparse
 import sys
 
 from recipe.errors import PreflightError
+from recipe.memory.advice import shortfalls
 from recipe.memory.architecture import UnknownArchitecture, load_architecture, shipped_models
-from recipe.memory.check import card_bytes, nominal_bytes, problem
-from recipe.memory.compose import compose_stage
+from recipe.memory.check import card_bytes, card_text, nominal_bytes, problem
+from recipe.memory.compose import compose_stage, fitting_profile
 from recipe.memory.host import checkpoint_parts
 from recipe.memory.settings import read_settings
 from recipe.memory.table import cache_line, host_line, peak, reasons, table
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     checkpoint, export = checkpoint_parts(model, settings)
     print(
         f"{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}: "
-        f"{settings.gpus * settings.nodes} GPUs with {card / GB:.1f} GB; micro-batches of {settings.update_tokens} "
+        f"{settings.gpus * settings.nodes} GPUs of {card_text(card)}; micro-batches of {settings.update_tokens} "
         f"tokens (update) and {settings.forward_tokens} (log-probs). GB (10^9 bytes) a card, each phase at its peak:\n"
     )
     print(table(found, card))
@@ -68,7 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(host_line(model, settings, config.launcher.needs.memory_gb))
     print(f"disk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model\n")
     print(reasons(found))
-    wrong = problem(model, settings, config.data.max_prompt_length)
+    profile = None
+    if shortfalls(model, settings):
+        profile = fitting_profile(chosen.config_name, chosen.overrides, model, settings)
+    wrong = problem(model, settings, config.data.max_prompt_length, profile)
     if wrong:
         print(f"\n{wrong}")
     return 1 if wrong else 0

@@ -55,7 +55,7 @@ def shortfalls(model: Architecture, settings: Settings, share: float = 1.0) -> l
     """A line for each phase that does not fit into that share of the card, and for a cache that holds not even one
     conversation, with which vLLM does not start."""
     lines = [
-        f"{phase.name} takes {phase.bytes / 1e9:.0f} GB of {settings.card / 1e9:.0f}"
+        f"{phase.name} takes {phase.bytes / 1e9:.0f} GB of {settings.card / 1e9:.1f}"
         for phase in phases(model, settings)
         if phase.bytes > share * settings.card
     ]

@@ -32,6 +32,11 @@ def nominal_bytes(gigabytes: float) -> float:
     return gigabytes * 2**30 * USABLE
 
 
+def card_text(card: float) -> str:
+    """A card as it is sold, and the bytes of it that programs can use, in the unit of the estimate."""
+    return f"{round(card / 2**30 / USABLE, 1):g} GB ({card / GB:.1f} x 10^9 bytes for programs)"
+
+
 def known_model(config: DictConfig) -> Architecture | None:
     """The model of the configuration, if its layers are those that the estimate knows."""
     try:
@@ -40,11 +45,12 @@ def known_model(config: DictConfig) -> Architecture | None:
         return None
 
 
-def problem(model: Architecture, settings: Settings, prompt: int) -> str | None:
+def problem(model: Architecture, settings: Settings, prompt: int, profile: str | None = None) -> str | None:
     """What does not fit and what to set instead, or None.
 
     Args:
         prompt: `data.max_prompt_length`.
+        profile: a hardware profile with which it would fit, where one is known.
     """
     short = shortfalls(model, settings)
     if not short:
@@ -52,14 +58,15 @@ def problem(model: Architecture, settings: Settings, prompt: int) -> str | None:
     largest = sorted(peak(phases(model, settings)).parts, key=lambda part: part.bytes, reverse=True)[:3]
     parts = ", ".join(f"{part.name} {part.bytes / GB:.0f} GB" for part in largest)
     better = advise(model, settings)
-    advice = (
-        "It would fit with: " + " ".join(overrides(settings, better, prompt))
+    whole = f"It would fit with the profile hardware={profile} and the same overrides. " if profile else ""
+    advice = whole + (
+        f"{'Changing less, it' if profile else 'It'} would fit with: " + " ".join(overrides(settings, better, prompt))
         if better
         else "No setting tried makes it fit: take more or larger cards, actor_rollout_ref.model.lora_rank=32, or a "
         "smaller model"
     )
     return (
-        f"{model.name} does not fit on {settings.gpus * settings.nodes} GPUs with {settings.card / GB:.0f} GB, by "
+        f"{model.name} does not fit on {settings.gpus * settings.nodes} GPUs of {card_text(settings.card)}, by "
         f"estimate: {'; '.join(short)} (most of it: {parts}). {advice}. "
         "`.venv/bin/python -m recipe.memory MODEL` shows the estimate; launcher.check_gpu_memory=false starts anyway."
     )

@@ -62,5 +62,5 @@ def summary(model: Architecture, settings: Settings) -> str:
     """Two lines for the log of a start; one where there is no engine."""
     found = phases(model, settings)
     sizes = ", ".join(f"{phase.name} {phase.bytes / GB:.0f}" for phase in found)
-    line = f"GPU memory, estimated: {sizes} GB of {settings.card / GB:.0f}; most in {peak(found).name}"
+    line = f"GPU memory, estimated: {sizes} GB of {settings.card / GB:.1f}; most in {peak(found).name}"
     return f"{line}\n{cache_line(model, settings)}" if settings.plays else line

@@ -5,7 +5,7 @@ the standard error of a run covers which tasks they are, and which episodes were
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -14,7 +14,7 @@ from interaction.environment import task_key_of
 from recipe.columns import aligned
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Rise, compare
-from recipe.report.tables import difference_text, run_text, trained_stages, windows_text
+from recipe.report.tables import brackets, difference_text, run_text, trained_stages, windows_text
 from recipe.stage import choosing
 
 METRICS = ("acc", "acc_official")
@@ -51,8 +51,8 @@ def rows(runs: list[Path]) -> Iterator[tuple[str, list[bool], str, Rise]]:
 def table(runs: list[Path]) -> str:
     """The stages that have validated twice, as text; empty where there is none."""
     lines = [["stage", "runs", "tasks", "of", "first -> last", "difference", "each run"]]
-    before = ""
-    for stage, of_runs, name, moved in rows(runs):
+    before, found = "", list(rows(runs))
+    for stage, of_runs, name, moved in found:
         head = ["", ""] if stage == before else [stage, str(sum(of_runs))]
         tasks = str(max(run.tasks for run in moved.runs))
         each = ", ".join(map(run_text, moved.runs)) if len(moved.runs) > 1 else ""
@@ -62,7 +62,12 @@ def table(runs: list[Path]) -> str:
         return ""
     if not any(line[-1] for line in lines[1:]):
         lines = [line[:-1] for line in lines]
-    return f"{aligned(lines)}\n\n{fill(WHAT, 120)}"
+    return f"{aligned(lines)}\n\n{fill(explanation([moved for *_, moved in found]), 120)}"
+
+
+def explanation(moved: Sequence[Rise]) -> str:
+    """What the numbers of these rows are."""
+    return " ".join([WHAT, *brackets(moved)])
 
 
 def _moved(stages: list[Path]) -> Iterator[tuple[str, Rise]]:

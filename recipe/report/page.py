@@ -39,6 +39,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     slow = [found for stage in stages if (found := slowest(stage))]
     chosen, shown_at = _episodes(stages, [one.place for found in slow for one in found.named])
     timed = times.stage_times(runs)
+    moved = list(held_out.rows(runs))
     page = render(
         "report.html",
         runs=[str(path.name) for path in runs],
@@ -56,8 +57,8 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         beside=validation.beside(validated) if others else [],
         metrics=validation.METRICS,
         validation_curves=Markup(validation_curves.draw([path.name for path in runs], lines, ends[:-1])),
-        moved=list(held_out.rows(runs)),
-        held_out=held_out.WHAT,
+        moved=moved,
+        held_out=held_out.explanation([value for *_, value in moved]),
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=entries(run / "curriculum.json", "stages"),
         starts=entries(run / "manifest.json", "starts"),

@@ -57,6 +57,8 @@ class Method:
     """What a reader of its numbers has to know."""
     judged_by: Literal["votes", "verdicts"] = "votes"
     """What a vote is: somebody's opinion, or the environment's verdict on a sample of a task."""
+    played_with: Mapping[str, str] | None = None
+    """Of an evaluation its settings as texts, none where they cannot be read; None of anything else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from recipe.columns import aligned
 from recipe.files import write_atomic
 from recipe.report.pass_rate import Figure, Method, Paired, compare, figures, label, ordered
 from recipe.report.pass_rate_words import Words, words
+from recipe.report.played_with import differing
 from recipe.report.render import render
 
 
@@ -20,7 +21,7 @@ def differences(methods: Sequence[Method], baseline: Method) -> list[Paired]:
 
 def notes(methods: Sequence[Method], baseline: Method) -> list[str]:
     """What a reader has to know of single rows."""
-    found = [f"{method.name}: {note}" for method in methods for note in method.notes]
+    found = differing(methods) + [f"{method.name}: {note}" for method in methods for note in method.notes]
     for method in methods:
         if lacks := ", ".join(map(label, _lacking(method, methods))):
             found.append(f"{method.name} has no {lacks}, so its Average is over other subsets than another row's")

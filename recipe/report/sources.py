@@ -14,9 +14,11 @@ from typing import Any
 from interaction.environment import known, load_tasks, task_key_of, task_name
 from interaction.record import EpisodeRecord
 from recipe.evaluation.cost import cost
+from recipe.evaluation.lost import all_lost
 from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
+from recipe.report.played_with import played_with
 from recipe.report.tables import trained_stages
 from recipe.report.validation import is_guard, reported
 from recipe.report.votes import read_votes
@@ -52,6 +54,8 @@ class Episodes:
     name: str
     played: Sequence[Played]
     notes: tuple[str, ...] = ()
+    played_with: Mapping[str, str] | None = None
+    """Of an evaluation, as `Method` has it."""
 
 
 def methods(paths: Sequence[Path]) -> list[Method]:
@@ -66,7 +70,7 @@ def methods(paths: Sequence[Path]) -> list[Method]:
     for path in dict.fromkeys(paths):
         if (played := episodes(path)) is not None:
             found[path.absolute()] = [_method(item) for item in played]
-            wrong += [] if played else [f"{path} holds no episode that can be read"]
+            wrong += [] if played else [all_lost(path) or f"{path} holds no episode that can be read"]
         elif given := vote_files(path):
             for file in given:
                 folder = file.absolute().parent
@@ -119,7 +123,9 @@ def episodes(path: Path) -> list[Episodes] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
     if (path / EPISODES).is_file():
         finished = finished_episodes(path / EPISODES)
-        return [Episodes(path.absolute().name, _of_evaluation(finished), _searched(path))] if finished else []
+        if not finished:
+            return []
+        return [Episodes(path.absolute().name, _of_evaluation(finished), _searched(path), played_with(path) or {})]
     stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
     return [source for stage in stages for source in _of_stage(path, stage)] or None
 
@@ -206,4 +212,4 @@ def _method(source: Episodes) -> Method:
     notes = source.notes
     if len(whole) < len(tasks):
         notes += (f"{len(tasks) - len(whole)} of {len(tasks)} tasks lack a sample and are left out",)
-    return Method(source.name, subsets, notes, "verdicts")
+    return Method(source.name, subsets, notes, "verdicts", source.played_with)

@@ -156,17 +156,26 @@ def explanation(rows: list[dict[str, Any]]) -> str:
     parts = []
     if any(run.standard_error is not None for run in each):
         parts.append(
-            "+- is one standard error over the run's own episodes, task by task, and of one run the brackets are 95 % "
-            "from it: they say how well this run's difference is known, and nothing about another run."
+            "+- is one standard error over the run's own episodes, task by task: it says how well this run's "
+            "difference is known, and nothing about another run."
         )
     if any(run.tasks and not run.all_tasks for run in each):
         parts.append(
             "Where the first steps play other tasks than the last, the tasks that both have are compared, and the "
             "error covers which those are."
         )
+    parts += brackets(moved)
+    return " ".join(parts)
+
+
+def brackets(moved: Sequence[Rise]) -> list[str]:
+    """What the brackets behind these differences are: of one run, and of several, as far as there are any."""
+    parts = []
+    if any(len(rise.runs) == 1 and rise.runs[0].interval is not None for rise in moved):
+        parts.append("Of one run the brackets are 95 % from its standard error.")
     if any(len(rise.runs) > 1 for rise in moved):
         parts.append("Of several runs the brackets are 95 % for their mean, by Student's t on the runs' differences.")
-    return " ".join(parts)
+    return parts
 
 
 def table(runs: list[Path]) -> str:

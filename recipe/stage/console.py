@@ -29,7 +29,7 @@ VALIDATED = {
     "val_guard/acc": "of the guard {:.3f}",
 }
 
-SAID = ("ALARM ", "CLUSTER ", "GATE ", "RESUME ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "NOTE the reward ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")

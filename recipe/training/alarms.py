@@ -5,6 +5,20 @@ from collections.abc import Mapping
 START = 3
 """Steps whose mean is what turns per episode are compared with."""
 
+SCORES = ("critic/score/min", "critic/score/max")
+"""verl's names for the lowest and the highest score of a step."""
+
+EARN = (
+    "a warm start (bash run_sft.sh), easier tasks (an earlier stage, fewer turns), or a reward that pays for progress "
+    "(pkg://rewards.progress, pkg://rewards.format)"
+)
+"""What helps where nothing is earned. A group whose rollouts all score the same teaches nothing."""
+
+
+def none(metrics: Mapping[str, float]) -> list[str]:
+    """No alarms, whatever is logged: they are about what is played."""
+    return []
+
 
 class Alarms:
     """Watches the metrics of one launch of a stage.
@@ -29,11 +43,16 @@ class Alarms:
             ),
             "lost": (metrics.get("train/lost_samples", 0.0), "samples were lost", "train/failed_rewards, the log"),
         }
+        nothing = [metrics.get(name) for name in SCORES] == [0, 0]
+        also = {"malformed": ", and nothing was earned" * nothing}
         lines = [
-            f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}); see {where}"
+            f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also.get(name, '')}; "
+            f"see {where}"
             for name, (share, what, where) in shares.items()
             if share > self.thresholds[name]
         ]
+        if nothing and shares["malformed"][0] <= self.thresholds["malformed"]:
+            lines.append(_nothing_earned(metrics.get("train/format_rate")))
         turns = metrics.get("train/turns")
         if turns is None:
             return lines
@@ -45,3 +64,11 @@ class Alarms:
                 f"(stage.alarms.turns={self.thresholds['turns']}); see train/stop/* for what ends them"
             )
         return lines
+
+
+def _nothing_earned(well_formed: float | None) -> str:
+    """Where the protocol is not the reason, as far as the reward's own metrics say."""
+    seen = ""
+    if well_formed is not None:
+        seen = f", though {well_formed:.0%} of the messages were well-formed, so it is not the protocol"
+    return f"ALARM nothing was earned: every sample scored 0{seen}; see {EARN}"

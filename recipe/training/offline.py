@@ -31,11 +31,8 @@ from recipe.offline.limits import Limits
 from recipe.offline.stored import Place, Stored
 from recipe.offline.survey import Survey, Vocabulary, read, survey
 from recipe.stage.notes import BATCHES_FILE
-from recipe.training.alarms import Alarms
+from recipe.training import alarms
 from recipe.training.trainer import CurriculumTrainer
-
-NEVER = {"malformed": 1.0, "truncated": 1.0, "lost": 1.0, "turns": 0.0}
-"""Thresholds of alarms that no step can pass: they are about what is played, and this was played long ago."""
 
 
 @lru_cache(maxsize=1)
@@ -154,7 +151,7 @@ class OfflineTrainer(CurriculumTrainer):
             config.reward.num_workers = 0  # every trajectory has its reward
             config.actor_rollout_ref.rollout.nnodes = 1  # verl asks for some before it makes no engine on them
         super().__init__(config)
-        self.alarms = Alarms(NEVER)
+        self.alarms = alarms.none  # this was played long ago
 
     def on_init_end(self) -> None:
         """There is no engine to give weights to."""

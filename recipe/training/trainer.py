@@ -17,6 +17,7 @@ They are not among the `lost_samples`, but count with these against `stage.max_l
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -54,7 +55,7 @@ class Curriculum(PPOTrainer):
         super().__init__(config)
         self.replay_buffer.poll_interval = config.stage.poll_interval
         self.failed_prompts = self.lone_samples = 0
-        self.alarms = Alarms(config.stage.alarms)
+        self.alarms: Callable[[Mapping[str, float]], list[str]] = Alarms(config.stage.alarms)
         control = config.algorithm.kl_ctrl
         if config.algorithm.use_kl_in_reward and control.type == "adaptive":
             self.kl_ctrl_in_reward = EpisodeKLController(control.kl_coef, control.target_kl, control.horizon)

@@ -8,6 +8,7 @@ said outside of the time limit of what raised, so a large dict is not searched.
 
 import ast
 import linecache
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
@@ -82,15 +83,20 @@ def _listed(key: str, found: dict[Any, Any], name: str) -> str:
         return f"; {name} is empty"
     if not (known := _texts(found)):
         return f"; {name} has {len(found)} key{'s' if len(found) > 1 else ''}"
-    matcher = SequenceMatcher(b=key[:LONGEST_COMPARED])
+    near = by_nearness(key, known)[:MOST_KEYS]
+    more = f" and {rest} more" if (rest := len(found) - len(near)) else ""
+    return f"; {name} has {', '.join(shown(one, quote=False) for one in near)}{more}"
+
+
+def by_nearness(name: str, known: Iterable[str]) -> list[str]:
+    """The known names, the one most like `name` first."""
+    matcher = SequenceMatcher(b=name[:LONGEST_COMPARED])
 
     def nearness(one: str) -> float:
         matcher.set_seq1(one[:LONGEST_COMPARED])
         return matcher.ratio()
 
-    known.sort(key=nearness, reverse=True)
-    more = f" and {rest} more" if (rest := len(found) - len(known[:MOST_KEYS])) else ""
-    return f"; {name} has {', '.join(shown(one, quote=False) for one in known[:MOST_KEYS])}{more}"
+    return sorted(known, key=nearness, reverse=True)
 
 
 def _last(traceback: TracebackType) -> TracebackType:

@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from recipe.user_code import child, reward_file
 from recipe.user_code.raised import file_of, told
+from recipe.user_code.reward_arguments import accepted, unnamed
 from recipe.user_code.reward_result import RewardError, checked
 
 LOAD_SECONDS = 600.0
@@ -53,7 +54,8 @@ class RewardProcess:
         name: function in it.
         seconds: time limit of a call.
         arguments: the user's own, given with every call.
-        tell: gets a line when something takes long, and when the reward prints too much.
+        tell: gets a line when something takes long, when the reward prints too much, and for each argument that may
+            be misspelt.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class RewardProcess:
         """Bytes."""
 
     def __enter__(self) -> Self:
-        """Raises RewardFileError: it cannot be loaded."""
+        """Raises RewardFileError: it cannot be loaded, or does not take one of the arguments."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = child.start(
@@ -86,11 +88,21 @@ class RewardProcess:
         self._reader = Thread(target=self._pass_on, daemon=True)
         self._reader.start()
         try:
-            self.is_async = bool(self._answer(LOAD_SECONDS, "to be imported"))
+            self.is_async, takes = self._answer(LOAD_SECONDS, "to be imported")
         except RewardError as error:
             self.__exit__(None, None, None)
             raise reward_file.RewardFileError(str(error)) from error
+        if takes is not None:
+            self._check_arguments(*takes)
         return self
+
+    def _check_arguments(self, names: list[str], takes_any: bool) -> None:
+        lines = unnamed(self.arguments, names, self.title, takes_any)
+        if lines and not takes_any:
+            self.__exit__(None, None, None)
+            raise reward_file.RewardFileError(f"{'; '.join(lines)}.")
+        for line in lines:
+            self.tell(f"NOTE {line}.")
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, _: TracebackType | None) -> None:
         self._connection.close()
@@ -161,11 +173,11 @@ def _serve(descriptor: int, source: str, name: str) -> None:
         connection.send_bytes((text if fault is None else json.dumps({"error": fault})).encode())
         return fault is None
 
-    def load() -> bool:
+    def load() -> tuple[bool, Any]:
         nonlocal function, file
         function = reward_file.load(source, name)
         file = file_of(function)
-        return inspect.iscoroutinefunction(function)
+        return inspect.iscoroutinefunction(function), accepted(function)
 
     if not answer(load):
         return

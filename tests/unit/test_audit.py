@@ -16,6 +16,7 @@ import interaction.environment as environments
 from interaction import get_protocol
 from interaction.environment import load_tasks
 from recipe.audit.__main__ import main
+from recipe.audit.played import OURS
 from recipe.audit.policies import CUT, NAMES, UNKNOWN, cuts, hostile, play, plays
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -28,6 +29,36 @@ def test_bfcl_passes_with_every_reward(capfd):
     for reward in ("format", "progress", "step", "all_or_nothing"):
         (row, *_) = [line.split() for line in said.splitlines() if line.startswith(f"{reward} ")]
         assert float(row[3]) == max(map(float, row[3:]))
+
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "your_environment.md"
+
+
+OWN_POLICIES = '''
+from interaction.call import Call
+
+def nearest(task):
+    """Takes what is nearest."""
+    return [Call("stock", {})]
+
+AUDIT_POLICIES = {"nearest": nearest, "unsaid": lambda task: nearest(task)}
+'''
+
+
+def test_every_row_and_column_is_explained_in_the_help_below_the_table_and_in_the_docs(tmp_path, capfd):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    helps = capfd.readouterr().out
+    own = write_example(tmp_path)
+    own.write_text(f"{own.read_text()}\n\n{OWN_POLICIES}")
+    main(["--environment", str(own), "--tasks", "2"])
+    below = capfd.readouterr().out.partition("\n\n")[2]
+    for name in (*OURS, *NAMES):
+        assert re.search(rf"^{name}  +\S", helps, re.MULTILINE), name
+        assert f"| `{name}` | " in DOCUMENTED.read_text(), name
+        assert bool(re.search(rf"^{name}  +\S", below, re.MULTILINE)) == (name != "step"), "which is left out"
+    assert re.search(r"^nearest  +Takes what is nearest$", below, re.MULTILINE)
+    assert re.search(r"^unsaid  +a policy of the environment's", below, re.MULTILINE)
 
 
 def test_the_documented_environment_passes_and_a_reward_it_has_no_facts_for_is_left_out(tmp_path, capfd):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -199,7 +200,28 @@ def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_st
     for context, said in (("1000000", False), ("300", True)):
         with pytest.raises(Started):
             evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
-        assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in capsys.readouterr().out) == said
+        out = capsys.readouterr().out
+        assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in out) == said
+        assert bool(re.search(r"NOTE the prompt alone of [1-7] of 8 tasks does not fit", out)) == said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), ["2048 tokens (max_position_embeddings in config.json)", "--docs signature (8 of 8 fit then)"]),
+        (("--max-model-len", "200"), ["200 tokens (--max-model-len)", "the shortest has "]),
+    ],
+)
+def test_where_no_prompt_fits_the_context_nothing_is_started_and_nothing_written(
+    flags, said, tiny, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(evaluate, "serve", lambda *_: pytest.fail("a server was started"))
+    out = tmp_path / "out"
+    assert evaluate.main(["--model", str(tiny), "--limit", "2", "--out", str(out), "--", *flags]) == 1
+    error = capsys.readouterr().err
+    assert "holds the prompt of none of the 8 tasks" in error and all(words in error for words in said)
+    assert "-- --max-model-len N" in error and not out.exists()
+    assert ("--docs signature (" in error) == (not flags), "no way out is named that is none"
 
 
 @pytest.mark.parametrize("environment", [*ENVIRONMENTS])
@@ -215,7 +237,7 @@ def test_a_model_is_evaluated_on_any_environment(environment, tiny, tmp_path, mo
     monkeypatch.setattr(evaluate, "serve", start)
     given = ["--model", str(tiny), "--environment", environment, "--docs", "signature", "--limit", "1"]
     given += ["--samples", "2", "--temperature", "1", "--attempts", "1", "--out", str(tmp_path)]
-    given += ["--user", "kind=scripted", "--user", "lines=[Hello.]"]
+    given += ["--user", "kind=scripted", "--user", "lines=[Hello.]", "--", "--max-model-len", "100000"]
     assert evaluate.main(given) == evaluate.LOST_STATUS
     assert played == [environment]
 

@@ -231,6 +231,41 @@ def test_the_other_profiles_fit_what_they_are_for(profile, card):
     )
 
 
+@pytest.mark.parametrize("model", ["qwen2.5-7b", "qwen3-8b"])
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_the_profile_that_fits_is_named_and_fits(model, gpus, capsys):
+    given = [model, "--card", "24", f"trainer.n_gpus_per_node={gpus}"]
+    assert main(given) == 1
+    said = capsys.readouterr().out
+    assert (
+        "It would fit with the profile hardware=gpu8_24gb and the same overrides. Changing less, it would fit with: "
+        in said
+    )
+    assert main([*given, "hardware=gpu8_24gb"]) == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--card", "16"],  # none fits
+        ["--card", "24", "hardware=gpu1"],  # the other profiles are for 8 cards
+        ["--card", "24", "hardware=gpu1", "trainer.n_gpus_per_node=8"],  # LoRA, and the one that fits trains everything
+    ],
+)
+def test_no_profile_is_named_that_does_not_fit_or_is_for_other_cards(given, capsys):
+    assert main(["qwen2.5-7b", *given]) == 1
+    assert "with the profile" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("card", "programs"), [("24", "25.5"), ("40", "42.5"), ("80", "85.0"), ("23.5", "25.0")])
+def test_a_card_is_shown_in_the_unit_in_which_it_was_given(card, programs, capsys):
+    main(["qwen2.5-7b", "--card", card])
+    said = capsys.readouterr().out
+    assert f"GPUs of {card} GB ({programs} x 10^9 bytes for programs)" in said.splitlines()[0]
+    if "does not fit" in said:
+        assert f"does not fit on 8 GPUs of {card} GB ({programs}" in said and f"GB of {programs}" in said
+
+
 @pytest.mark.parametrize(("hardware", "model", "card"), [("gpu8_24gb", "qwen2.5-7b", 24), ("gpu1", "qwen3-4b", 80)])
 def test_a_critic_is_counted_with_its_own_settings(hardware, model, card):
     model, resident = load_architecture(model), "critic.fsdp.offload_policy=false"

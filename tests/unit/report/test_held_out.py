@@ -5,8 +5,10 @@ from pathlib import Path
 from statistics import stdev
 
 import pytest
+from support.report_pages import record, store
 from support.runs import STAGE, a_run, validated
 
+from bfcl_env import load_scenarios
 from recipe.report import held_out
 from recipe.report.__main__ import main
 
@@ -66,3 +68,31 @@ def test_several_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
     moved = held_out.held_out([run / STAGE, other / STAGE], "acc")
     assert moved is not None and [each.value for each in moved.runs] == [1.0, 0.5]
     assert "+1.000" in held_out.table([run, other]) and moved.interval is not None
+
+
+OF_ONE, OF_SEVERAL = "Of one run the brackets are", "Of several runs the brackets are"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_page_and_console_explain_the_brackets_that_they_show_and_no_others(
+    several: bool, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    folders = [tmp_path / name for name in ("one", "two")[: 1 + several]]
+    for folder in folders:
+        a_run(folder, [0.1] * 10)
+        scenarios = load_scenarios("multi_turn_base")
+        for step in range(1, 11):
+            plays = [record(scenarios[0], step=step, sample=n, solved=n < step // 4) for n in range(3)]
+            store(folder, STAGE, "train", step, plays)
+        validated(folder, 0, {"a": [0, 0], "b": [1, 0]})
+        validated(folder, 9, {"a": [1, 0], "b": [1, 1]})
+    monkeypatch.setattr("sys.argv", ["report", *map(str, folders)])
+    main()
+    printed, page = (
+        " ".join(text.split()) for text in (capsys.readouterr().out, (folders[0] / "report.html").read_text())
+    )
+    for said in (printed, page):
+        stages, _, moved = said.partition("Held-out tasks for reporting")
+        for part in (stages, moved):
+            assert re.search(r"[+-]\d\.\d+, [+-]\d\.\d+\]", stages)
+            assert (OF_ONE in part, OF_SEVERAL in part) == (not several, several)

@@ -83,6 +83,8 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
         "alarms: {malformed: 0.6}\n"
         "\x1b[36m(TaskRunnerV1 pid=4436)\x1b[0m ALARM 61% of the messages (step 4)\n"
         "(TaskRunnerV1 pid=4436, ip=10.0.0.1) GATE left at step 4\n"
+        "NOTE the reward compute_score of my.py has no parameter `prize`\n"
+        "NOTE       1 training row\n"
         "ALARM cut o"
     )
     watch()
@@ -92,6 +94,7 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
     assert capsys.readouterr().out.splitlines() == [
         "stage1_format  ALARM 61% of the messages (step 4)",
         "stage1_format  GATE left at step 4",
+        "stage1_format  NOTE the reward compute_score of my.py has no parameter `prize`",
         "stage1_format  ALARM cut off",
     ]
 

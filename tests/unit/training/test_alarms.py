@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.training.alarms import Alarms
+from recipe.training.alarms import Alarms, none
 
 THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "turns": 0.5}
 GOOD = {"train/format_rate": 0.9, "train/stop/max_tokens": 0.1, "train/lost_samples": 0.0, "train/turns": 4.0}
@@ -32,6 +32,39 @@ def test_a_collapse_of_turns_is_measured_against_the_first_steps():
         assert alarms(GOOD) == []
     (line,) = alarms({**GOOD, "train/turns": 1.9})
     assert line.startswith("ALARM 1.9 user turns an episode, 4.0 in the first steps")
+
+
+NOTHING = {"critic/score/min": 0.0, "critic/score/max": 0.0}
+
+
+@pytest.mark.parametrize("well_formed", [1.0, 0.9, 0.5])
+def test_where_messages_are_well_formed_and_nothing_is_earned_the_protocol_is_not_blamed(well_formed):
+    (line,) = Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": well_formed})
+    assert line.startswith(f"ALARM nothing was earned: every sample scored 0, though {well_formed:.0%} of the messages")
+    assert "interaction.protocol" not in line
+    assert all(way in line for way in ("warm start", "easier tasks", "pays for progress"))
+
+
+def test_where_messages_are_malformed_and_nothing_is_earned_it_is_the_protocol():
+    (line,) = Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": 0.1})
+    assert line.startswith(
+        "ALARM 90% of the messages are malformed (stage.alarms.malformed=0.6), and nothing was earned"
+    )
+    assert line.endswith("see interaction.protocol")
+
+
+def test_a_reward_without_metrics_of_its_own_is_told_that_nothing_was_earned():
+    (line,) = Alarms(THRESHOLDS)(NOTHING)
+    assert line.startswith("ALARM nothing was earned: every sample scored 0; see a warm start")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (-0.1, 0.0), (1.0, 1.0), (-0.5, -0.5)])
+def test_samples_that_differ_or_are_not_zero_have_earned_something_or_lost_it(low, high):
+    assert Alarms(THRESHOLDS)({**GOOD, "critic/score/min": low, "critic/score/max": high}) == []
+
+
+def test_what_was_played_long_ago_raises_none():
+    assert none({**NOTHING, "train/format_rate": 0.0}) == []
 
 
 def test_a_step_without_these_metrics_raises_none():
