@@ -287,5 +287,9 @@ def test_the_example_of_several_turns_passes_and_its_turns_are_paid(tmp_path, ca
     path = tmp_path / "inventory.py"
     path.write_text(example_of_several_turns())
     assert main(["--environment", str(path), "--tasks", "all"]) == 0
-    (row,) = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("progress ")]
+    (row,) = [
+        line.split()
+        for line in capfd.readouterr().out.splitlines()
+        if line.startswith("progress ") and "errands" in line
+    ]
     assert row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
