@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("pages", nargs="+", metavar="PAGE", help="HTML files, or addresses")
     given = parser.parse_args()
     grave = 0
-    for scheme in SCHEMES:
-        with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as tab:  # pages remember colours
+    for scheme in SCHEMES:  # each in a browser of its own: pages remember colours
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, chromium(Path(folder)) as tab:
             for page in given.pages:
                 found = list(violations(tab, given.axe, page, scheme))
                 grave += sum(one["impact"] in GRAVE for one in found)

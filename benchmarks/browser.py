@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -78,6 +80,7 @@ def chromium(folder: Path) -> Iterator[Tab]:
         [CHROMIUM, *flags, f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        process_group=0,
     )
     try:
         port, path = _address(folder / "DevToolsActivePort")
@@ -89,7 +92,7 @@ def chromium(folder: Path) -> Iterator[Tab]:
         with connect(target, max_size=None) as socket:
             yield Tab(socket)
     finally:
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)  # its helpers too, or they write into the folder when that is removed
         child.wait()
 
 
