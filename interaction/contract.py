@@ -141,9 +141,9 @@ def _check_task(name: str, where: str, task: Any) -> None:
         raise ContractError(f"{where} is {show(task)} whose id is empty; expected one that no other task has")
     if task.environment != name:
         raise ContractError(
-            f"task {task.id} names the environment {task.environment!r}; expected {name!r}, under which its file is "
-            f"known: set {type(task).__name__}.environment, rename the file, or name it as the task does where a "
-            "setting has it (interaction.environments.NAME)"
+            f"task {task.id} names the environment {task.environment!r}; expected {name!r}, the name under which its "
+            f"file was given (interaction.environments.{name}, or the file's own name). If that is right, set "
+            f"{type(task).__name__}.environment to it; else give the file under the name of its tasks"
         )
     if task.part not in PARTS:
         raise ContractError(f"task {task.id} has part {task.part!r}; expected {', '.join(PARTS[:-1])} or {PARTS[-1]}")

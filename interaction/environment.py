@@ -281,11 +281,14 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
         with _said_of(environment, "Options()", passing=(ValidationError, TypeError, ValueError)):
             made = kind(**options)
     except ValidationError as error:
-        raise ValueError(f"environment {environment}: {wrong_settings(error)}") from error
+        raise ValueError(f"environment {environment}: {wrong_settings(error)}; {_settings(kind)}") from error
     except TypeError as error:
-        known_names = ", ".join(kind.__dataclass_fields__)
-        raise ValueError(f"environment {environment}: {error}; its settings are {known_names}") from error
+        raise ValueError(f"environment {environment}: {error}; {_settings(kind)}") from error
     return {name: getattr(made, name) for name in made.__dataclass_fields__}
+
+
+def _settings(kind: Any) -> str:
+    return f"its settings are {', '.join(kind.__dataclass_fields__)}"
 
 
 def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
@@ -463,7 +466,8 @@ def _module(environment: str) -> Any:
         return import_module(reader).environment(environment, path)
     spec = spec_from_file_location(f"{MODULE}{environment}", path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise ValueError(f"environment {environment}: {path} is no Python file")
+        fault = "is no Python file" if path.exists() else "does not exist"
+        raise ValueError(f"environment {environment}: {path} {fault}")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
     try:

@@ -80,7 +80,9 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
     messages: list[Message] = []
     with Conversation(task, protocol=protocol, **settings) as conversation:
         messages += conversation.begin().messages
+        given = 0
         for item in task.gold():
+            given += 1
             if conversation.stop_reason is StopReason.environment_error:
                 break
             try:
@@ -91,6 +93,8 @@ def play_gold(task: Task, protocol: Protocol, **settings: Any) -> tuple[list[Mes
                 messages += [{"role": "assistant", "content": text}, *conversation.reply(text).messages]
             except RuntimeError as error:
                 raise RuntimeError(f"gold of {task_name(task.environment, task.id)}: {error}") from error
+        if given and not conversation.done:
+            conversation.stop(StopReason.infrastructure, fault=f"gold ends after {given} messages, before the episode")
     return messages, conversation.record()
 
 

@@ -30,7 +30,7 @@ def check_file_tree(root: Any, field: str, tell: Tell, note: Callable[[str], Non
     folder = root[first]
     if isinstance(folder, dict) and folder.get("type") != "directory":
         if "type" in folder:
-            note(f"{field}.{first}.type does nothing: the first is a folder, whatever is written there")
+            note(f"{field}.{first}.type does nothing: the one that root names is a folder in any case")
         folder = {**folder, "type": "directory"}
     _check_node(folder, f"{field}.{first}", ("directory",), tell, note)
 

@@ -20,6 +20,7 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data_file import check_whole, parquet_rows
+from recipe.preflight.made_from import changed
 from recipe.preflight.writing import cannot_write
 from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of, naming, without_tasks
 from recipe.typed import shown
@@ -74,7 +75,8 @@ def check_data(config: DictConfig) -> None:
             return f"Make one with `{MAKE_GUARD} {chosen}`, or set {key}."
         return f"Make it again with `{command()}`, or set {key}."
 
-    files, sources = {}, dict[str, set[str]]()
+    files, sources, told = {}, dict[str, set[str]](), set[str]()
+    own: Any = OmegaConf.to_container(config.interaction.get("environments") or OmegaConf.create(), resolve=True)
     for key, split in SPLITS.items():
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
@@ -92,6 +94,10 @@ def check_data(config: DictConfig) -> None:
                 raise PreflightError(f"{said}. {naming(config, error.name) or remedy(key)}") from error
             except Damaged as error:
                 raise PreflightError(f"{key}: {error}. {remedy(key)}") from error
+            for line in changed(Path(name), rules.environment, own):
+                if line not in told:
+                    told.add(line)
+                    print(f"NOTE       {line}. Make the data again with `{command()}`", flush=True)
             of_split += found.of_split
             sources.setdefault(key, set()).update(found.sources)
         rows = of_split.total()
@@ -105,7 +111,7 @@ def check_data(config: DictConfig) -> None:
             raise PreflightError(
                 f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
                 f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
-                "less."
+                "less, and MINI_BATCH_SIZE with it."
             )
         OmegaConf.update(config, key, names if OmegaConf.is_list(given) else names[0])
     if guard := sources.get(GUARD):

@@ -45,7 +45,7 @@ def check_whole(path: Path, endings: Sequence[str] = (".parquet",)) -> None:
         raise Damaged(f"{path} has the ending {path.suffix!r}; expected {' or '.join(endings)}")
     require_file(path, LARGEST)
     manifest = path.with_name("manifest.json")
-    entry = _described(manifest).get(path.name)
+    entry = _files(_ours(manifest)).get(path.name)
     if entry is None:
         return
     with path.open("rb") as file:
@@ -57,12 +57,17 @@ def check_whole(path: Path, endings: Sequence[str] = (".parquet",)) -> None:
         )
 
 
-def _described(manifest: Path) -> dict[str, dict[str, Any]]:
-    """The files in a manifest of data_prep, each with its hash; none where there is no such manifest.
+def manifest_of(path: Path) -> dict[str, Any]:
+    """The manifest of data_prep beside a file that it describes; empty where there is none.
 
     Raises:
         Damaged: it begins as data_prep's does, and cannot be read.
     """
+    content = _ours(path.with_name("manifest.json"))
+    return content if path.name in _files(content) else {}
+
+
+def _ours(manifest: Path) -> dict[str, Any]:
     try:
         content = read_json(manifest)
     except FileNotFoundError:
@@ -71,9 +76,12 @@ def _described(manifest: Path) -> dict[str, dict[str, Any]]:
         if _begins_as_ours(manifest):
             raise
         return {}
-    if not isinstance(content, dict) or not str(content.get("command")).startswith(COMMAND):
-        return {}
-    files = content.get("files")
+    return content if isinstance(content, dict) and str(content.get("command")).startswith(COMMAND) else {}
+
+
+def _files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The files in a manifest, each with its hash."""
+    files = manifest.get("files")
     if not isinstance(files, dict):
         return {}
     return files if all(isinstance(entry, dict) and "sha256" in entry for entry in files.values()) else {}

@@ -37,7 +37,8 @@ def environments_of(config: DictConfig) -> list[str]:
     return sorted(found) or [DEFAULT]
 
 
-MOVED = dict.fromkeys(("has_gold", "gold_calls", "closeness", "passed_official", "gold"), "under `facts`")
+FACTS = "under `facts`"
+MOVED = dict.fromkeys(("has_gold", "gold_calls", "closeness", "passed_official", "gold"), FACTS)
 MOVED |= {"scenario_id": "under `task_id`", "augment": "under `options`"}
 """Keys of records of version 2 -> where their values are now."""
 
@@ -46,7 +47,14 @@ def moved(said: str) -> str:
     """Where a key is that a reward has looked for in vain; empty if it never was in a record."""
     found = re.search(r"KeyError: '(\w+)'", said)
     where = MOVED.get(found[1]) if found else None
-    return f" In a record of version 3 it stands {where}." if found and where else ""
+    if not found or not where:
+        return ""
+    if where == FACTS and re.search(r"; [^;]*facts\S* (?:has\b|is empty)", said):
+        return (
+            f" `{found[1]}` is a fact of BFCL's turns. Another environment gives its own, TurnResult(..., "
+            f"facts={{'{found[1]}': ...}}); a reward for several reads it with .get()."
+        )
+    return f" In a record of version 3 it stands {where}."
 
 
 def check_reward(config: DictConfig) -> None:

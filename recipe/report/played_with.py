@@ -77,6 +77,7 @@ def differing(methods: Sequence[Method]) -> list[str]:
         values = [one.get(name, "none") for one in settings]
         if len(set(values)) > 1:
             found.append(f"{name}: {' | '.join(cut(value, LONGEST) for value in values)}")
+    others = "; the other rows have none (a run validates by its stages' own)" * (len(evaluations) < len(methods))
     if not found:
-        return [f"Settings of {names}: the same"]
-    return [f"Settings that differ, {names}: {'; '.join(found)}"]
+        return [f"Settings of {names}: the same{others}"]
+    return [f"Settings that differ, {names}: {'; '.join(found)}{others}"]

@@ -30,6 +30,11 @@ HANDED_ON = (
 )
 """Sections that take any name, wherever they stand."""
 
+TAKES_NAMES = re.compile(
+    r"(reward\.custom_reward_function\.reward_kwargs|interaction\.environments)\.[A-Za-z_][\w-]{0,60}", re.ASCII
+)
+"""Sections of names of the user's: arguments of a reward, environments."""
+
 READ_IN = {
     "data": ("cache_dir", "chat_template_func", "need_tools_kwargs", "filter_prompts"),
     "trainer": ("remove_previous_ckpt_in_save",),
@@ -56,6 +61,8 @@ def unknown(config: DictConfig, key: str, more: str = "") -> str:
     Its neighbours come first, then any that ends like it, then those that are written most like it.
     """
     parent, rest = _parent(config, key)
+    if named := TAKES_NAMES.fullmatch(key):
+        return f"{key} is not there yet, and {named[1]} takes names of yours: +{key}=VALUE."
     if parent and OmegaConf.is_interpolation(*_holder(config, parent)):
         return f"{parent} follows another setting; give it a value of its own, {parent}='{{{rest}: ...}}'."
     wrong = rest.split(".")[0]

@@ -115,6 +115,7 @@ def test_shares_add_up_and_each_is_less_than_one_off(total, weights):
         (("bfcl=1", "--categories", "base"), "leave out --environment, --categories and --tiny"),
         (("bfcl=1", "--option", "augment=true"), "begin with one of bfcl and a dot"),
         (("bfcl=1", "--option", "bfcl.augment=maybe"), "environment bfcl: "),
+        (("bfcl=1", "--option", "bfcl.augmnt=true"), "augmnt: Unexpected keyword argument; its settings are augment, "),
     ],
 )
 def test_a_mixture_that_cannot_be_made_is_one_line(arguments, words, tmp_path, capsys):

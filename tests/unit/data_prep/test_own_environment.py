@@ -238,6 +238,7 @@ CHANGED = {
         "gold of inventory/move_0: the conversation ended with completed; it takes no further reply",
     ),
     "gold has words that nobody asks for": (GOLD, '[UserWords("Hi")]', "gold of inventory/move_0: nobody was asked"),
+    "gold stops early": (GOLD, "[GoldMessage((self.call,))]", "(gold ends after 1 messages, before the episode)"),
     "gold does not pass": ("1 if", "2 if", "ends with completed and does not pass in turns [0]"),
     "gold's call gives a text": (
         "return ToolResult(f'{{",

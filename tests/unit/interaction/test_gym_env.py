@@ -153,7 +153,7 @@ def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
     ("given", "said"),
     [
         ({"environment": "nowhere"}, "unknown environment 'nowhere'; known: bfcl"),
-        ({"environment": "none.py"}, "none.py is no Python file"),
+        ({"environment": "none.py"}, "none.py does not exist"),
         ({"reward": 3}, "expected a function that is not async"),
         ({"tasks": ["multi_turn_base_0", "x"]}, "environment bfcl has no task 'x'"),
         ({"protocol": "html"}, "unknown protocol 'html'"),

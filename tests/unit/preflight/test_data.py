@@ -219,6 +219,18 @@ def test_of_a_users_environment_the_command_is_named_that_makes_its_data(invento
     assert "inventory.py in place of interaction.environments.lib" in refusal(config), "under another name"
 
 
+def test_an_environment_that_was_changed_after_its_data_were_made_is_noted(inventory, tmp_path, capsys) -> None:
+    file = tmp_path / "inventory.py"
+    config = configured(*(str(inventory / f"inventory_{name}.parquet") for name in ("train", "val")))
+    config.interaction.environments = {"inventory": str(file)}
+    check_data(config)
+    assert "NOTE" not in capsys.readouterr().out
+    file.write_text(file.read_text() + "\n# changed\n")
+    check_data(config)
+    said = capsys.readouterr().out
+    assert said.count("NOTE") == 1 and f"{file} was changed after {inventory} was made from it" in said
+
+
 def test_where_no_task_is_held_out_that_is_said_and_not_only_how_data_are_made(tmp_path: Path, capsys) -> None:
     path = tmp_path / "inventory.py"
     path.write_text(re.sub(r'\("train", "train", "choose", "report"\)', '("train",) * 4', example()))

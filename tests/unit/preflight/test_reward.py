@@ -71,6 +71,9 @@ MISSPELT = {
     "return len(extra_info['episode']['turn'])": r"at my_reward\.py:3; extra_info\['episode'\] has turns, ",
     "record = extra_info['episode']\nreturn sum(t['solved'] for t in record['turns'])": r"at my_reward\.py:4; t has ",
     "return extra_info['episode']['turns'][0]['has_gold']": r"has .*facts.* In a record of version 3 it stands under",
+    "facts = extra_info['episode']['turns'][0]['facts']\nreturn facts.pop('gold_calls') + facts['gold_calls']": (
+        r"; facts has .*\. `gold_calls` is a fact of BFCL's turns\. Another environment gives its own"
+    ),
     "return extra_info.episode": r"at my_reward\.py:3; it is a dict: write \['episode'\]",
     "return 1 / 0": r"ZeroDivisionError: division by zero at my_reward\.py:3\. This was on",
     "import json\nreturn json.loads('')": r"JSONDecodeError: .* at my_reward\.py:4\. This was on",

@@ -9,7 +9,8 @@ import pytest
 
 from recipe.evaluation.store import SETTINGS, Settings
 from recipe.report import __main__ as command
-from recipe.report.played_with import played_with
+from recipe.report.pass_rate import Method
+from recipe.report.played_with import differing, played_with
 
 GIVEN: dict[str, Any] = {
     "model": "/models/a 0123456789ab",
@@ -68,6 +69,13 @@ def test_each_setting_that_differs_is_named_with_both_values(settings, said, tmp
     text = compared(monkeypatch, capsys, *folders)
     assert "Settings that differ, a | b: " in text and said in text
     assert text.partition("Settings that differ")[2].count(";") == said.count(";"), "and no other"
+
+
+def test_rows_that_are_no_evaluations_are_said_to_have_no_settings():
+    methods = [Method(name, {}, played_with=given) for name, given in (("a", {"docs": "x"}), ("b", {"docs": "y"}))]
+    assert differing(methods) == ["Settings that differ, a | b: docs: x | y"]
+    (line,) = differing([*methods, Method("run stage1", {})])
+    assert line.endswith("docs: x | y; the other rows have none (a run validates by its stages' own)")
 
 
 def test_of_three_evaluations_all_values_are_told(tmp_path, monkeypatch, capsys):

@@ -178,6 +178,11 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
             ["trainer.total_trainin_steps=1"],
             ["is trainer.total_training_steps meant", "recipe.options total_training_steps`"],
         ),
+        (
+            ["reward.custom_reward_function.reward_kwargs.price=1"],
+            ["is not there yet", "names of yours: +reward.custom_reward_function.reward_kwargs.price=VALUE"],
+        ),
+        (["interaction.environments.mine=a.py"], ["takes names of yours: +interaction.environments.mine=VALUE"]),
         (["algoritm.lam=1"], ["algoritm.lam is not known", "algorithm.lam meant", "recipe.options lam`"]),
         (["+trainer.total_epoch=3"], ["trainer.total_epochs meant", "Nothing would read it"]),
         (["total_epochs=3"], ["total_epochs is not known", "trainer.total_epochs meant"]),

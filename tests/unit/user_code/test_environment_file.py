@@ -90,7 +90,7 @@ def test_settings_of_environments_are_checked_before_a_start(tmp_path):
     own = f"+interaction.environments.inventory={write_example(tmp_path)}"
     check_environments(config_of(own))
     for overrides, said in (
-        (["+interaction.environments.inventory=nowhere.py"], "is no Python file"),
+        (["+interaction.environments.inventory=nowhere.py"], "nowhere.py does not exist"),
         (["+interaction.environments.bfcl=mine.py"], "is bfcl_env already"),
         ([own, "+interaction.train.environments.inventory.size=3"], "has no settings, and size was given"),
         (["+interaction.val.environments.elsewhere.size=3"], "unknown environment 'elsewhere'"),
