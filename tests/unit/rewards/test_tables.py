@@ -246,7 +246,7 @@ def plug_in_of_the_readme(number):
 
 
 def test_the_plug_in_of_the_readme_works_as_written():
-    scores = plug_in_of_the_readme(1)("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1, unknown=1)
+    scores = plug_in_of_the_readme(1)("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1)
     assert scores["score"] == pytest.approx(0.8)
 
 
