@@ -6,8 +6,9 @@ Gold, parts of it, one safe call a turn, only answers, nothing, junk and hostile
 not the maximum, if gold that is cut or what knows nothing of it earns as much on a task, if the latter earns more than
 half of gold's mean in a category whose gold makes calls, if a call of a function that does not exist is no error, or if
 a text makes the environment fail or hang. What an environment lists with a reason (`AUDIT_KNOWN` of its package,
-"reward, policy: task" -> reason) is printed and not counted. All is played in a process of its own: a play that does
-not end within S seconds is named and ends the audit.
+"reward, policy: task" -> reason) is printed and not counted. A turn that passes without a call, though gold makes some
+in it, is noted. All is played in a process of its own: a play that does not end within S seconds is named and ends the
+audit.
 """
 
 import argparse

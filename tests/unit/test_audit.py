@@ -293,3 +293,23 @@ def test_the_example_of_several_turns_passes_and_its_turns_are_paid(tmp_path, ca
         if line.startswith("progress ") and "errands" in line
     ]
     assert row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
+
+
+IDLE = "NOTE turn 1 of errands_0 (the first is 0) passes without a call, though gold calls something there"
+ONE = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'take')]"
+TWO = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'take') * 2]"
+NONE = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'add')]"
+
+
+@pytest.mark.parametrize(("calls", "noted"), [(ONE, "4 turns of 4 tasks"), (TWO, "8 turns of 4 tasks"), (NONE, None)])
+def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(calls, noted, tmp_path, capfd):
+    text = re.sub(r"calls = \[Call\(draw.*", f"calls = {calls}", example_of_several_turns())
+    assert calls in text and "range(60)" in text
+    (path := tmp_path / "inventory.py").write_text(text.replace("range(60)", "range(4)"))
+    status = main(["--environment", str(path), "--tasks", "all"])
+    said = capfd.readouterr().out
+    assert status == ("FOUND" in said) and ("FOUND" in said) == (calls == TWO), "which rewards pay, the table says"
+    if noted:
+        assert f"{IDLE}: a reward by turn pays for idling ({noted})" in said
+    else:
+        assert "idling" not in said
