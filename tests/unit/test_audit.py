@@ -313,3 +313,40 @@ def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(calls, 
         assert f"{IDLE}: a reward by turn pays for idling ({noted})" in said
     else:
         assert "idling" not in said
+
+
+PRICED = """
+def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):
+    return extra_info["episode"]["outcome"]["passed"] * (1 + pay)
+"""
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the options", "behind them"])
+@pytest.mark.parametrize(
+    ("given", "status", "said"),
+    [
+        ([], 0, " 1.000 "),
+        (["pay=0.25"], 0, " 1.250 "),
+        (["pay=-1", "pay=2"], 0, " 3.000 "),
+        (["pya=1"], 2, "has no parameter `pya`; its parameters are pay"),
+    ],
+)
+def test_a_reward_of_ones_own_is_audited_with_the_arguments_given(given, status, said, first, tmp_path, capfd):
+    (reward := tmp_path / "mine.py").write_text(PRICED)
+    options = ["--environment", str(write_example(tmp_path)), "--tasks", "2", "--reward", str(reward)]
+    assert main([*given, *options] if first else [*options, *given]) == status
+    assert said in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["price=0.1"], "price: an argument is for a reward of your own; name its file with --reward FILE"),
+        (["--reward", "mine.py", "price"], "'price' is not name=value"),
+        (["--reward", "mine.py", "=1"], "'=1' is not name=value"),
+    ],
+)
+def test_what_is_no_argument_of_a_reward_is_said(given, said, capfd):
+    with pytest.raises(SystemExit):
+        main(given)
+    assert said in capfd.readouterr().err
