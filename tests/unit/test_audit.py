@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.own_environment import example, example_of_several_turns, write_example
+from support.own_environment import VERDICTS, example, example_of_several_turns, write_example
 
 import interaction.environment as environments
 from interaction import get_protocol
@@ -350,3 +350,27 @@ def test_what_is_no_argument_of_a_reward_is_said(given, said, capfd):
     with pytest.raises(SystemExit):
         main(given)
     assert said in capfd.readouterr().err
+
+
+def test_the_step_reward_says_where_its_facts_are_listed_and_with_those_it_is_audited(tmp_path, capfd):
+    own = write_example(tmp_path)
+    assert main(["--environment", str(own), "--tasks", "2"]) == 0
+    page, _, heading = capfd.readouterr().out.partition("gives no `gold_calls`")[2].partition("(")[2].partition("#")
+    heading = heading.partition(")")[0]
+    assert page == "docs/your_environment.md"
+    _, found, below = DOCUMENTED.read_text().partition(f"\n## {heading.replace('-', ' ').capitalize()}\n")
+    assert found and {"gold_calls", "has_gold", "gold", "closeness"} == set(
+        re.findall(r"^\| `(\w+)` \| ", below.partition("\n## ")[0], re.MULTILINE)
+    )
+    text = own.read_text()
+    worked = """return ToolResult(f'{{"{good}": {self.stock[good]}}}')"""
+    given = "facts={'gold_calls': 1}"
+    assert worked in text and VERDICTS in text
+    text = text.replace(worked, worked[:-1] + ", facts={'gold': 0 if call == self.task.call else None})")
+    own.write_text(text.replace(VERDICTS, VERDICTS.replace("self.passed),)", f"self.passed, {given}),)")))
+    for cached in (environments._module, environments.load_tasks):
+        cached.cache_clear()
+    assert main(["--environment", str(own), "--tasks", "2"]) == 0
+    said = capfd.readouterr().out
+    (row,) = [line.split() for line in said.splitlines() if line.startswith("step ") and " move " in line]
+    assert float(row[3]) == 3.0 and "left out" not in said, "what gold earns at most, in one turn"
