@@ -84,6 +84,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     if given.endpoint and not given.served_name:
         given.served_name = asyncio.run(_only_model(given))
     settings = _settings(given)
+    settings.require_tasks()
     require_answer(settings.user)
     folder = given.out or Path("outputs") / "evaluation" / _name(given)
     if given.model and not finished_episodes(folder / EPISODES):  # the prompt of one that is finished did fit

@@ -7,7 +7,6 @@ groups of rollouts a spread that GRPO can learn from, and what earns the most un
 """
 
 import argparse
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from recipe.errors import PreflightError
 from recipe.report import read_records
 from recipe.settings.kinds import LONGEST_WAIT
 from recipe.user_code import reward_file
+from recipe.user_code.reward_arguments import read_argument
 from recipe.user_code.reward_process import RewardProcess, RewardTimeout
 from recipe.user_code.reward_result import RewardError
 
@@ -148,16 +148,6 @@ def _place(line: tuple[tuple[str, str, str], Column]) -> tuple[str, str, bool, s
     return stage, split, category == "all", category
 
 
-def _argument(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds <= LONGEST_WAIT:
@@ -174,7 +164,9 @@ def main() -> None:
     parser.add_argument("--reward", required=True, help="Python file, or pkg://rewards.progress")
     parser.add_argument("--name", default="compute_score", help="function in that file")
     parser.add_argument("--timeout", type=_seconds, default=TIMEOUT, help="seconds that one episode may take")
-    parser.add_argument("arguments", nargs="*", type=_argument, metavar="NAME=VALUE", help="arguments of the reward")
+    parser.add_argument(
+        "arguments", nargs="*", type=read_argument, metavar="NAME=VALUE", help="arguments of the reward"
+    )
     given = parser.parse_intermixed_args()
     try:
         with RewardProcess(given.reward, given.name, given.timeout, dict(given.arguments)) as reward:

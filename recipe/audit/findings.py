@@ -1,7 +1,7 @@
 """What must not be, and the table of what each policy earns."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from time import perf_counter
@@ -10,7 +10,7 @@ from typing import Any
 from interaction.environment import GoldMessage, Task
 from interaction.protocol import Protocol
 from interaction.record import EpisodeRecord, StopReason
-from recipe.audit.policies import CUT, GOLD, UNKNOWN, knows_gold, play, plays
+from recipe.audit.policies import ANSWERS, CUT, GOLD, UNKNOWN, knows_gold, play, plays
 from recipe.columns import aligned
 
 CLOSE = 1e-9
@@ -39,6 +39,8 @@ class Audit:
     """Kind -> what was found, a line each."""
     known: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Reason -> what was found and is listed for it."""
+    idle: dict[str, list[int]] = field(default_factory=dict)
+    """Task -> its turns that an answer without a call passes though gold makes some, where there are such turns."""
     episodes: int = 0
     without_gold: int = 0
     """Tasks without gold: played, and compared with nothing."""
@@ -49,6 +51,7 @@ class Audit:
         has_gold = any(isinstance(item, GoldMessage) for item in task.gold())
         self.without_gold += not has_gold
         scores: dict[str, dict[str, float]] = {}
+        asked: set[int] = set()
         for name, policy in list(plays(task)):
             self.tell(f"{name}: {task.id}")
             began = perf_counter()
@@ -65,6 +68,10 @@ class Audit:
                 self._find("a function that does not exist is not refused", name, task.id, said, listed)
             if seconds > SECONDS:
                 self._find("an episode hung", name, task.id, f"{seconds:.1f} s", listed)
+            if name == GOLD:
+                asked = {number for number, turn in enumerate(record.turns) if any(step.calls for step in turn.steps)}
+            elif name == ANSWERS and (idle := [number for number in sorted(asked) if _passed(record, number)]):
+                self.idle[task.id] = idle
             self.tell(None)
             data = record.to_dict()
             earned, before = {reward: score(data) for reward, score in rewards.items()}, scores.get(name, {})
@@ -121,6 +128,10 @@ def _unknown(record: EpisodeRecord) -> str | None:
     return None
 
 
+def _passed(record: EpisodeRecord, number: int) -> bool:
+    return number < len(record.turns) and bool(record.turns[number].passed)
+
+
 def table(audit: Audit) -> str:
     """Means by reward, category and policy."""
     rewards = list(dict.fromkeys(reward for reward, _, _ in audit.earned))
@@ -136,8 +147,9 @@ def table(audit: Audit) -> str:
 
 
 def told(audit: Audit) -> str:
-    """The findings as text; those that are listed with their reasons."""
-    parts = []
+    """The findings as text; those that are listed with their reasons; turns that pass by themselves, for which only
+    some rewards pay."""
+    parts = [_idle(audit.idle)] if audit.idle else []
     for kind, lines in audit.findings.items():
         more = f"\n  and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
         parts.append(f"FOUND: {kind} ({len(lines)})" + "".join(f"\n  {line}" for line in lines[:SHOWN]) + more)
@@ -148,3 +160,11 @@ def told(audit: Audit) -> str:
             lines.append(f"\n  {reason}: {found[0]}{rest}")
         parts.append("known:" + "".join(lines))
     return "\n".join(parts)
+
+
+def _idle(found: Mapping[str, Sequence[int]]) -> str:
+    task, (turn, *_) = next(iter(found.items()))
+    return (
+        f"NOTE turn {turn} of {task} (the first is 0) passes without a call, though gold calls something there: a "
+        f"reward by turn pays for idling ({sum(map(len, found.values()))} turns of {len(found)} tasks)"
+    )

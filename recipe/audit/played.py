@@ -66,7 +66,7 @@ def audit_of(given: SimpleNamespace, tell: Callable[[str | None, float], None]) 
             tasks = _chosen(environment, given.tasks)
             _check(tasks, playing)
             playing(None)
-            rewards = _rewards(given.reward, given.name, held)
+            rewards = _rewards(given.reward, given.name, dict(given.arguments), held)
             if given.reward is None:
                 playing(f"{GOLD}: {tasks[0].id}")
                 rewards = _applying(rewards, play(tasks[0], protocol, gold).to_dict())
@@ -118,9 +118,9 @@ def _check(tasks: Sequence[Task], tell: Tell) -> None:
             check_task(task, read_options(task.environment, {}))
 
 
-def _rewards(path: str | None, name: str, held: ExitStack) -> dict[str, Score]:
+def _rewards(path: str | None, name: str, own: dict[str, Any], held: ExitStack) -> dict[str, Score]:
     if path is not None:
-        reward = held.enter_context(RewardProcess(path, name, REWARD_SECONDS, {}))
+        reward = held.enter_context(RewardProcess(path, name, REWARD_SECONDS, own))
         return {path: lambda record: _number(reward(**_question(record)))}
 
     def scored(module: str, arguments: dict[str, Any]) -> Score:

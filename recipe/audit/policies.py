@@ -184,14 +184,14 @@ def hostile(task: Task, protocol: Protocol, playing: Playing) -> None:
     answers(task, protocol, playing)
 
 
-GOLD, CUT = "gold", "gold, cut"
+GOLD, CUT, ANSWERS = "gold", "gold, cut", "answers"
 
 POLICIES: dict[str, Policy] = {
     GOLD: gold,
     "skip first turn": skip,
     "repeat": repeat,
     "safe call": safe,
-    "answers": answers,
+    ANSWERS: answers,
     "nothing": nothing,
     "junk": junk,
     "hostile": hostile,
@@ -201,7 +201,7 @@ POLICIES: dict[str, Policy] = {
 NAMES = (GOLD, CUT, *(name for name in POLICIES if name != GOLD))
 """All, in the order of the table."""
 
-WITHOUT_GOLD = ("safe call", "answers", "nothing", "junk", "hostile")
+WITHOUT_GOLD = ("safe call", ANSWERS, "nothing", "junk", "hostile")
 """Policies that know nothing of the task's gold."""
 
 

@@ -54,33 +54,42 @@ def check_context(model: Path, vllm_flags: Sequence[str], settings: Settings) ->
 
 
 def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings) -> str | None:
-    """What accuracy the model's context allows at most; None where all tasks fit, or where it cannot be known.
+    """What accuracy the model's context and `--max-tokens` allow at most, a line for each; None where all tasks fit, or
+    where it cannot be known.
 
-    A second line says how many have a prompt that does not fit: their episodes will be lost.
+    A last line says how many have a prompt that does not fit: their episodes will be lost.
     """
     from jinja2 import TemplateError
 
     from recipe.errors import PreflightError
-    from recipe.preflight.gold_tokens import Budget, over_budget
+    from recipe.preflight.gold_tokens import Budget, over_budget, reply_needed
 
     if (context := context_length(model, vllm_flags)) is None:
         return None
-    tasks = _tasks(settings)
-    budget = Budget(context=context, reply=settings.max_tokens)
+    tasks, reply = _tasks(settings), settings.max_tokens
+    budget = Budget(context=context)
     try:
         lengths = _lengths(model)
-        over = over_budget(tasks, settings.conversation, lengths, budget)
+        over = over_budget(tasks, settings.conversation, lengths, replace(budget, reply=reply))
+        failing = [task for task in tasks if task.id in over]
+        without = over if reply is None else over_budget(failing, settings.conversation, lengths, budget)
+        by_context = [task for task in failing if task.id in without]
+        by_reply = [task for task in failing if task.id not in without]
+        needed = reply_needed(by_reply, settings.conversation, lengths, budget)
         long = sum(tokens >= context for tokens in _prompts(tasks, settings, lengths, least=context))
     except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
         return f"over budget: not counted, {error}"
+    reach = f"accuracy can reach {1 - len(over) / len(tasks):.3f} at most" if tasks else ""
     lines = []
-    if over:
-        where = Counter(task.category.removeprefix("multi_turn_") for task in tasks if task.id in over)
+    if by_context:
         lines.append(
-            f"over budget: gold of {len(over)} of {len(tasks)} tasks "
-            f"({', '.join(f'{number} of {name}' for name, number in where.items())}) does not fit the context of "
-            f"{context} tokens: accuracy can reach {1 - len(over) / len(tasks):.3f} at most. A longer one, where the "
-            "model has it: -- --max-model-len N"
+            f"over budget: gold of {_share(by_context, tasks)} does not fit the context of {context} tokens: {reach}. "
+            "A longer one, where the model has it: -- --max-model-len N"
+        )
+    if by_reply:
+        lines.append(
+            f"over budget: gold of {_share(by_reply, tasks)} does not fit messages of {reply} tokens (--max-tokens): "
+            f"{reach}. With a short thought in each it fits --max-tokens {needed}"
         )
     if long:
         lines.append(
@@ -88,6 +97,12 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
             f"lost, and are in no number. Give a longer one, or shorter descriptions than --docs {settings.docs}"
         )
     return "\n".join(lines) or None
+
+
+def _share(some: Sequence[Task], tasks: Sequence[Task]) -> str:
+    """How many of the tasks these are, and of which categories."""
+    where = Counter(task.category.removeprefix("multi_turn_") for task in some)
+    return f"{len(some)} of {len(tasks)} tasks ({', '.join(f'{number} of {name}' for name, number in where.items())})"
 
 
 def _tasks(settings: Settings) -> list[Task]:

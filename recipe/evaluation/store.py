@@ -7,6 +7,7 @@ being written when it stopped is played again (`recipe.appended`).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -100,6 +101,23 @@ class Settings:
             for task in [item for item in tasks if item.category == category and item.part in parts][: self.limit]
             for sample in range(self.samples)
         ]
+
+    def require_tasks(self) -> None:
+        """There is something to play.
+
+        Raises:
+            SettingsError: no task is of the split and the categories; the message says what there is.
+        """
+        if self.tasks():
+            return
+        tasks = tasks_under(self.environment, self.options)
+        narrowed = {task.category for task in tasks} - {*self.categories}
+        found = Counter(f"{task.part} in {task.category}" if narrowed else task.part for task in tasks)
+        asked = f" in category {', '.join(self.categories)}" if narrowed else ""
+        raise SettingsError(
+            f"no task of environment {self.environment}{asked} has the part {' or '.join(PARTS[self.split])} (--split "
+            f"{self.split}); it has {', '.join(f'{number} {name}' for name, number in found.items())}"
+        )
 
     def rules(self) -> dict[str, Any]:
         """The environment's settings: BFCL is played by BFCL's rules."""

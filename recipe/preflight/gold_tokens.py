@@ -7,13 +7,13 @@ more tokens than bytes, and nearly all tasks have fewer bytes than the budget ha
 Used by preflight (`recipe/preflight/budget.py`) and by evaluation.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
-from interaction.environment import Task, UserWords
+from interaction.environment import GoldMessage, Task, UserWords
 from interaction.gold import hear_gold
 from interaction.protocol import Message, Protocol
 
@@ -92,6 +92,33 @@ def over_budget(
         open_conversation: an unstarted conversation, with the turn policy that episodes will have.
     """
     return [task.id for task in tasks if not _fits(task, open_conversation(task), lengths, budget)]
+
+
+def reply_needed(
+    tasks: Sequence[Task],
+    open_conversation: Callable[[Task], Conversation],
+    lengths: Lengths,
+    budget: Budget,
+) -> int:
+    """A `budget.reply` with which gold can finish these tasks, all of which it can finish without one.
+
+    One call a message takes the least tokens; where so many messages are too many, all calls stand in one as gold has
+    them.
+    """
+    longest = whole = 0
+    for task in tasks:
+        with open_conversation(task) as conversation:
+            protocol = conversation.protocol
+        for item in task.gold():
+            if isinstance(item, GoldMessage) and item.calls:
+                longest = max(longest, *(lengths.of(protocol.render_calls(THOUGHT, [call])) for call in item.calls))
+                whole = max(whole, lengths.of(protocol.render_calls(THOUGHT, item.calls)))
+            elif isinstance(item, GoldMessage):
+                longest = max(longest, lengths.of(protocol.render_answer(THOUGHT, item.answer)))
+    single = longest + 1  # the token that ends it
+    if over_budget(tasks, open_conversation, lengths, replace(budget, reply=single)):
+        return max(longest, whole) + 1
+    return single
 
 
 def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:

@@ -4,7 +4,9 @@ A reward with `**kwargs` takes a misspelt argument without a word and goes on wi
 `**kwargs` on purpose, so such an argument is no mistake for sure.
 """
 
+import argparse
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +14,21 @@ from recipe.user_code.raised import by_nearness
 
 GIVEN_BY_VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def read_argument(text: str) -> tuple[str, Any]:
+    """name=value of a command line: the value as JSON, or else the text itself.
+
+    Raises:
+        ArgumentTypeError: it has no name, or no "=".
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not name=value, an argument of the reward")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def accepted(function: Callable[..., Any]) -> tuple[list[str], bool] | None:

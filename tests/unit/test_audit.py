@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.own_environment import example, example_of_several_turns, write_example
+from support.own_environment import VERDICTS, example, example_of_several_turns, write_example
 
 import interaction.environment as environments
 from interaction import get_protocol
@@ -293,3 +293,84 @@ def test_the_example_of_several_turns_passes_and_its_turns_are_paid(tmp_path, ca
         if line.startswith("progress ") and "errands" in line
     ]
     assert row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
+
+
+IDLE = "NOTE turn 1 of errands_0 (the first is 0) passes without a call, though gold calls something there"
+ONE = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'take')]"
+TWO = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'take') * 2]"
+NONE = "[Call(verb, {'good': 'apples', 'pieces': 3}) for verb in ('add', 'add')]"
+
+
+@pytest.mark.parametrize(("calls", "noted"), [(ONE, "4 turns of 4 tasks"), (TWO, "8 turns of 4 tasks"), (NONE, None)])
+def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(calls, noted, tmp_path, capfd):
+    text = re.sub(r"calls = \[Call\(draw.*", f"calls = {calls}", example_of_several_turns())
+    assert calls in text and "range(60)" in text
+    (path := tmp_path / "inventory.py").write_text(text.replace("range(60)", "range(4)"))
+    status = main(["--environment", str(path), "--tasks", "all"])
+    said = capfd.readouterr().out
+    assert status == ("FOUND" in said) and ("FOUND" in said) == (calls == TWO), "which rewards pay, the table says"
+    if noted:
+        assert f"{IDLE}: a reward by turn pays for idling ({noted})" in said
+    else:
+        assert "idling" not in said
+
+
+PRICED = """
+def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):
+    return extra_info["episode"]["outcome"]["passed"] * (1 + pay)
+"""
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the options", "behind them"])
+@pytest.mark.parametrize(
+    ("given", "status", "said"),
+    [
+        ([], 0, " 1.000 "),
+        (["pay=0.25"], 0, " 1.250 "),
+        (["pay=-1", "pay=2"], 0, " 3.000 "),
+        (["pya=1"], 2, "has no parameter `pya`; its parameters are pay"),
+    ],
+)
+def test_a_reward_of_ones_own_is_audited_with_the_arguments_given(given, status, said, first, tmp_path, capfd):
+    (reward := tmp_path / "mine.py").write_text(PRICED)
+    options = ["--environment", str(write_example(tmp_path)), "--tasks", "2", "--reward", str(reward)]
+    assert main([*given, *options] if first else [*options, *given]) == status
+    assert said in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["price=0.1"], "price: an argument is for a reward of your own; name its file with --reward FILE"),
+        (["--reward", "mine.py", "price"], "'price' is not name=value"),
+        (["--reward", "mine.py", "=1"], "'=1' is not name=value"),
+    ],
+)
+def test_what_is_no_argument_of_a_reward_is_said(given, said, capfd):
+    with pytest.raises(SystemExit):
+        main(given)
+    assert said in capfd.readouterr().err
+
+
+def test_the_step_reward_says_where_its_facts_are_listed_and_with_those_it_is_audited(tmp_path, capfd):
+    own = write_example(tmp_path)
+    assert main(["--environment", str(own), "--tasks", "2"]) == 0
+    page, _, heading = capfd.readouterr().out.partition("gives no `gold_calls`")[2].partition("(")[2].partition("#")
+    heading = heading.partition(")")[0]
+    assert page == "docs/your_environment.md"
+    _, found, below = DOCUMENTED.read_text().partition(f"\n## {heading.replace('-', ' ').capitalize()}\n")
+    assert found and {"gold_calls", "has_gold", "gold", "closeness"} == set(
+        re.findall(r"^\| `(\w+)` \| ", below.partition("\n## ")[0], re.MULTILINE)
+    )
+    text = own.read_text()
+    worked = """return ToolResult(f'{{"{good}": {self.stock[good]}}}')"""
+    given = "facts={'gold_calls': 1}"
+    assert worked in text and VERDICTS in text
+    text = text.replace(worked, worked[:-1] + ", facts={'gold': 0 if call == self.task.call else None})")
+    own.write_text(text.replace(VERDICTS, VERDICTS.replace("self.passed),)", f"self.passed, {given}),)")))
+    for cached in (environments._module, environments.load_tasks):
+        cached.cache_clear()
+    assert main(["--environment", str(own), "--tasks", "2"]) == 0
+    said = capfd.readouterr().out
+    (row,) = [line.split() for line in said.splitlines() if line.startswith("step ") and " move " in line]
+    assert float(row[3]) == 3.0 and "left out" not in said, "what gold earns at most, in one turn"

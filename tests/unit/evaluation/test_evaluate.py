@@ -10,6 +10,7 @@ import time
 
 import pytest
 from support.evaluation import PROTOCOL, completion, gold_player, run, serving
+from support.own_environment import write_example
 
 from bfcl_env import environment, episode, load_scenarios
 from interaction.endpoint.client import Endpoint, EndpointFault
@@ -256,3 +257,37 @@ def test_an_address_without_a_server_is_named_before_anything_is_written(tmp_pat
     assert run(url, tmp_path / "out", "--attempts", "1")[0] == 1
     assert f"{url} does not say which models it serves" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+MIXED = """tasks.append(Task(f"move_{number}", str(number), stock, call, "train"))
+        tasks.append(Task(f"rest_{number}", "r", stock, call, "report", category="rest"))"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "more", "said"),
+    [
+        (["train", "choose"], ("--split", "report"), "the part report (--split report); it has 30 train, 30 choose"),
+        (["train"], (), "the part choose or report (--split val); it has 60 train"),
+        (["choose"], ("--split", "train"), "the part train (--split train); it has 60 choose"),
+        (
+            None,
+            ("--category", "move"),
+            "in category move has the part choose or report (--split val); it has 60 train in move, 60 report in rest",
+        ),
+    ],
+)
+def test_a_split_without_tasks_is_refused_with_what_there_is_and_nothing_is_written(
+    parts, more, said, tmp_path, capsys
+):
+    own, out = write_example(tmp_path), tmp_path / "out"
+    text = own.read_text()
+    line = next(line.strip() for line in text.splitlines() if "tasks.append(" in line)
+    part = "parts[number % 4]"
+    assert part in line
+    text = text.replace(line, line.replace(part, f"{parts}[number % {len(parts)}]") if parts else MIXED)
+    own.write_text(text)
+    given = ["--environment", str(own), "--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m", "--out", str(out)]
+    assert evaluate.main([*given, *more]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("no task of environment inventory ") and error.endswith(said)
+    assert "\n" not in error and not out.exists()

@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM
 from interaction.endpoint.client import SAMPLING
 from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
+from recipe.evaluation.context import over_budget_line
 from recipe.evaluation.server import (
     ServerError,
     adapter_flags,
@@ -28,6 +29,7 @@ from recipe.evaluation.server import (
     profile_environment,
     profile_flags,
 )
+from recipe.evaluation.store import Settings
 from recipe.stage.adapter import note_base
 from recipe.stage.integrity import note_sums
 
@@ -203,6 +205,34 @@ def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_st
         out = capsys.readouterr().out
         assert ("gold of 8 of 8 tasks (2 of base, 2 of miss_func, " in out) == said
         assert bool(re.search(r"NOTE the prompt alone of [1-7] of 8 tasks does not fit", out)) == said
+
+
+@pytest.mark.parametrize(
+    ("context", "reply", "causes"),
+    [
+        ("1000000", None, []),
+        ("1000000", 30, ["messages of 30 tokens (--max-tokens)"]),
+        ("300", None, ["the context of 300 tokens"]),
+        ("300", 30, ["the context of 300 tokens"]),
+        ("2048", 40, ["the context of 2048 tokens", "messages of 40 tokens (--max-tokens)"]),
+    ],
+)
+def test_the_limit_that_gold_does_not_fit_is_named_and_what_fits_it(context, reply, causes, tiny):
+    categories = ("multi_turn_base", "multi_turn_long_context")
+
+    def said_with(most):
+        settings = Settings("m", None, "val", categories, "think_xml", "signature", 1, 0.0, most, 3)
+        return over_budget_line(tiny, ["--max-model-len", context], settings) or ""
+
+    said = said_with(reply)
+    lines = [line for line in said.splitlines() if line.startswith("over budget: ")]
+    assert len(lines) == len(causes)
+    for line, cause in zip(lines, causes, strict=True):
+        assert f"does not fit {cause}" in line
+        assert ("-- --max-model-len N" in line) == ("context" in cause)
+    if needed := re.search(r"--max-tokens (\d+)$", said, re.MULTILINE):
+        assert "(--max-tokens)" not in said_with(int(needed[1]))
+    assert bool(needed) == ("(--max-tokens)" in said)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from interaction.environment import load_tasks, register
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.errors import PreflightError
 from recipe.preflight.budget import check_budget
-from recipe.preflight.gold_tokens import THOUGHT, Budget, Lengths, over_budget
+from recipe.preflight.gold_tokens import THOUGHT, Budget, Lengths, over_budget, reply_needed
 from recipe.stage import checkpoints, same_rows, starts
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE
 
@@ -85,6 +85,17 @@ def test_calls_too_long_for_one_message_are_played_in_several_if_the_turn_has_ro
     assert fits(scenario, lengths, Budget(reply=reply), max_steps_per_turn=3)
     alone = max(lengths.of(think_xml.render_calls(THOUGHT, [call])) for call in turn.gold)
     assert not fits(scenario, lengths, Budget(reply=alone))
+
+
+@pytest.mark.parametrize("steps", [2, 3, 20])
+@pytest.mark.parametrize("docs", ["json", "signature"])
+def test_gold_fits_the_message_length_that_is_said_to_be_needed(docs, steps, lengths):
+    def open_short(item):
+        return Conversation(item, protocol=get_protocol("think_xml", docs=docs), max_steps_per_turn=steps)
+
+    needed = reply_needed(SHORT, open_short, lengths, Budget())
+    assert not over_budget(SHORT, open_short, lengths, Budget(reply=needed))
+    assert steps != 20 or over_budget(SHORT, open_short, lengths, Budget(reply=needed - 1)), "it is the least"
 
 
 # Preflight.
