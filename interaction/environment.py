@@ -212,6 +212,10 @@ class UnknownEnvironment(ValueError):
         super().__init__(f"unknown environment {name!r}; known: {', '.join(sorted(known()))}")
         self.name = name
 
+    def __reduce__(self) -> tuple[type["UnknownEnvironment"], tuple[str]]:
+        """Between processes, as its name."""
+        return type(self), (self.name,)
+
 
 @cache
 def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:

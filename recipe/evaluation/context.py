@@ -11,11 +11,13 @@ from typing import Any
 from interaction.environment import Task
 from interaction.gold import opening
 from interaction.protocol import DOC_STYLES, get_protocol
+from interaction.words import line_of
 from recipe.evaluation.server import ServerError, context_length, flag_of
 from recipe.evaluation.store import Settings
 
-OF_THE_TOKENS = ("--tokenizer", "--chat-template", "--hf-overrides")
-"""vLLM's flags by which a prompt may have other tokens than the model's folder says."""
+OTHERS = ("--max-m", "--to", "--ch", "--hf", "--conf", "--ro")
+"""Beginnings of vLLM's flags, which may be shortened, by which a prompt may have other tokens, or the context another
+length, than the model's folder says."""
 
 
 def check_context(model: Path, vllm_flags: Sequence[str], settings: Settings) -> None:
@@ -24,13 +26,9 @@ def check_context(model: Path, vllm_flags: Sequence[str], settings: Settings) ->
     Raises:
         ServerError: it holds none. Nothing was written or started.
     """
-    from jinja2 import TemplateError
-
-    from recipe.errors import PreflightError
-
     context = context_length(model, vllm_flags)
     tasks = _tasks(settings)
-    if context is None or not tasks or any(flag_of(vllm_flags, flag) is not None for flag in OF_THE_TOKENS):
+    if context is None or not tasks or any(map(_says_otherwise, vllm_flags)):
         return
     try:
         lengths = _lengths(model)
@@ -41,7 +39,7 @@ def check_context(model: Path, vllm_flags: Sequence[str], settings: Settings) ->
         fit = {
             docs: sum(tokens < context for tokens in _prompts(tasks, other, lengths)) for docs, other in others.items()
         }
-    except (PreflightError, TemplateError):  # the server may be told of another tokenizer or template
+    except Exception:  # a template may raise anything; what vLLM makes of it, it says itself
         return
     ways = [f"--docs {docs} ({number} of {len(tasks)} fit then)" for docs, number in fit.items() if number]
     given = "--max-model-len" if flag_of(vllm_flags, "--max-model-len") else "max_position_embeddings in config.json"
@@ -59,8 +57,6 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
 
     A last line says how many have a prompt that does not fit: their episodes will be lost.
     """
-    from jinja2 import TemplateError
-
     from recipe.errors import PreflightError
     from recipe.preflight.gold_tokens import Budget, over_budget, reply_needed
 
@@ -77,8 +73,8 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
         by_reply = [task for task in failing if task.id not in without]
         needed = reply_needed(by_reply, settings.conversation, lengths, budget)
         long = sum(tokens >= context for tokens in _prompts(tasks, settings, lengths, least=context))
-    except (PreflightError, TemplateError) as error:  # the server may be told of another tokenizer or template
-        return f"over budget: not counted, {error}"
+    except Exception as error:  # a template may raise anything; the server may be told of another one
+        return f"over budget: not counted, {error if isinstance(error, PreflightError) else line_of(error)}"
     reach = f"accuracy can reach {1 - len(over) / len(tasks):.3f} at most" if tasks else ""
     lines = []
     if by_context:
@@ -92,11 +88,17 @@ def over_budget_line(model: Path, vllm_flags: Sequence[str], settings: Settings)
             f"{reach}. With a short thought in each it fits --max-tokens {needed}"
         )
     if long:
+        shorter = ", or shorter descriptions (--docs signature)" * (settings.docs != "signature")
         lines.append(
             f"NOTE the prompt alone of {long} of {len(tasks)} tasks does not fit the context: their episodes will be "
-            f"lost, and are in no number. Give a longer one, or shorter descriptions than --docs {settings.docs}"
+            f"lost, and are in no number. Give a longer one{shorter}"
         )
     return "\n".join(lines) or None
+
+
+def _says_otherwise(flag: str) -> bool:
+    name = flag.partition("=")[0].replace("_", "-")
+    return name != "--max-model-len" and name.startswith(OTHERS)
 
 
 def _share(some: Sequence[Task], tasks: Sequence[Task]) -> str:

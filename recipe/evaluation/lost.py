@@ -15,8 +15,9 @@ THE_USER = "the user"
 """Beginnings of reasons; what was not tried is lost for what came before it."""
 
 LONGER = (
-    "The same command with a longer context (-- --max-model-len N, where the model has it) plays them again; or choose "
-    "shorter descriptions of functions (--docs signature), another --category or another model, with another --out"
+    "The same command plays them again with a longer context of the server (with --model: -- --max-model-len N, where "
+    "the model has it); or choose shorter descriptions of functions (--docs signature, where they are not), another "
+    "--category or another model, with another --out"
 )
 AGAIN = "See whether {} answers; the same command plays lost episodes again"
 SERVER, USER = "the server (its log is server.log, where vLLM was started for this)", "who plays the user (--user)"

@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -186,18 +187,29 @@ def check_model_folder(model: Path) -> None:
 
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
-    """Tokens of the context that vLLM will serve: its flag, else the model's own; None where neither says a number."""
+    """Tokens of the context that vLLM will serve: its flag, else the model's own; None where neither says a number, or
+    the model's positions are scaled, of which vLLM makes another number."""
     if given := flag_of(flags, "--max-model-len"):
         return int(given) if given.isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
-    said = [part.get("max_position_embeddings") for part in (own, own.get("text_config")) if isinstance(part, dict)]
+    parts = [part for part in (own, own.get("text_config")) if isinstance(part, dict)]
+    if any(map(_scaled, parts)):
+        return None
+    said = [part.get("max_position_embeddings") for part in parts]
     return next((length for length in said if type(length) is int and length > 0), None)
+
+
+def _scaled(config: Mapping[str, Any]) -> bool:
+    """Whether positions are scaled in a way that `max_position_embeddings` does not include."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    kind = (rope.get("rope_type") or rope.get("type")) if isinstance(rope, dict) else None
+    return kind not in (None, "default", "llama3", "longrope", "su")
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:
     """The value of one of vLLM's flags, the last one given; None where there is none."""
     words = [word for flag in flags for word in flag.split("=", 1)]
-    given = [value for flag, value in zip(words, words[1:], strict=False) if flag == name]
+    given = [value for flag, value in zip(words, words[1:], strict=False) if flag.replace("_", "-") == name]
     return given[-1] if given else None
 
 

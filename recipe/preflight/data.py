@@ -97,7 +97,7 @@ def check_data(config: DictConfig) -> None:
             for line in changed(Path(name), rules.environment, own):
                 if line not in told:
                     told.add(line)
-                    print(f"NOTE       {line}. Make the data again with `{command()}`", flush=True)
+                    print(f"NOTE       {line}. {remedy(key)}", flush=True)
             of_split += found.of_split
             sources.setdefault(key, set()).update(found.sources)
         rows = of_split.total()

@@ -20,7 +20,7 @@ def changed(path: Path, environment: str, files: Mapping[str, str]) -> Iterator[
     sources = manifest.get("made_from", {environment: manifest})
     for name, source in sources.items() if isinstance(sources, Mapping) else ():
         before = source.get("environment_sha256") if isinstance(source, Mapping) else None
-        if before is None or name not in files:
+        if before is None or name not in files or not Path(str(files[name])).expanduser().is_file():
             continue
         if sha256(Path(files[name]).expanduser().read_bytes()).hexdigest() != before:
             yield (

@@ -61,7 +61,7 @@ def unknown(config: DictConfig, key: str, more: str = "") -> str:
     Its neighbours come first, then any that ends like it, then those that are written most like it.
     """
     parent, rest = _parent(config, key)
-    if named := TAKES_NAMES.fullmatch(key):
+    if (named := TAKES_NAMES.fullmatch(key)) and has(config, named[1].removesuffix(".reward_kwargs")):
         return f"{key} is not there yet, and {named[1]} takes names of yours: +{key}=VALUE."
     if parent and OmegaConf.is_interpolation(*_holder(config, parent)):
         return f"{parent} follows another setting; give it a value of its own, {parent}='{{{rest}: ...}}'."

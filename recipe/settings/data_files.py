@@ -18,6 +18,9 @@ MIXTURE = "mixture"
 BFCL = ("bfcl", "tiny", "sft")
 """What BFCL's own names begin with (`bfcl_env/data_files.py`)."""
 
+LONGEST = 100
+"""Characters of an environment's name that a message repeats."""
+
 SMALL = ("bfcl", "tau")
 """Environments that have a small data set for the CPU profile."""
 
@@ -39,14 +42,20 @@ def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
 
 def naming(config: DictConfig, environment: str) -> str | None:
     """What to set so that an environment of a user's is known, which rows name; None where it cannot have that name."""
-    if not NAME.fullmatch(environment):
+    if not NAME.fullmatch(environment) or len(environment) > LONGEST:
         return None
     other = next((name for name, file in _own(config).items() if Path(str(file)).stem == environment), None)
-    file = "FILE" if other is None else quote(str(_own(config)[other]))
-    set_so = f"+interaction.environments.{environment}={file}"
+    set_so = f"+interaction.environments.{environment}="
+    set_so += "FILE" if other is None else quote(_for_hydra(str(_own(config)[other])))
     if other is None:
         return f"Name the file that its data were made from: {set_so} (docs/your_environment.md, docs/your_data.md)."
     return f"An environment is known by its file's name: set {set_so} in place of interaction.environments.{other}."
+
+
+def _for_hydra(text: str) -> str:
+    """A value as a command line's override has it."""
+    plain = re.fullmatch(r"[\w./-]+", text)
+    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def without_tasks(environment: str, parts: tuple[Part, ...]) -> str | None:

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 START = 3
 """Steps whose mean is what turns per episode are compared with."""
 
+MOST = 0.9
+"""Share of well-formed messages from which it is not the protocol that keeps a model from earning anything."""
+
 SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
 
@@ -44,14 +47,13 @@ class Alarms:
             "lost": (metrics.get("train/lost_samples", 0.0), "samples were lost", "train/failed_rewards, the log"),
         }
         nothing = [metrics.get(name) for name in SCORES] == [0, 0]
-        also = {"malformed": ", and nothing was earned" * nothing}
+        also = ", and nothing was earned" * nothing
         lines = [
-            f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also.get(name, '')}; "
-            f"see {where}"
+            f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also}; see {where}"
             for name, (share, what, where) in shares.items()
             if share > self.thresholds[name]
         ]
-        if nothing and shares["malformed"][0] <= self.thresholds["malformed"]:
+        if nothing and not lines:
             lines.append(_nothing_earned(metrics.get("train/format_rate")))
         turns = metrics.get("train/turns")
         if turns is None:
@@ -67,8 +69,9 @@ class Alarms:
 
 
 def _nothing_earned(well_formed: float | None) -> str:
-    """Where the protocol is not the reason, as far as the reward's own metrics say."""
-    seen = ""
+    """Where no other alarm says why; the protocol may be the reason where few messages are well-formed."""
+    seen, where = "", EARN
     if well_formed is not None:
-        seen = f", though {well_formed:.0%} of the messages were well-formed, so it is not the protocol"
-    return f"ALARM nothing was earned: every sample scored 0{seen}; see {EARN}"
+        seen = f", with {well_formed:.0%} of the messages well-formed"
+        where = f"interaction.protocol; {EARN}" if well_formed < MOST else EARN
+    return f"ALARM nothing was earned: every sample scored 0{seen}. Unless 0 is the best score, see {where}"

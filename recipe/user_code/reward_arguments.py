@@ -64,5 +64,6 @@ def unnamed(given: Iterable[Any], names: Iterable[str], title: str, takes_any: b
                 "misspelt, it changes nothing"
             )
         else:
-            lines.append(f"{title} has no parameter `{name}`; {there}. Give one of these, or leave `{name}` out")
+            instead = f"Give one of these, or leave `{name}` out" if own else f"Leave `{name}` out"
+            lines.append(f"{title} has no parameter `{name}`; {there}. {instead}")
     return lines

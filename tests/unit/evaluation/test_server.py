@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from interaction.endpoint.client import SAMPLING
 from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
-from recipe.evaluation.context import over_budget_line
+from recipe.evaluation.context import check_context, over_budget_line
 from recipe.evaluation.server import (
     ServerError,
     adapter_flags,
@@ -184,6 +184,7 @@ def test_the_context_is_that_of_the_flag_or_else_of_the_model(tiny, tmp_path):
     assert context_length(tiny, []) == 2048
     assert context_length(tiny, ["--max-model-len", "9", "--max-model-len=512"]) == 512
     assert context_length(tiny, ["--max-model-len", "auto"]) is None
+    assert context_length(tiny, ["--max_model_len", "512"]) == context_length(tiny, ["--max_model_len=512"]) == 512
     (tmp_path / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 7}}))
     assert context_length(tmp_path, ["--dtype", "float32"]) == 7
 
@@ -252,6 +253,44 @@ def test_where_no_prompt_fits_the_context_nothing_is_started_and_nothing_written
     assert "holds the prompt of none of the 8 tasks" in error and all(words in error for words in said)
     assert "-- --max-model-len N" in error and not out.exists()
     assert ("--docs signature (" in error) == (not flags), "no way out is named that is none"
+
+
+SMALL = Settings("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, 96, 2)
+"""Of tasks whose prompts the tiny policy's context does not hold."""
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--max-model", "32768"],
+        ["--config", "x.yaml"],
+        ["--chat_template=x"],
+        ["--tokenizer-mode", "slow"],
+        ["--hf-ov={}"],
+    ],
+    ids=str,
+)
+def test_a_flag_that_may_change_prompts_or_context_is_left_to_the_server(flags, tiny):
+    check_context(tiny, flags, SMALL)
+    with pytest.raises(ServerError, match="holds the prompt of none of the 2 tasks"):
+        check_context(tiny, ["--dtype", "float32", "--tensor-parallel-size=1"], SMALL)
+
+
+@pytest.mark.parametrize("template", ["{{ 1 + 'a' }}", "{{ 1 / 0 }}", "{{ raise_exception('no') }}"])
+def test_a_chat_template_that_raises_is_left_to_the_server(template, tiny, tmp_path):
+    model = tmp_path / "odd"
+    shutil.copytree(tiny, model)
+    (model / "chat_template.jinja").write_text(template)
+    check_context(model, [], SMALL)
+    assert (over_budget_line(model, [], SMALL) or "").startswith("over budget: not counted, ")
+
+
+@pytest.mark.parametrize(("kind", "context"), [("default", 2048), ("llama3", 2048), ("yarn", None), ("linear", None)])
+@pytest.mark.parametrize("key", ["rope_parameters", "rope_scaling"])
+def test_of_scaled_positions_the_context_is_not_known(key, kind, context, tmp_path):
+    config = {"max_position_embeddings": 2048, key: {"rope_type": kind, "factor": 8.0}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert context_length(tmp_path, []) == context
 
 
 @pytest.mark.parametrize("environment", [*ENVIRONMENTS])

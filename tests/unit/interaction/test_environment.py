@@ -1,6 +1,7 @@
 """The arrow between rooms: environments know the vocabulary, and the room of conversations knows no environment."""
 
 import ast
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -48,8 +49,9 @@ def test_tasks_are_found_by_the_name_of_their_environment() -> None:
     tasks = load_tasks("bfcl")
     assert len(tasks) == 800 and tasks["multi_turn_base_0"].category == "multi_turn_base"
     assert load_tasks() is tasks or load_tasks().keys() == tasks.keys()
-    with pytest.raises(ValueError, match=r"unknown environment 'nowhere'; known: bfcl"):
+    with pytest.raises(ValueError, match=r"unknown environment 'nowhere'; known: bfcl") as error:
         load_tasks("nowhere")
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value), "as other processes hear of it"
 
 
 @pytest.mark.parametrize("place", ["first", "second"])

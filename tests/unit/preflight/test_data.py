@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
@@ -22,7 +24,7 @@ from recipe.conversations.prepare import read_conversations
 from recipe.errors import PreflightError
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_data
-from recipe.settings.data_files import data_command, environment_of
+from recipe.settings.data_files import data_command, environment_of, naming
 
 LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
 Row = dict[str, Any]
@@ -217,6 +219,12 @@ def test_of_a_users_environment_the_command_is_named_that_makes_its_data(invento
     config = configured(train, val)
     config.interaction.environments = {"lib": f"{tmp_path}/inventory.py"}
     assert "inventory.py in place of interaction.environments.lib" in refusal(config), "under another name"
+    for path in ("/tmp/a(1)/inventory.py", "/x=y/inventory.py", "~/inventory.py", "/it's {here}/inventory.py"):
+        said = naming(OmegaConf.create({"interaction": {"environments": {"lib": path}}}), "inventory") or ""
+        (word,) = [word for word in shlex.split(said.partition("set ")[2].partition(" in place")[0])]
+        override = OverridesParser.create().parse_override(word)
+        assert override.value() == path, "as a shell and Hydra read it"
+    assert naming(OmegaConf.create({"interaction": {}}), "i" * 10_000) is None
 
 
 def test_an_environment_that_was_changed_after_its_data_were_made_is_noted(inventory, tmp_path, capsys) -> None:

@@ -91,8 +91,8 @@ def test_page_and_console_explain_the_brackets_that_they_show_and_no_others(
     printed, page = (
         " ".join(text.split()) for text in (capsys.readouterr().out, (folders[0] / "report.html").read_text())
     )
-    for said in (printed, page):
-        stages, _, moved = said.partition("Held-out tasks for reporting")
+    for said, begin in ((printed, "tasks of first -> last"), (page, "<th>first → last</th>")):
+        stages, _, moved = said.partition(begin)
         for part in (stages, moved):
-            assert re.search(r"[+-]\d\.\d+, [+-]\d\.\d+\]", stages)
+            assert re.search(r"[+-]\d\.\d+, [+-]\d\.\d+\]", part)
             assert (OF_ONE in part, OF_SEVERAL in part) == (not several, several)

@@ -15,6 +15,7 @@ from recipe.errors import PreflightError
 from recipe.launch.compose import compose, parse, quoted
 from recipe.preflight import checks
 from recipe.settings import CONFIG_DIR, additions, ours, verl
+from recipe.settings.additions import unknown
 from recipe.settings.reading import TRAINING, WARM_START, check_values
 from recipe.stage import checkpoints
 
@@ -56,6 +57,13 @@ def test_so_is_every_algorithm(algorithm: str) -> None:
 @pytest.mark.parametrize("hardware", PROFILES)
 def test_so_is_the_warm_start(hardware: str) -> None:
     check_values(compose("sft", [f"sft_hardware={hardware}"], group="sft_hardware"), WARM_START)
+
+
+@pytest.mark.parametrize("section", ["interaction.environments", "reward.custom_reward_function.reward_kwargs"])
+def test_no_name_is_recommended_below_a_section_that_a_command_has_not(section: str) -> None:
+    config = compose("sft", ["sft_hardware=cpu"], group="sft_hardware")
+    assert "takes names of yours" not in unknown(config, f"{section}.mine")
+    assert "takes names of yours" in unknown(compose("stage2", []), f"{section}.mine")
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (CONFIG_DIR / "preset").glob("*.yaml")))

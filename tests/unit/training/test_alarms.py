@@ -37,12 +37,22 @@ def test_a_collapse_of_turns_is_measured_against_the_first_steps():
 NOTHING = {"critic/score/min": 0.0, "critic/score/max": 0.0}
 
 
-@pytest.mark.parametrize("well_formed", [1.0, 0.9, 0.5])
+@pytest.mark.parametrize("well_formed", [1.0, 0.95, 0.9])
 def test_where_messages_are_well_formed_and_nothing_is_earned_the_protocol_is_not_blamed(well_formed):
     (line,) = Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": well_formed})
-    assert line.startswith(f"ALARM nothing was earned: every sample scored 0, though {well_formed:.0%} of the messages")
+    assert line.startswith(f"ALARM nothing was earned: every sample scored 0, with {well_formed:.0%} of the messages")
     assert "interaction.protocol" not in line
     assert all(way in line for way in ("warm start", "easier tasks", "pays for progress"))
+
+
+def test_where_many_messages_are_malformed_below_the_threshold_the_protocol_is_named_too():
+    (line,) = Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": 0.41})
+    assert "with 41% of the messages well-formed" in line and "see interaction.protocol; a warm start" in line
+
+
+def test_where_another_alarm_says_why_nothing_was_earned_there_is_no_second_one():
+    (line,) = Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/stop/max_tokens": 1.0})
+    assert "episodes ran out of tokens (stage.alarms.truncated=0.25), and nothing was earned; see data.max_resp" in line
 
 
 def test_where_messages_are_malformed_and_nothing_is_earned_it_is_the_protocol():
@@ -55,7 +65,7 @@ def test_where_messages_are_malformed_and_nothing_is_earned_it_is_the_protocol()
 
 def test_a_reward_without_metrics_of_its_own_is_told_that_nothing_was_earned():
     (line,) = Alarms(THRESHOLDS)(NOTHING)
-    assert line.startswith("ALARM nothing was earned: every sample scored 0; see a warm start")
+    assert line.startswith("ALARM nothing was earned: every sample scored 0. Unless 0 is the best score, see a warm")
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (-0.1, 0.0), (1.0, 1.0), (-0.5, -0.5)])

@@ -65,6 +65,11 @@ def test_an_argument_that_is_not_taken_is_refused_before_the_first_call(tmp_path
         told(path, prize=1)
 
 
+def test_of_a_reward_without_parameters_of_its_own_none_is_recommended(tmp_path):
+    with pytest.raises(RewardFileError, match=r"it has none of its own\. Leave `prize` out\."):
+        told(reward_of(tmp_path, VERLS), prize=1)
+
+
 def test_arguments_that_a_reward_names_are_given_without_a_word(tmp_path):
     path = reward_of(tmp_path, f"{VERLS}, scale=1, *, price=0.1, **kwargs")
     assert told(path, scale=2, price=1) == [] == told(path)
