@@ -5,7 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from recipe.preflight.data_file import manifest_of
-from recipe.typed import shown
 
 
 def changed(path: Path, environment: str, files: Mapping[str, str]) -> Iterator[str]:
@@ -24,6 +23,6 @@ def changed(path: Path, environment: str, files: Mapping[str, str]) -> Iterator[
             continue
         if sha256(Path(files[name]).expanduser().read_bytes()).hexdigest() != before:
             yield (
-                f"{shown(files[name], quote=False)} was changed after {path.parent} was made from it: its tasks, and "
+                f"{files[name]} was changed after {path.parent} was made from it: its tasks, and "
                 "which of them are held out, may be others now"
             )

@@ -89,11 +89,11 @@ def test_what_is_played_there_has_the_record_it_has_here(project: Path, tmp_path
 def test_files_of_tasks_are_read_and_played_there(project: Path, tmp_path: Path, wrong: bool) -> None:
     path = own_data.write_example(tmp_path)
     if wrong:
-        path.write_text(path.read_text().replace('"type": "file"', '"kind": "file"'), "utf-8")
+        path.write_text(path.read_text().replace("cd(folder='reports')", "cd(folder='nowhere')"), "utf-8")
     code = "from bfcl_grpo_environments.interaction.environment import load_tasks, named\n"
     code += "try: print(len(load_tasks(named(sys.argv[1]))))\nexcept ValueError as error: print(error)"
     said = run(project, code, str(path))
-    assert ("states that the classes take" in said) is wrong and (
+    assert ("expected calls that succeed" in said) is wrong and (
         said.strip() == str(len(own_data.example()))
     ) is not wrong, said
 
