@@ -98,7 +98,7 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     child = subprocess.Popen(command(folder, steps=1000), cwd=ROOT, env=environment)
     try:
         with listeners(MARK, environment[MARK]) as found:
-            wait_for_step(stage, 2, child, limit=400)
+            wait_for_step(stage, 2, child, limit=900)
         names = " ".join(processes_of(environment))
         assert "ray::" in names and "VLLM::" in names, "what it looks for afterwards is found while it is there"
         heard = " ".join(sorted(found))
@@ -117,7 +117,7 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
 
     last = checkpoint + 1
     finished = subprocess.run(
-        command(folder, steps=last), cwd=ROOT, env=environment, timeout=400, capture_output=True, text=True
+        command(folder, steps=last), cwd=ROOT, env=environment, timeout=900, capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert processes_of(environment) == []
