@@ -176,7 +176,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
-        print("all checks passed; nothing was started")
+        print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
         return
     if not checkpoints.at_target(config):
         launch(config, cluster)
