@@ -2,16 +2,15 @@
 
 import itertools
 import json
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from websockets.sync.client import connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -80,7 +79,6 @@ def chromium(folder: Path) -> Iterator[Tab]:
         [CHROMIUM, *flags, f"--user-data-dir={folder}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        process_group=0,
     )
     try:
         port, path = _address(folder / "DevToolsActivePort")
@@ -92,7 +90,10 @@ def chromium(folder: Path) -> Iterator[Tab]:
         with connect(target, max_size=None) as socket:
             yield Tab(socket)
     finally:
-        os.killpg(child.pid, signal.SIGKILL)  # its helpers too, or they write into the folder when that is removed
+        helpers = psutil.Process(child.pid).children(recursive=True) if child.poll() is None else []
+        for process in (child, *helpers):  # which would write into the folder while that is removed
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         child.wait()
 
 
