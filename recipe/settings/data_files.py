@@ -77,8 +77,8 @@ def environment_of(config: DictConfig, file: str) -> str:
     found = MADE.fullmatch(Path(file).name)
     if found is None or found[1] in BFCL:
         return DEFAULT
-    known = found[1] == MIXTURE or found[1] in ENVIRONMENTS or found[1] in _own(config)
-    return found[1] if known or "interaction" not in config else DEFAULT
+    named = found[1] == MIXTURE or found[1] in ENVIRONMENTS or found[1] in _own(config)
+    return found[1] if named or "interaction" not in config else DEFAULT
 
 
 def _own(config: DictConfig) -> Any:
