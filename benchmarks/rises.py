@@ -1,0 +1,99 @@
+"""Several seeds of `run_all.sh`, and the table of docs/tiny_models.md that they give.
+
+    python -m benchmarks.rises run NAME --seeds 1-5 [ARGUMENT ...]    # one run a seed, with these arguments
+    python -m benchmarks.rises table NAME                             # the table, from the results
+
+Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage. The table is
+made from these files alone, so seeds may be run at different times. It replaces the text behind `<!-- rises NAME -->`
+in docs/tiny_models.md. A run is refused while files differ from the commit.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections import defaultdict
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from recipe.report import held_out
+from recipe.report.rise import Difference, Rise
+from recipe.report.tables import interval_text, run_text, stage_rows, windows_text
+
+RESULTS, PAGE = Path("docs/data/rises"), Path("docs/tiny_models.md")
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def measure(name: str, seed: int, arguments: list[str]) -> None:
+    """Run one seed to its end and write its result; a run that has begun goes on."""
+    if changed := git("status", "--porcelain"):
+        raise SystemExit(f"commit first, or the result would name a commit that it does not come from:\n{changed}")
+    run, began = f"{name}{seed}", datetime.now(UTC)
+    subprocess.run(["bash", "run_all.sh", *arguments], check=True, env={**os.environ, "RUN": run, "SEED": str(seed)})
+    folder = Path("outputs") / run
+    found = [
+        (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
+    ]
+    found += [(stage, f"held-out {of}", moved.runs[0]) for stage, _, of, moved in held_out.rows([folder])]
+    result = {
+        "commit": git("rev-parse", "HEAD"),
+        "command": shlex.join([f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
+        "date": f"{began:%Y-%m-%d}",
+        "rows": [{"stage": stage, "of": of, **asdict(difference)} for stage, of, difference in found],
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}_{seed}.json"
+    path.write_text(json.dumps(result, indent=1).replace("Infinity", "1e999") + "\n")
+    print(path)
+
+
+def table(name: str) -> str:
+    """The results of a name as Markdown: a row for each stage and metric, and where they come from."""
+    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}_*.json"))]
+    rows: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    for result in results:
+        for row in result["rows"]:
+            rows[row.pop("stage"), row.pop("of")].append(Difference(**row))
+    lines = ["| stage | of | before -> after | mean difference [95 %] | each run |", "| --- | --- | --- | --- | --- |"]
+    for (stage, of), runs in rows.items():
+        rise = Rise(tuple(runs))
+        moved = f"{rise.difference:+.3f}{interval_text(rise.interval)}"
+        each = ", ".join(map(run_text, runs))
+        lines.append(f"| {stage} | {of} | {windows_text(rise)} | {moved} | {each} |")
+    return "\n".join([*lines, "", *sources(results)])
+
+
+def sources(results: list[dict[str, Any]]) -> list[str]:
+    """A line for each command: its commit and date."""
+    return [f"- `{result['command']}`, {result['date']}, commit {result['commit'][:7]}" for result in results]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("name")
+    parser.add_argument("--seeds", default="1-5", metavar="FIRST-LAST")
+    given, arguments = parser.parse_known_args()
+    if given.what == "run":
+        first, last = map(int, given.seeds.split("-"))
+        for seed in range(first, last + 1):
+            measure(given.name, seed, arguments)
+    else:
+        mark = rf"(<!-- rises {given.name} -->\n).*?(\n<!-- end -->)"
+        text, count = re.subn(
+            mark, lambda found: f"{found[1]}{table(given.name)}{found[2]}", PAGE.read_text(), flags=re.S
+        )
+        if not count:
+            raise SystemExit(f"{PAGE} has no <!-- rises {given.name} --> ... <!-- end -->")
+        PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
