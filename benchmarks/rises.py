@@ -33,7 +33,7 @@ def git(*arguments: str) -> str:
 
 def measure(name: str, seed: int, arguments: list[str]) -> None:
     """Run one seed to its end and write its result; a run that has begun goes on."""
-    if changed := git("status", "--porcelain"):
+    if changed := git("status", "--porcelain", "--", ":!docs"):
         raise SystemExit(f"commit first, or the result would name a commit that it does not come from:\n{changed}")
     run, began = f"{name}{seed}", datetime.now(UTC)
     subprocess.run(["bash", "run_all.sh", *arguments], check=True, env={**os.environ, "RUN": run, "SEED": str(seed)})
