@@ -34,7 +34,7 @@ TEMPERATURE = 0.7
 
 
 def make_model(folder: Path, **settings: Any) -> None:
-    """A random model with grouped-query attention, in Qwen2's architecture as in Qwen2.5-7B, and a tokenizer."""
+    """A random model in Qwen2's architecture, with grouped-query attention and more rows than its tokenizer has ids."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -60,7 +60,7 @@ def make_model(folder: Path, **settings: Any) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def make_batch(rank: int, processes: int, vocabulary: int = 512) -> Any:
+def make_batch(rank: int, processes: int, vocabulary: int) -> Any:
     """This process's share of the episodes, as verl's trainer hands it to its actor; the same for any count."""
     import torch
     from verl.utils import tensordict_utils as tu
@@ -150,7 +150,7 @@ def gradients(model: Path, packed: bool, dtype: str, lora_rank: int) -> dict[str
                     if parameter.requires_grad:
                         whole = 0.1 * torch.randn(parameter.shape)
                         parameter.copy_(torch.distributed.tensor.distribute_tensor(whole, parameter.device_mesh))
-        batch = make_batch(dist.get_rank(), dist.get_world_size())
+        batch = make_batch(dist.get_rank(), dist.get_world_size(), len(model_config.tokenizer))
         tu.assign_non_tensor(
             batch,
             use_remove_padding=model_config.use_remove_padding,
@@ -162,6 +162,9 @@ def gradients(model: Path, packed: bool, dtype: str, lora_rank: int) -> dict[str
         with engine.train_mode():
             engine.optimizer_zero_grad()
             engine.forward_backward_batch(batch, partial(ppo_loss, config=actor))
+            grad = engine.module.get_output_embeddings().weight.grad
+            beyond = 0.0 if grad is None else float(grad.full_tensor()[len(model_config.tokenizer) :].norm())
+            assert beyond == 0, f"rows that no token has are trained: {beyond}"
             return {
                 name: parameter.grad.full_tensor().clone()
                 for name, parameter in engine.module.named_parameters()

@@ -19,6 +19,8 @@ import verl.workers.engine.fsdp.transformer_impl as fsdp
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.base import EngineRegistry
 
+import recipe.vocabulary  # noqa: F401
+
 WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_topk", "distillation_only")
 """What of a batch needs the logits of every token, or never sees logits."""
 

@@ -103,7 +103,7 @@ def make_tiny_policy(
         tokenizer = make_tokenizer(texts_of(conversations), lines=True)
     torch.manual_seed(seed)
     shape = {
-        "vocab_size": VOCABULARY,
+        "vocab_size": len(tokenizer),
         "hidden_size": 128,
         "intermediate_size": 384,
         "num_hidden_layers": 2,

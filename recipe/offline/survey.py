@@ -37,7 +37,7 @@ class Vocabulary:
 
     tokenizer: Any
     size: int
-    """Ids from 0 to below this one have an embedding."""
+    """Ids from 0 to below this one are the tokenizer's, and have an embedding."""
     model: str
 
 

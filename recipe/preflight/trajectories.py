@@ -30,7 +30,8 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> lis
     limits = Limits.of(config)
     model = str(config.actor_rollout_ref.model.path)
     files = [Path(name) for name in config.data.train_files]
-    result = survey(files, limits, Vocabulary(tokenizer, settings.vocab_size, model))
+    known = min(settings.vocab_size, len(tokenizer))  # recipe/vocabulary.py: no other id has a log-probability
+    result = survey(files, limits, Vocabulary(tokenizer, known, model))
     if result.mistakes:
         listed = "".join(f"\n- {text}" for text in result.mistakes[:MOST_SHOWN])
         more = f", the first {MOST_SHOWN} here" if len(result.mistakes) > MOST_SHOWN else ""
@@ -56,7 +57,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> lis
             "rows": rows,
             "digest": digest,
             "limits": asdict(limits),
-            "vocabulary": settings.vocab_size,
+            "vocabulary": known,
             "model": model,
             "grouped": grouped,
             "log_probs": log_probs,

@@ -33,7 +33,7 @@ class Schedule:
     """
 
     def __init__(self, every: int) -> None:
-        self.every, self._left = every, 0
+        self.every, self._left, self._said = every, 0, False
 
     @classmethod
     def of(cls, config: DictConfig) -> "Schedule":
@@ -49,8 +49,15 @@ class Schedule:
         return self._left == 0
 
     def measured(self, difference: float) -> None:
-        """Takes the largest difference of a step that was; NaN is no agreement."""
+        """Takes the largest difference of a step that was; NaN is no agreement. The first one is said."""
         self._left = self.every - 1 if difference <= TOLERANCE else 0
+        if not (self._left or self._said):
+            self._said = True
+            print(
+                f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability, more than "
+                f"{TOLERANCE:g}: after such a step the next is measured too (stage.old_log_probs_every={self.every})",
+                flush=True,
+            )
 
     def skipped(self) -> None:
         """Notes a step that took the engine's."""

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from pyarrow import parquet
+from support.engines import rows
+from transformers import AutoConfig, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 
@@ -19,13 +22,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "untied": {"tie_word_embeddings": False},
     "window": {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
     "lora": {},
+    "padded": {"vocab_size": 2100},
 }
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("engines")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, Any]:
     """Model -> of `ours` and of `verl's` -> what -> name -> tensor."""
-    folder = tmp_path_factory.mktemp("engines")
     make_tiny_policy(folder / "base")
     settings = Qwen2Config.from_pretrained(folder / "base").to_dict() | {"layer_types": None, "initializer_range": 0.2}
     for name, changes in MODELS.items():
@@ -54,3 +62,28 @@ def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found
             scale = float(expected.abs().max())
             torch.testing.assert_close(ours[what][name], expected, rtol=1e-5, atol=1e-5 * max(scale, 1e-3), msg=name)
     assert plain["ppo"]["log_probs"].std() > 0.1 and plain["ppo"]["loss"].abs().sum() > 0, "they say something"
+
+
+def test_the_distribution_is_that_of_the_engine_which_samples_ids_of_the_tokenizer_alone(
+    found: dict[str, Any], folder: Path
+) -> None:
+    known, model = (
+        len(AutoTokenizer.from_pretrained(folder / "padded")),
+        Qwen2ForCausalLM.from_pretrained(folder / "padded"),
+    )
+    expected = []
+    for ids, mask in zip(*(rows(True)[name].unbind() for name in ("input_ids", "loss_mask")), strict=True):
+        logits = model(input_ids=ids[None]).logits[0].detach() / 0.7
+        logits[:, known:] = -torch.inf  # as verl's engine does it
+        assert logits.log_softmax(-1)[:, :known].exp().sum(-1).allclose(torch.ones(len(ids)))
+        expected.append(logits.log_softmax(-1)[:-1].gather(-1, ids[1:, None])[:, 0][mask[1:].bool()])
+    assert model.config.vocab_size > known
+    torch.testing.assert_close(found["padded"]["ours"]["sft"]["log_probs"], torch.cat(expected), rtol=0, atol=1e-4)
+
+
+def test_the_tiny_policy_of_any_conversations_has_no_token_that_its_tokenizer_has_not(tmp_path: Path) -> None:
+    said = pyarrow.table({"messages": [[{"role": "user", "content": "one line\nand another"}]]})
+    parquet.write_table(said, tmp_path / "said.parquet")
+    make_tiny_policy(tmp_path / "tiny", conversations=tmp_path / "said.parquet")
+    known = len(AutoTokenizer.from_pretrained(tmp_path / "tiny"))
+    assert AutoConfig.from_pretrained(tmp_path / "tiny").vocab_size == known < 2048

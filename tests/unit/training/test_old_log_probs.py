@@ -109,8 +109,10 @@ def whose(found: list[tuple[str, dict[str, float]]]) -> str:
         (3, [NOTHING, AGREES, AGREES], "tte"),
     ],
 )
-def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, computes, expected):
+def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, computes, expected, capfd):
     assert whose(steps(config_of(stage__old_log_probs_every=every), computes)) == expected
+    differ = {DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING} & {*computes}
+    assert capfd.readouterr().out.count(f"more than {TOLERANCE:g}") == bool(differ), "why, once"
 
 
 @pytest.mark.parametrize(
