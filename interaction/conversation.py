@@ -272,6 +272,8 @@ class Conversation:
         if surplus:
             parsed = replace(parsed, calls=parsed.calls[:1], error=FormatError.too_many_calls)
         if parsed.calls:
+            if parsed.beside:
+                environment.beside(parsed.beside)
             messages = self.protocol.results([*self._run(environment, text, parsed), *[NOT_RUN] * surplus])
         else:
             self._keep(text, parsed)

@@ -117,6 +117,10 @@ class Environment(Protocol):
         """Runs one call. Whatever is wrong with it is in the result."""
         ...
 
+    def beside(self, text: str) -> None:
+        """The model's words in a message with calls, before these run. No user hears them."""
+        ...
+
     def facts(self) -> Facts:
         """What rewards may want to know after a message with calls, such as how close the state is; may be empty."""
         ...
@@ -159,6 +163,9 @@ class EnvironmentBase:
     def facts(self) -> Facts:
         """None."""
         return {}
+
+    def beside(self, text: str) -> None:
+        """They change nothing."""
 
     def hear(self, words: str) -> Request | AskUser | None:
         """Nobody was asked.
