@@ -5,9 +5,9 @@ ends when it calls `done`, or hands the user over. What it says to nobody ends i
 mode `user` the words come from whoever plays the user, who reads his story and guidelines, the agent's messages, and
 what his own device answered: never the agent's tools, the database or gold.
 
-Officially (`passed_official`) an episode passes if it was ended properly and the official reward is 1. To pass here, its
-user must also have heard what had to be said (`verdict.py`), nothing was written that the task did not need, and the
-user was handed over where gold does that and nowhere else (`clean`). Facts of the episode: these two, `writes` and
+Officially (`passed_official`) an episode passes if it was ended properly and the official reward is 1. To pass here,
+its user must also have heard what had to be said (`verdict.py`), nothing was written that the task did not need, and
+the user was handed over where gold does that and nowhere else (`clean`). Facts of the episode: these two, `writes` and
 `needless`, what was beyond need. Of a call: `side`, and `needless` where it was one.
 """
 
