@@ -19,7 +19,7 @@ from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
 from interaction.user_fault import UserFault
 
-METHODS = ("begin", "beside", "call", "facts", "answer", "cut", "verdicts", "close")
+METHODS = ("begin", "call", "facts", "answer", "cut", "verdicts", "close")
 """That every conversation may call; `hear` only where a user is asked."""
 NOTHING = Call("nothing", {"x": [1]})
 """A function that no task has, with an argument that a dictionary cannot have as a key: a model may write both."""

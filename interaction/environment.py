@@ -117,10 +117,6 @@ class Environment(Protocol):
         """Runs one call. Whatever is wrong with it is in the result."""
         ...
 
-    def beside(self, text: str) -> None:
-        """The model's words in a message with calls, before these run. No user hears them."""
-        ...
-
     def facts(self) -> Facts:
         """What rewards may want to know after a message with calls, such as how close the state is; may be empty."""
         ...
@@ -165,7 +161,7 @@ class EnvironmentBase:
         return {}
 
     def beside(self, text: str) -> None:
-        """They change nothing."""
+        """The model's words in a message with calls, before these run. Files of a user's are not told."""
 
     def hear(self, words: str) -> Request | AskUser | None:
         """Nobody was asked.

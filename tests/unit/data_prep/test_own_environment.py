@@ -87,7 +87,7 @@ CHANGED = {
     "settings that are no dataclass": ("\nFUNCTIONS", "\nOptions = {'size': 3}\n\nFUNCTIONS", "Options is the dict"),
     "no answer": ("def answer(", "def respond(", "gives an Attempt, which has no answer"),
     "a method that is none": ("def cut(self, reason):", "cut = 3\n\n    def judge(self):", "which has no cut"),
-    "no base": ("class Attempt(EnvironmentBase)", "class Attempt", "which has no beside, facts, close"),
+    "no base": ("class Attempt(EnvironmentBase)", "class Attempt", "which has no facts, close"),
     "no over": (
         "class Attempt(EnvironmentBase):",
         "class Attempt:\n    facts = hear = close = lambda self: {}\n",
