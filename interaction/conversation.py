@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from .call import Call
 from .contract import raised
-from .environment import AskUser, Environment, Request, Task, read_options
+from .environment import AskUser, Environment, EnvironmentBase, Request, Task, read_options
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
@@ -272,6 +272,8 @@ class Conversation:
         if surplus:
             parsed = replace(parsed, calls=parsed.calls[:1], error=FormatError.too_many_calls)
         if parsed.calls:
+            if parsed.beside and isinstance(environment, EnvironmentBase):
+                environment.beside(parsed.beside)
             messages = self.protocol.results([*self._run(environment, text, parsed), *[NOT_RUN] * surplus])
         else:
             self._keep(text, parsed)

@@ -160,6 +160,9 @@ class EnvironmentBase:
         """None."""
         return {}
 
+    def beside(self, text: str) -> None:
+        """The model's words in a message with calls, before these run. Files of a user's are not told."""
+
     def hear(self, words: str) -> Request | AskUser | None:
         """Nobody was asked.
 

@@ -51,7 +51,7 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
             'message of the model, which is one for each step of each turn in extra_info["episode"], in that order.'
         )
     for position, value in enumerate(step_scores):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"the reward's step_scores[{position}] is {value!r}; expected a finite number")
     total = math.fsum(step_scores)
     if not math.isclose(total, score, rel_tol=1e-6, abs_tol=1e-6):

@@ -5,12 +5,14 @@ ends when it calls `done`, or hands the user over. What it says to nobody ends i
 mode `user` the words come from whoever plays the user, who reads his story and guidelines, the agent's messages, and
 what his own device answered: never the agent's tools, the database or gold.
 
-An episode passes if it was ended properly, the official reward is 1 (`passed_official`), nothing was written that the
-task did not need, and the user was handed over where gold does that and nowhere else (`clean`). Facts of the episode:
-these two, `writes` and `needless`, what was beyond need. Of a call: `side`, and `needless` where it was one.
+Officially (`passed_official`) an episode passes if it was ended properly and the official reward is 1. To pass here,
+its user must also have heard what had to be said (`verdict.py`), nothing was written that the task did not need, and
+the user was handed over where gold does that and nowhere else (`clean`). Facts of the episode: these two, `writes` and
+`needless`, what was beyond need. Of a call: `side`, and `needless` where it was one.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import ConfigDict
@@ -67,6 +69,7 @@ class TauEnvironment(EnvironmentBase):
         self._calls: list[tuple[Side, Call]] = []
         self._needless = 0
         self._said: list[str] = []
+        self._beside: list[str] = []
         self._requests: list[str] = []
         self._talk: list[Mapping[str, str]] = []
         self._device_calls = 0
@@ -95,6 +98,10 @@ class TauEnvironment(EnvironmentBase):
         if call.name == HAND_OVER and result.error is None:
             self.over = StopReason.transfer
         return result
+
+    def beside(self, text: str) -> None:
+        """Said officially, and heard by nobody."""
+        self._beside.append(text)
 
     def answer(self, text: str) -> AskUser | None:
         """What the agent says to its user; without one, the end."""
@@ -167,12 +174,12 @@ class TauEnvironment(EnvironmentBase):
         return AskUser(tuple(self._talk))
 
     def _judge(self) -> Verdicts:
-        parts = judge(self._domain, self._task, self._database, self._calls, self._said)
-        official = all(parts.values())
-        clean = self._clean()
-        differences = () if official else self._differences(parts)
-        components = {**parts, "clean": float(clean)}
-        return Verdicts(self._turns(differences), official and clean, components, self._facts(official))
+        judged = partial(judge, self._domain, self._task, self._database, self._calls)
+        parts = judged(self._said)
+        passed, official = all(parts.values()), all(judged(self._said + self._beside).values())
+        components = {**parts, "clean": float(self._clean())}
+        differences = () if passed else self._differences(parts)
+        return Verdicts(self._turns(differences), passed and self._clean(), components, self._facts(official))
 
     def _differences(self, parts: Mapping[str, float]) -> tuple[Mapping[str, str], ...]:
         """What kept the episode from passing officially, for people."""

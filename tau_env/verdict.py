@@ -5,8 +5,9 @@ As tau2-bench at the tasks' revision has it. Where the copy in inspect-evals dif
 - DB: the final state equals that of gold, played on a fresh database, calls that fail included. inspect-evals compares
   it for retail and airline whatever the basis says, which is DB there anyway.
 - COMMUNICATE: each text stands in one message of the agent, case folded and commas removed from the message (so a text
-  that has a comma itself is never found). inspect-evals joins the messages with newlines first, which is the same for
-  texts without a newline.
+  that has a comma itself is never found). Officially words beside a call count, though no user hears them; our own
+  verdict, as inspect-evals, counts messages to the user alone. inspect-evals joins these with newlines first, which is
+  the same for texts without a newline.
 - ENV_ASSERTION: all of the task's assertions hold. inspect-evals asks them whatever the basis says.
 - ACTION: each call of gold was made by whomever, failed or not; only the arguments that the task names are compared,
   and all of them where it names none. There tau2-bench compares only those that were given, so that a call without any
@@ -36,7 +37,7 @@ def judge(
     Args:
         database: the state at the end of the episode.
         calls: all that were made, in any order, failed ones as well.
-        said: the agent's messages to its user.
+        said: the agent's words that count: its messages to its user, officially those beside calls as well.
 
     Raises:
         ValueError: the basis names a part that cannot be judged here.

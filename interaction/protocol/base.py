@@ -90,6 +90,8 @@ class Parsed:
     error: FormatError | None = None
     detail: str = ""
     """For an error, what exactly was found, e.g. the JSON decoder's complaint. May be empty."""
+    beside: str = ""
+    """Words to the user in a message with calls, where the format has a place for them."""
     gave_up: bool = False
     """Whether the answer says that this way leads nowhere, in a format that has words for it."""
 

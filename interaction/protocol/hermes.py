@@ -17,7 +17,7 @@ for byte, what Qwen's own templates give for `instructions()`, `tools()` and too
 
 A message is, in this order, an optional thought, optional words to the user, and any number of `<tool_call>` blocks.
 - Without a block the words are the answer that ends the turn, also when there are none, as in BFCL's evaluation.
-- Words before the first block are spoken beside the calls and change nothing. Words between or after blocks are
+- Words before the first block are spoken beside the calls: no user hears them. Words between or after blocks are
   malformed: the templates have no place for them, and that is where models write results that they have not seen.
 - A block that does not parse, a tag without its partner, or a call without tags makes the whole message malformed:
   nothing in it runs, and it is never taken for an answer.
@@ -153,7 +153,8 @@ class Hermes(Protocol):
                 raise Malformed(FormatError.missing_tag, "a call stands outside <tool_call> tags")
             return Parsed(thought, answer=text)
         values = (decode_json(body, max_depth=self.max_depth) for body in bodies)
-        return Parsed(thought, tuple(decode_call(value, position) for position, value in enumerate(values, start=1)))
+        calls = tuple(decode_call(value, position) for position, value in enumerate(values, start=1))
+        return Parsed(thought, calls, beside=text.partition("<tool_call>")[0].strip())
 
     def _docs(self, functions: Sequence[dict[str, Any]]) -> str:
         if self.docs == "signature":

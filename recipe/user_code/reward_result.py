@@ -62,7 +62,7 @@ def comparable(result: float | dict[str, Any], metric: str | None) -> float | di
 
 def _score(value: Any, result: Any) -> float:
     number = _plain(value)
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if not isinstance(number, int | float):  # True and False are numbers to verl
         raise RewardError(f"returned {shown(result)}; expected a number or a dict with the number `score`")
     if not _finite(number):
         raise RewardError(f"returned the score {shown(number)}; expected a finite number")

@@ -32,7 +32,7 @@ def config_of(tmp_path: Path, body: str, timeout: Any = 60, head: str = HEAD) ->
         ("return math.nan", "returned the score nan; expected a finite number"),
         ("return {'score': -math.inf}", "returned the score -inf"),
         ("return 10**400", "returned the score 1000"),
-        ("return True", "returned True; expected a number"),
+        ("return None", "returned None; expected a number"),
         ("return {'acc': 1.0}", "expected a number or a dict with the number `score`"),
         ("return {'score': 1.0, 3: 1.0}", "returned 3 as a name"),
         ("return {'score': 1.0, 'why': ['a']}", "verl makes columns of numbers and texts"),

@@ -8,12 +8,12 @@ import pytest
 
 from interaction import Conversation, StopReason, get_protocol
 from interaction.call import Call
-from interaction.environment import AskUser, Task, load_tasks
+from interaction.environment import AskUser, Task, UserWords, load_tasks
 from interaction.gold import play_gold
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault
 from rewards.outcome import compute_score
-from tau_env.exchange import written
+from tau_env.exchange import STOP, written
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
@@ -111,6 +111,26 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     for wrong in ({"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
         with pytest.raises(ValueError, match="expected 0 to 1, with rule=priced"):
             compute_score("tau", "", "[]", {"episode": record.to_dict()}, **{"rule": "priced", **wrong})
+
+
+def test_words_beside_a_call_count_officially_alone() -> None:
+    hermes, tasks = get_protocol("hermes"), [task for task in TASKS.values() if task.task.communicate]
+    assert len(tasks) == 44
+    for task in tasks:
+        with Conversation(task, hermes, **SHORT) as conversation:
+            conversation.begin()
+            for item in task.gold():
+                if isinstance(item, UserWords):
+                    if item.text == STOP:
+                        look = hermes.render_calls("", [Call("calculate", {"expression": "1"})])
+                        conversation.reply(f"{' '.join(task.task.communicate)}\n{look}")
+                        conversation.reply("That is done.")
+                    conversation.hear(item.text)
+                elif item.calls:
+                    conversation.reply(hermes.render_calls("", item.calls))
+            record = conversation.record()
+        assert record.outcome and not record.outcome.passed and record.outcome.components["communicate"] == 0, task.id
+        assert record.facts["passed_official"] and record.turns[0].difference, task.id
 
 
 def test_a_failed_episode_says_what_differs() -> None:
