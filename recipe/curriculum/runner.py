@@ -74,7 +74,7 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
                 arguments += ["stage.previous=null", *given]
         print(f"\n== {stage.folder}", flush=True)
         results[stage.folder] = subprocess.call([sys.executable, "-m", "recipe.train", *arguments], env=environment)
-    table = "\n".join(f"{folder}: {'cannot start, see above' if code else 'passed'}" for folder, code in results.items())
+    table = "\n".join(f"{name}: {'cannot start, see above' if code else 'passed'}" for name, code in results.items())
     if any(results.values()):
         raise StageFailed(f"\n{table}")
     print(f"\n{table}")
