@@ -28,8 +28,8 @@ else
     esac
 fi
 case $profile in
-    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 4 minutes and 2 GB" ;;
-    gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 expected="5 to 15 minutes and 11 GB" ;;
+    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 4 minutes, 0.6 GB to download" ;;
+    gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 expected="5 to 15 minutes, 5 GB to download" ;;
     *) fail "HARDWARE=$profile is not a profile; use cpu, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
 esac
 
@@ -110,7 +110,8 @@ echo "$profile" >.venv/profile
 if [[ $profile == cpu ]]; then
     torch=$(grep '^torch==' "$pins")
     # With its dependencies: the CUDA build, where the index has that one, needs packages that $pins does not name.
-    step "$torch: about a minute and 1 GB; 3 to 6 GB where the index has the CUDA build" pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$torch"
+    step "$torch: a minute, 0.2 GB to download; 3 GB where the index has the CUDA build (TORCH_INDEX_URL)" \
+        pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$torch"
 fi
 step "$(grep -c '==' "$pins") packages of $pins: $expected" pip install --no-deps -r "$pins"
 step "this project, editable: seconds" pip install --no-deps --no-build-isolation -e .
