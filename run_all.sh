@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Everything: set-up, data, (CPU profile: tiny policy and its warm start,) three stages, table and report page.
 # Arguments are Hydra overrides for every stage, or `stage2:key=value` for one, and the options of recipe.curriculum:
-# --curriculum with_stage4 | tau, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
+# --curriculum with_stage4 | tau | qwen3_4b, --stages stage1,stage2, --ablations ablations (docs/curriculum.md).
+# preflight_only=true checks every stage and starts nothing.
 # Run it again after an interruption and it goes on where it stopped.
 #   MODEL=/path   start model of stage 1 (CPU profile: the tiny policy)
 #   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|gpu1|gpu8|gpu8_24gb
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh"
 bash setup.sh
 HARDWARE=$(<.venv/profile)
 export HARDWARE

@@ -6,7 +6,7 @@
 # Arguments go to `ray start`: --node-ip-address=10.0.0.7 --num-gpus=4
 #   CLUSTER=folder   that all nodes mount, for address and token (default: outputs/cluster)      HARDWARE=cpu|gpu8|...
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh"
 
 fail() { printf 'run_cluster: %s\n' "$@" >&2; exit 2; }
 given() {  # given OPTION ARGUMENT...: its value among the arguments
@@ -17,7 +17,6 @@ given() {  # given OPTION ARGUMENT...: its value among the arguments
     done
 }
 
-[[ -x .venv/bin/ray ]] || fail "there is no .venv/bin/ray in $PWD. Run \`bash setup.sh\` first, on one node if they share this folder."
 export PATH=$PWD/.venv/bin:$PATH
 mkdir -p "${CLUSTER:-outputs/cluster}"
 folder=$(cd "${CLUSTER:-outputs/cluster}" && pwd)

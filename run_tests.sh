@@ -3,7 +3,7 @@
 # `bash run_tests.sh -m slow` runs the long tests, which the ordinary suite leaves out, one after the other; the ordinary
 # ones run in two processes, file by file.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh"
 bash setup.sh
 
 failed=()

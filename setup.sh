@@ -8,9 +8,12 @@
 #   TORCH_INDEX_URL=...  CPU profile only: index for torch alone. Where the ordinary index has the CUDA build of
 #                        torch 2.13.0, this saves gigabytes: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh"
 
 fail() { printf 'setup: %s\n' "$@" >&2; exit 2; }
+
+[[ $(uname -s) == Linux && $(uname -m) == x86_64 ]] \
+    || fail "this is $(uname -s) on $(uname -m); the packages are for Linux on x86-64 (on Windows: in WSL2)."
 
 # --- profile ---------------------------------------------------------------------------------------------------------
 gpus=$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)
@@ -25,8 +28,8 @@ else
     esac
 fi
 case $profile in
-    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 ;;
-    gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 ;;
+    cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 4 minutes, 0.6 GB to download" ;;
+    gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 expected="5 to 15 minutes, 5 GB to download" ;;
     *) fail "HARDWARE=$profile is not a profile; use cpu, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
 esac
 
@@ -80,17 +83,19 @@ if [[ $packages == gpu8 ]]; then
     fi
     "$PYTHON" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null \
         || echo "setup: warning: no Python.h; Triton compiles with it. On Debian: apt install python3.11-dev gcc" >&2
-    echo "setup: profile $profile ($chosen), Python $version; downloads several GB"
-else
-    echo "setup: profile cpu ($chosen), Python $version; takes 3 to 6 minutes and 3 GB, more if torch is the CUDA build"
 fi
 
 # --- steps -----------------------------------------------------------------------------------------------------------
+log=outputs/setup.log
+mkdir -p outputs
+: >"$log"
+echo "setup: profile $profile ($chosen), Python $version; pip's output goes to $log"
 step() {  # step TEXT COMMAND...
-    printf '\nsetup [%3d s] %s\n' "$SECONDS" "$1"
-    "${@:2}" && return
-    fail "this step did not succeed: $1" \
-         "pip's own words are above. Most often it is one of these:" \
+    printf 'setup [%3d s] %s\n' "$SECONDS" "$1"
+    "${@:2}" >>"$log" 2>&1 && return
+    tail -n 5 "$log" >&2
+    fail "this step failed: $1" \
+         "The lines above are the last of $log. Most often it is one of these:" \
          "  no network, or a package index out of reach: see PIP_INDEX_URL, HTTPS_PROXY and TORCH_INDEX_URL" \
          "  no room left ($(df -Ph . | awk 'NR == 2 {print $4}') free here; pip also needs some in TMPDIR)" \
          "Running setup.sh again goes on from here."
@@ -98,17 +103,18 @@ step() {  # step TEXT COMMAND...
 pip() { .venv/bin/python -m pip --disable-pip-version-check --no-input "$@"; }
 
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-    step "make .venv" "$PYTHON" -m venv --clear .venv
+    step "make .venv: seconds" "$PYTHON" -m venv --clear .venv
 fi
 echo "$profile" >.venv/profile
 
 if [[ $profile == cpu ]]; then
     torch=$(grep '^torch==' "$pins")
     # With its dependencies: the CUDA build, where the index has that one, needs packages that $pins does not name.
-    step "$torch" pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$torch"
+    step "$torch: a minute, 0.2 GB to download; 3 GB where the index has the CUDA build (TORCH_INDEX_URL)" \
+        pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$torch"
 fi
-step "$(grep -c '==' "$pins") pinned packages from $pins" pip install --no-deps -r "$pins"
-step "this project, editable" pip install --no-deps --no-build-isolation -e .
+step "$(grep -c '==' "$pins") packages of $pins: $expected" pip install --no-deps -r "$pins"
+step "this project, editable: seconds" pip install --no-deps --no-build-isolation -e .
 
 echo "$stamp" >.venv/stamp
-printf '\nsetup: done in %d s (profile %s)\n' "$SECONDS" "$profile"
+printf 'setup: done in %d s (profile %s)\n' "$SECONDS" "$profile"

@@ -2,7 +2,7 @@
 
     npm install --prefix /tmp/axe axe-core
     .venv/bin/python -m benchmarks.axe /tmp/axe/node_modules/axe-core/axe.min.js outputs/default/report.html
-    .venv/bin/mkdocs serve    # and in another terminal, with the same axe.min.js: http://127.0.0.1:8000/index.html ...
+    bash run_docs.sh    # and in another terminal, with the same axe.min.js: http://127.0.0.1:8000/index.html ...
 
 axe-core (Deque, MPL-2.0) is not among the pins. It exits with 1 if anything is serious or critical.
 """

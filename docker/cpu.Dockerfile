@@ -10,6 +10,7 @@ ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 # First what changes seldom: the packages stay in a layer of their own when the code changes.
 COPY setup.sh pyproject.toml README.md LICENSE NOTICE ./
 COPY requirements requirements
+COPY recipe/scripts.sh recipe/
 RUN TORCH_INDEX_URL="$TORCH_INDEX_URL" bash setup.sh
 
 COPY . .

@@ -9,6 +9,7 @@ ENV HARDWARE=gpu8 PIP_NO_CACHE_DIR=1
 # First what changes seldom: the packages stay in a layer of their own when the code changes.
 COPY setup.sh pyproject.toml README.md LICENSE NOTICE ./
 COPY requirements requirements
+COPY recipe/scripts.sh recipe/
 RUN bash setup.sh
 
 COPY . .

@@ -169,6 +169,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             starts.check_same_start(config)
             check_same_settings(config, known)
             sides = arrange(sides, config) if sides else None
+        elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
+            raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     with ExitStack() as held:  # until the model is written
@@ -226,8 +228,6 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
     Raises:
         PreflightError: they cannot be learned.
     """
-    if config.trainer.device != "cpu":
-        sys.exit("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
     from recipe.cpu.tiny_policy import make_tiny_policy
 
     stage, lines = Path(config.paths.stage), None

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from recipe import report
 from recipe.curriculum import ablations, runner, stages
-from recipe.curriculum.runner import StageFailed
 from recipe.files import told
 from recipe.report import held_out
 from recipe.stage import console, starts
@@ -44,18 +43,16 @@ def main(arguments: list[str]) -> None:
     path = stages.find(options.curriculum)
     chosen = [name for name in options.stages.split(",") if name]
     listed = stages.read_stages(stages.read_yaml(path, CURRICULUM_KEYS), path, options.overrides, chosen)
-    if any(stage.composed.preflight_only for stage in listed):
-        sys.exit("preflight_only=true looks at one stage and starts nothing: bash run_stage1.sh preflight_only=true")
     run = Path(listed[0].composed.paths.run)
     try:
         runner.run_stages(run, path.stem, listed)
-    except StageFailed as failure:
-        sys.exit(str(failure))
     except OSError as error:
         sys.exit(f"{told(error)}. {WRITABLE}")
     except KeyboardInterrupt:
         same = f"The same command{starts.going_on(*(stage.composed for stage in listed))}"
         sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished stage.")
+    if any(stage.composed.preflight_only for stage in listed):
+        return
     page = report.write(run)
     print(report.table([run]))
     if moved := held_out.table([run]):

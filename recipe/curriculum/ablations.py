@@ -71,9 +71,10 @@ def main(name: str, arguments: list[str]) -> None:
             every = (stage.composed for _, listed in planned.values() for stage in listed)
             same = f"The same command{starts.going_on(*every)}"
             sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished run.")
-    text = table(planned)
-    (Path(base) / f"{path.stem}.txt").write_text(text + "\n", encoding="utf-8")
-    print(f"\n{text}\n\ntable   {Path(base) / f'{path.stem}.txt'}")
+    if not any(stage.composed.preflight_only for _, listed in planned.values() for stage in listed):
+        text = table(planned)
+        (Path(base) / f"{path.stem}.txt").write_text(text + "\n", encoding="utf-8")
+        print(f"\n{text}\n\ntable   {Path(base) / f'{path.stem}.txt'}")
     if failed:
         sys.exit(f"{len(failed)} of {len(planned)} runs failed: {', '.join(failed)}; their messages are above.")
 

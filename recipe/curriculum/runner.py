@@ -5,15 +5,17 @@ the same command goes on with the first unfinished stage, and that from its last
 """
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.curriculum import state as states
-from recipe.curriculum.stages import Stage
+from recipe.curriculum.stages import OF_THE_FIRST, Stage
+from recipe.errors import PreflightError
 from recipe.launch import processes
-from recipe.preflight.start import warm_started
+from recipe.preflight.start import resolve_model, warm_started
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
 from recipe.stage.notes import DONE_FILE, Done
@@ -29,12 +31,14 @@ def launch(module: str, arguments: Sequence[str], watch: console.Watch, note: Pa
 
 
 def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
-    """Run what is left of the stages.
+    """Run what is left of the stages; with `preflight_only` check them instead.
 
     Raises:
         StageFailed: a stage failed, or has not passed a gate that is required.
         KeyboardInterrupt: after everything has ended.
     """
+    if any(stage.composed.preflight_only for stage in stages):
+        return _check_stages(run, stages)
     with processes.alone(run) as note:
         state = states.State(run, curriculum, stages)
         _warm_start(run, stages, note)
@@ -57,15 +61,41 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
                 os.environ.pop("MODEL", None)  # a start model is for the first stage
 
 
+def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
+    """Make each stage's checks. A stage before that has no model yet is replaced by the start model."""
+    given = [item for item in stages[0].overrides if item.startswith(OF_THE_FIRST)]
+    results = {}
+    for number, stage in enumerate(stages):
+        arguments, environment = [*stage.arguments, "preflight_only=true"], dict(os.environ)
+        if number and stage.composed.stage.previous:
+            if (run / stage.composed.stage.previous / "hf" / "config.json").is_file():
+                environment.pop("MODEL", None)
+            else:
+                arguments += ["stage.previous=null", *given]
+        print(f"\n== {stage.folder}", flush=True)
+        results[stage.folder] = subprocess.call([sys.executable, "-m", "recipe.train", *arguments], env=environment)
+    table = "\n".join(f"{name}: {'cannot start, see above' if code else 'passed'}" for name, code in results.items())
+    if any(results.values()):
+        raise StageFailed(f"\n{table}")
+    print(f"\n{table}")
+
+
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     """On the CPU profile, without a model of the run's and before the first stage of all: make the tiny policy."""
     config = stages[0].composed
     tiny = config.paths.get("tiny_policy")
     model = config.actor_rollout_ref.model
-    if not tiny or model.path is not None or model.lora_adapter_path is not None or config.stage.previous:
+    if model.path is not None or model.lora_adapter_path is not None or config.stage.previous:
         return
     if (warm_started(config) / "config.json").is_file():
         return
+    if not tiny:
+        try:
+            if checkpoints.read_done(run / stages[0].folder) is None:
+                resolve_model(config)
+            return
+        except PreflightError as error:
+            raise StageFailed(f"{stages[0].folder} cannot start: {error}") from error
     folder = Path(tiny).parent
     watch = console.Watch(folder, _log(run, folder.name))
     if code := launch("recipe.sft", ["--config-name", config.stage.get("warm_start", "sft")], watch, note):

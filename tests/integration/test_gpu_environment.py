@@ -9,6 +9,7 @@ In a copy of this checkout, with a `.venv` of its own: 11 GB, 15 minutes and a d
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +52,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     done = subprocess.run(["bash", "setup.sh"], cwd=checkout, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Environment(checkout / ".venv" / "bin" / "python", checkout)
+
+
+def test_the_index_has_every_pin_for_the_first_python_3_11(tmp_path):
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed", "--quiet"]
+    files = ["-r", "requirements/gpu.txt", "-r", "requirements/docs.txt"]
+    command += [*files, "--python-version", "3.11.0", "--target", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_torch_vllm_verl_and_ray_import_and_torch_is_a_cuda_build(environment):

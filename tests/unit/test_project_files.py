@@ -151,8 +151,8 @@ def test_an_image_copies_what_is_there_and_what_the_setup_reads_before_it_runs(p
             before += words[:-1]
         elif name == "RUN":
             break
-    assert {"setup.sh", "pyproject.toml", "requirements", PROJECT["project"]["readme"]} <= set(before)
-    assert set(PROJECT["project"]["license-files"]) <= set(before)
+    assert {"setup.sh", "recipe/scripts.sh", "pyproject.toml", "requirements"} <= set(before)
+    assert {PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]} <= set(before)
     assert "Not built" in path.read_text() and found[-1] == ("CMD", ['["bash",', '"run_all.sh"]'])
 
 

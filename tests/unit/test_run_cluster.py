@@ -37,11 +37,14 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "a checkout"
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "profile").write_text("cpu\n")
+    (folder / ".venv" / "stamp").touch()
     (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
     ray = folder / ".venv" / "bin" / "ray"
     ray.write_text(RAY)
     ray.chmod(0o755)
     shutil.copy(ROOT / "run_cluster.sh", folder)
+    (folder / "recipe").mkdir()
+    shutil.copy(ROOT / "recipe" / "scripts.sh", folder / "recipe")
     return folder
 
 
@@ -131,9 +134,3 @@ def test_a_head_that_is_gone_is_told_with_what_to_delete(nodes: Nodes, port: int
     said = child.communicate(timeout=60)[0]
     assert child.returncode == 2
     assert f"the head (node1) does not answer at 127.0.0.1:{port}" in said and f"delete {folder}/head" in said
-
-
-def test_without_an_environment_the_set_up_is_named(nodes: Nodes) -> None:
-    shutil.rmtree(nodes.folder / ".venv")
-    child = nodes.start()
-    assert "bash setup.sh" in child.communicate(timeout=60)[0] and child.returncode == 2

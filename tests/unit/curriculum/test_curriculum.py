@@ -169,10 +169,37 @@ def test_a_damaged_note_that_a_stage_is_done_is_left_to_the_stage_which_says_so(
     assert statuses(tmp_path)[0] == ("stage1_format", "done")
 
 
-def test_a_look_at_a_whole_curriculum_is_refused_and_writes_nothing(tmp_path, launched):
-    with pytest.raises(SystemExit, match="preflight_only=true looks at one stage"):
-        command.main(["preflight_only=true", f"paths.run={tmp_path}/run"])
-    assert list(tmp_path.iterdir()) == [] and launched == []
+def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monkeypatch):
+    calls, status = [], {"stage1": 0, "stage2": 1, "stage3": 0}
+
+    def call(line, env):
+        calls.append((line[4:], env.get("MODEL")))
+        return status[line[4]]
+
+    monkeypatch.setattr(runner.subprocess, "call", call)
+    given, model, run = "preflight_only=true", "actor_rollout_ref.model.path=/given", f"paths.run={tmp_path}/run"
+    with pytest.raises(SystemExit, match="stage1_format: passed\nstage2_base: cannot start.*\nstage3_full: passed"):
+        command.main([given, model, run])
+    assert [line[0] for line, _ in calls] == ["stage1", "stage2", "stage3"] and not (tmp_path / "run").exists()
+    assert all("preflight_only=true" in line and model in line for line, _ in calls)
+    assert ["stage.previous=null" == line[-2] for line, _ in calls] == [False, True, True]
+    status["stage2"] = 0
+    finished(tmp_path / "run" / "stage1_format")  # its model is checked, not the start model
+    command.main([given, model, run])
+    assert [(model in line, "stage.previous=null" in line[3:], named) for line, named in calls[4:]] == [
+        (False, False, None),
+        (True, True, "/m"),
+    ]
+    ablations.main("ablations", [given, model, run])
+    assert len(calls) == 16 and launched == [] and not (tmp_path / "run" / "ablations.txt").exists()
+
+
+def test_a_curriculum_for_a_real_model_does_not_start_with_the_tiny_policy(tmp_path, launched, monkeypatch):
+    monkeypatch.delenv("MODEL")
+    monkeypatch.setattr(stages, "compose_stage", compose_stage)
+    with pytest.raises(SystemExit, match="Set MODEL="):
+        command.main(["--curriculum=qwen3_4b", f"paths.run={tmp_path}"])
+    assert launched == []
 
 
 def test_a_run_that_cannot_be_written_is_one_line(tmp_path, launched):

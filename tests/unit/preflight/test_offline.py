@@ -208,6 +208,7 @@ def test_the_ablation_has_steptools_values_and_differs_in_the_rewards_alone(
         assert (actor.optim.lr, actor.ppo_mini_batch_size, actor.ppo_epochs) == (1e-5, 8, 4)
         assert (config.critic.optim.lr, config.critic.ppo_mini_batch_size, config.critic.ppo_epochs) == (1e-5, 8, 4)
         assert (config.actor_rollout_ref.model.lora_rank, config.actor_rollout_ref.model.lora_alpha) == (8, 16)
+        assert config.paths.tiny_policy is None  # it needs a model: python -m recipe.curriculum refuses a start without
         assert (algorithm.adv_estimator, algorithm.gamma, algorithm.lam) == ("gae_bad", 0.99, 0.95)
         assert (algorithm.kl_ctrl.kl_coef, algorithm.kl_ctrl.target_kl, algorithm.kl_ctrl.horizon) == (0.3, 6.0, 10000)
         assert (config.data.train_batch_size, config.trainer.total_epochs) == (8, 5)
