@@ -7,7 +7,8 @@
 PYTHON is one that has inspect-evals with its dependencies. Compared are: the functions' documentation; after each call
 the text, whether it is an error, and both databases; after each play the reward of the official scorer. Where upstream
 fails with an exception of its libraries, only that both refuse the call, and that nothing changed, is compared.
-Not drawn at random: numbers that are not finite, and texts that are no UTF-8 or longer than a result may be.
+Not drawn at random: whole numbers of gigabytes (2 is "2 GB" to tau2-bench and here), numbers that are not finite, and
+texts that are no UTF-8 or longer than a result may be.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import collections
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 import time
@@ -91,7 +93,17 @@ class Tally:
         self.counts[what] += 1
 
 
-def compare_result(tally: Tally, ours: ToolResult, theirs: list[str], where: object) -> None:
+def as_tau2_writes(name: str, text: str) -> str:
+    """inspect-evals' JSON in tau2-bench's form: no T in times, and in an answer that is no record numbers as texts."""
+    if not text.startswith(("{", "[")):
+        return text
+    found = json.loads(text)
+    if name in ("get_data_usage", "refuel_data"):
+        found = {key: str(value) for key, value in found.items()}
+    return re.sub(r"(-\d\d)T(\d\d:)", r"\1 \2", json.dumps(found))
+
+
+def compare_result(tally: Tally, name: str, ours: ToolResult, theirs: list[str], where: object) -> None:
     """One call's text and kind of error."""
     kind, text = theirs
     expected = {
@@ -107,7 +119,7 @@ def compare_result(tally: Tally, ours: ToolResult, theirs: list[str], where: obj
     if kind == "exception":
         tally.add("calls refused in our own words")
     else:
-        tally.compare("texts", ours.text, text if kind == "result" else f"Error: {text}", where)
+        tally.compare("texts", ours.text, as_tau2_writes(name, text) if kind == "result" else f"Error: {text}", where)
 
 
 def reward(task: Task, database: telecom.TelecomDatabase, moves: list[Move]) -> float:
@@ -130,7 +142,7 @@ def random_plays(oracle: Oracle, tally: Tally, calls: int, longest: int, rng: ra
         tally.compare("states", database.digest(), theirs["states"][0], task.number)
         for index, (side, call) in enumerate(moves):
             where = (task.number, side, str(call)[:300])
-            compare_result(tally, database.call(call, side), theirs["results"][index], where)
+            compare_result(tally, call.name, database.call(call, side), theirs["results"][index], where)
             tally.compare("states", database.digest(), theirs["states"][index + 1], where)
         tally.compare("rewards of random plays", reward(task, database, moves), theirs["score"], task.number)
     tally.counts["tasks begun at random"] = len(seen)
@@ -151,7 +163,7 @@ def rewards(oracle: Oracle, tally: Tally, tasks: list[Task]) -> None:
             moves = [move for move, _ in played]
             theirs = oracle.play(task, moves, states=False)
             for (move, ours), text in zip(played, theirs["results"], strict=True):
-                compare_result(tally, ours, text, (task.number, name, str(move[1])))
+                compare_result(tally, move[1].name, ours, text, (task.number, name, str(move[1])))
             earned = reward(task, database, moves)
             tally.compare(f"rewards of {name}", earned, theirs["score"], task.number)
             tally.counts[f"earned by {name}"] += int(earned)

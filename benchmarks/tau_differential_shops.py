@@ -70,6 +70,11 @@ class Oracle:
         return json.loads(self.process.stdout.readline())
 
 
+def as_tau2_writes(text: str) -> str:
+    """inspect-evals' JSON with tau2-bench's blanks, escapes and numbers."""
+    return json.dumps(json.loads(text)) if text.startswith(("{", "[")) else text
+
+
 class Comparison:
     """Counts of one domain."""
 
@@ -115,7 +120,7 @@ class Comparison:
             if theirs["error"] in NOT_WORDS:
                 self.counts["text is a library's there, ours here"] += 1
             else:
-                self.count("text", name, arguments, ours.text, theirs["text"])
+                self.count("text", name, arguments, ours.text, as_tau2_writes(theirs["text"]))
             self.count("kind", name, arguments, ours.error, KINDS.get(theirs["error"], ErrorKind.EXECUTION))
             self.count("state", name, arguments, state, theirs["changed"])
             self.count("written", name, arguments, len(attempt.written) > writes, before != theirs["changed"])
@@ -195,7 +200,7 @@ def pin(domain: str, oracle: Oracle) -> dict[str, list[str]]:
     module: Any = DOMAINS[domain]
     for task in module.load_tasks():
         rows = oracle.ask(domain=domain, calls=[(a.call.name, a.call.arguments) for a in task.gold])["rows"]
-        parts = [row["text"] for row in rows], rows[-1]["changed"] if rows else {}
+        parts = [as_tau2_writes(row["text"]) for row in rows], rows[-1]["changed"] if rows else {}
         found[task.number] = [hashlib.sha256(json.dumps(p, sort_keys=True).encode()).hexdigest()[:16] for p in parts]
     return found
 

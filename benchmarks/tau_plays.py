@@ -29,7 +29,7 @@ _IDS = {
     "mode": ["4g_5g_preferred", "4g_only", "3g_only", "2g_only"],
     "app_name": ["messaging"] * 3 + ["browser"],
     "permission": ["sms", "storage", "phone", "network", "SMS", "Storage"],
-    "gb_amount": [2.0, 2.0, 1.0, 0.5, 1, 3, 0.1, 12.25],
+    "gb_amount": [2.0, 2.0, 1.0, 0.5, 3.0, 0.1, 12.25],
     "limit": [1, 2, 3, 12, 0, -1, 2.0],
     "reason": ["lost phone", ""],
     "summary": ["I cannot fix the issue."],
@@ -72,11 +72,11 @@ def random_move(rng: random.Random) -> Move:
 
 def _value(rng: random.Random, key: str, kind: int) -> Any:
     if kind == 4 and rng.random() < 0.6:
-        return rng.choice(_NONSENSE)
+        return rng.choice([each for each in _NONSENSE if key != "gb_amount" or type(each) is not int])
     if kind >= 3 and rng.random() < 0.5 and key not in ("limit", "gb_amount", "apn_settings"):
         return rng.choice(_NEAR)
     if kind >= 3 and key == "gb_amount":
-        return rng.choice([0, -1, -0.5, 1e-9, 1e6, 1e308])
+        return rng.choice([0.0, -1.0, -0.5, 1e-9, 1e6, 1e308])
     if key == "apn_settings":
         settings = {name: rng.choice(values) for name, values in _APN.items() if rng.random() < 0.4}
         return {**settings, rng.choice(list(_APN)): rng.choice(_NONSENSE)} if kind >= 3 else settings

@@ -37,7 +37,7 @@ DIFFERENCES = (
     Difference(
         "whole_literal",
         "looks for a collection anywhere in a Java text, and at the start of a JavaScript one, and ignores the rest",
-        "the text must be the literal and nothing else",
+        "the text must be the literal and nothing else but a `;`",
         "`[1, 2].concat(more)` is not the list [1, 2]; a reward must not pay for what follows",
     ),
     Difference(

@@ -194,7 +194,7 @@ def _on_next_line(body: str, start: int, head: str) -> int:
 
 
 def _list(text: str, kind: str, inner: str | None) -> Any:
-    code = text.strip()
+    code = text.strip().rstrip(";").rstrip()
     parts: list[str] | None = None
     if kind == "Array":
         if (head := _ARRAY.match(code)) and code.endswith("}"):
@@ -213,7 +213,7 @@ def _element(text: str, inner: str | None) -> Any:
 
 
 def _map(text: str) -> Any:
-    code = text.strip()
+    code = text.strip().rstrip(";").rstrip()
     head = _WHOLE_MAP.match(code)
     puts = _arguments(code[head.end() :], "put") if head else None
     pairs = [split(put, ",") or [] for put in puts or ()]
@@ -229,4 +229,4 @@ def _arguments(block: str, method: str) -> list[str] | None:
     whole = _BLOCK.match(block)
     statements = split(whole.group(1) or "", ";") if whole else None
     calls = [re.fullmatch(rf"{method}\s*\((.*)\)", statement, re.DOTALL) for statement in statements or ()]
-    return None if statements is None or None in calls else [call.group(1) for call in calls if call]
+    return None if statements is None or None in calls else [call.group(1).strip() for call in calls if call]

@@ -39,10 +39,13 @@ def convert(text: str, kind: str, inner: str | None = None, *, official: bool) -
         inner: the documented type of an array's elements.
         official: read as BFCL does.
     """
-    if kind == "array":
-        return _official_array(text.strip(), inner) if official else _array(text.strip(), inner)
-    if kind == "dict":
-        return _official_dict(text.strip()) if official else _dict(text.strip())
+    code = text.strip()
+    if kind in ("array", "dict") and official:
+        return _official_array(code, inner) if kind == "array" else _official_dict(code)
+    if kind in ("array", "dict"):
+        whole = code.rstrip(";").rstrip()
+        found = _array(whole, inner) if kind == "array" else _dict(whole)
+        return code if type(found) is str else found
     if kind == "String":
         return text[1:-1] if quoted(text) else text
     if len(text) > MAX_DIGITS:

@@ -1,10 +1,10 @@
 """The airline's tools that change nothing, and the look-ups which those that do share with them."""
 
+import json
 from collections.abc import Iterable
 
 from tau_env.airline.database import Flight, day_of, timetable
 from tau_env.attempt import Refused
-from tau_env.record_text import to_listing, to_text
 from tau_env.records import Record, Tables
 
 _CITIES = {
@@ -29,7 +29,7 @@ _CITIES = {
     "PHL": "Philadelphia",
     "LGA": "LaGuardia",
 }
-_AIRPORTS = to_listing([{"iata": code, "city": city} for code, city in _CITIES.items()])
+_AIRPORTS = json.dumps([{"iata": code, "city": city} for code, city in _CITIES.items()])
 
 
 def user_of(tables: Tables, user_id: str) -> Record:
@@ -62,12 +62,12 @@ def get_flight_status(tables: Tables, flight_number: str, date: str) -> str:
 
 def get_reservation_details(tables: Tables, reservation_id: str) -> str:
     """A reservation. Raises: Refused."""
-    return to_text(reservation_of(tables, reservation_id))
+    return json.dumps(reservation_of(tables, reservation_id))
 
 
 def get_user_details(tables: Tables, user_id: str) -> str:
     """A user. Raises: Refused."""
-    return to_text(user_of(tables, user_id))
+    return json.dumps(user_of(tables, user_id))
 
 
 def list_all_airports(tables: Tables) -> str:
@@ -78,7 +78,7 @@ def list_all_airports(tables: Tables) -> str:
 def search_direct_flight(tables: Tables, origin: str, destination: str, date: str) -> str:
     """Flights that can be booked. Their field `date` is null, as upstream."""
     flights = timetable().by_route.get((origin, destination), ())
-    return to_listing([_row(flight, day, None) for flight, day in _available(tables, flights, date)])
+    return json.dumps([_row(flight, day, None) for flight, day in _available(tables, flights, date)])
 
 
 def search_onestop_flight(tables: Tables, origin: str, destination: str, date: str) -> str:
@@ -94,7 +94,7 @@ def search_onestop_flight(tables: Tables, origin: str, destination: str, date: s
         following = table.by_route.get((flight.destination, destination), ())
         for second, its_day in _available(tables, following, onward, flight.arrival):
             pairs.append([_row(flight, day, date), _row(second, its_day, onward)])
-    return to_listing(pairs)
+    return json.dumps(pairs)
 
 
 def _available(

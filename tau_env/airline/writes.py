@@ -1,12 +1,12 @@
 """The airline's tools that change something: first all that upstream checks, in its order, then the change."""
 
+import json
 from typing import Any
 
 from tau_env.airline.database import day_key
 from tau_env.airline.inputs import flights_in, passengers_in, payments_in
 from tau_env.airline.reads import flight_of, reservation_of, user_of
 from tau_env.attempt import Halfway, Overfull, Refused, Unfit, storable
-from tau_env.record_text import to_text
 from tau_env.records import Record, Tables
 
 NOW = "2024-05-15T15:00:00"
@@ -61,7 +61,7 @@ def book_reservation(
         day["available_seats"][cabin] -= len(people)
     tables.add("reservations", reservation_id, reservation)
     user["reservations"].append(reservation_id)
-    return to_text(reservation)
+    return json.dumps(reservation)
 
 
 def cancel_reservation(tables: Tables, reservation_id: str) -> str:
@@ -73,7 +73,7 @@ def cancel_reservation(tables: Tables, reservation_id: str) -> str:
         raise Overfull(f"too many payments in one reservation: at most {MAX_PAYMENTS} are allowed")
     history += [{"payment_id": payment["payment_id"], "amount": -payment["amount"]} for payment in history]
     reservation["status"] = "cancelled"
-    return to_text(reservation)
+    return json.dumps(reservation)
 
 
 def send_certificate(tables: Tables, user_id: str, amount: int) -> str:
@@ -100,7 +100,7 @@ def update_reservation_baggages(
     reservation = _charge(tables, reservation, payment_id, price)
     reservation["total_baggages"] = total_baggages
     reservation["nonfree_baggages"] = nonfree_baggages
-    return to_text(reservation)
+    return json.dumps(reservation)
 
 
 def update_reservation_flights(
@@ -125,7 +125,7 @@ def update_reservation_flights(
     reservation = _charge(tables, reservation, payment_id, price * people)
     reservation["flights"] = new
     reservation["cabin"] = cabin
-    return to_text(reservation)
+    return json.dumps(reservation)
 
 
 def update_reservation_passengers(tables: Tables, reservation_id: str, passengers: list[Any]) -> str:
@@ -135,7 +135,7 @@ def update_reservation_passengers(tables: Tables, reservation_id: str, passenger
         raise Refused("Number of passengers does not match")
     reservation = tables.edit("reservations", reservation_id)
     reservation["passengers"] = people
-    return to_text(reservation)
+    return json.dumps(reservation)
 
 
 def _seats(tables: Tables, wanted: Record, cabin: str, people: int) -> Record:

@@ -1,9 +1,9 @@
 """Retail's tools that change nothing, and the look-ups which those that do share with them."""
 
+import json
 from functools import cache
 
 from tau_env.attempt import Refused
-from tau_env.record_text import to_listing, to_text
 from tau_env.records import Record, Tables
 from tau_env.retail.database import base, users_by_email, users_by_name
 
@@ -55,17 +55,17 @@ def find_user_id_by_name_zip(tables: Tables, first_name: str, last_name: str, zi
 
 def get_order_details(tables: Tables, order_id: str) -> str:
     """An order. Raises: Refused."""
-    return to_text(order_of(tables, order_id))
+    return json.dumps(order_of(tables, order_id))
 
 
 def get_product_details(tables: Tables, product_id: str) -> str:
     """A product with its variants. Raises: Refused."""
-    return to_text(product_of(tables, product_id))
+    return json.dumps(product_of(tables, product_id))
 
 
 def get_user_details(tables: Tables, user_id: str) -> str:
     """A user. Raises: Refused."""
-    return to_text(user_of(tables, user_id))
+    return json.dumps(user_of(tables, user_id))
 
 
 def list_all_product_types(tables: Tables) -> str:
@@ -76,4 +76,4 @@ def list_all_product_types(tables: Tables) -> str:
 @cache
 def _product_types() -> str:
     names = {product["name"]: product["product_id"] for product in base().tables["products"].values()}
-    return to_listing(dict(sorted(names.items())))
+    return json.dumps(dict(sorted(names.items())))

@@ -1,7 +1,8 @@
 """Retail's tools that change something: first all that upstream checks, in its order, then the change."""
 
+import json
+
 from tau_env.attempt import Refused, storable
-from tau_env.record_text import to_text
 from tau_env.records import Record, Tables
 from tau_env.retail.reads import order_of, payment_method_of, product_of, user_of
 
@@ -22,7 +23,7 @@ def cancel_pending_order(tables: Tables, order_id: str, reason: str) -> str:
     order["status"] = "cancelled"
     order["cancel_reason"] = reason
     order["payment_history"] += refunds
-    return to_text(order)
+    return json.dumps(order)
 
 
 def exchange_delivered_order_items(
@@ -49,7 +50,7 @@ def exchange_delivered_order_items(
     order["exchange_new_items"] = sorted(new_item_ids)
     order["exchange_payment_method_id"] = payment_method_id
     order["exchange_price_difference"] = difference
-    return to_text(order)
+    return json.dumps(order)
 
 
 def modify_pending_order_address(tables: Tables, order_id: str, **address: str) -> str:
@@ -57,7 +58,7 @@ def modify_pending_order_address(tables: Tables, order_id: str, **address: str) 
     _check_pending(order_of(tables, order_id))
     order = tables.edit("orders", order_id)
     order["address"] = _address(**address)
-    return to_text(order)
+    return json.dumps(order)
 
 
 def modify_pending_order_items(
@@ -92,7 +93,7 @@ def modify_pending_order_items(
         item = _item(order, item_id)
         item.update(item_id=new_item_id, price=variant["price"], options=dict(variant["options"]))
     order["status"] = "pending (item modified)"
-    return to_text(order)
+    return json.dumps(order)
 
 
 def modify_pending_order_payment(tables: Tables, order_id: str, payment_method_id: str) -> str:
@@ -112,7 +113,7 @@ def modify_pending_order_payment(tables: Tables, order_id: str, payment_method_i
     order["payment_history"] += [_payment("payment", amount, payment_method_id), _payment("refund", amount, before)]
     _pay(tables, order["user_id"], payment_method_id, amount)
     _pay(tables, order["user_id"], before, -amount)
-    return to_text(order)
+    return json.dumps(order)
 
 
 def modify_user_address(tables: Tables, user_id: str, **address: str) -> str:
@@ -120,7 +121,7 @@ def modify_user_address(tables: Tables, user_id: str, **address: str) -> str:
     user_of(tables, user_id)
     user = tables.edit("users", user_id)
     user["address"] = _address(**address)
-    return to_text(user)
+    return json.dumps(user)
 
 
 def return_delivered_order_items(tables: Tables, order_id: str, item_ids: list[str], payment_method_id: str) -> str:
@@ -137,7 +138,7 @@ def return_delivered_order_items(tables: Tables, order_id: str, item_ids: list[s
     order["status"] = "return requested"
     order["return_items"] = sorted(item_ids)
     order["return_payment_method_id"] = payment_method_id
-    return to_text(order)
+    return json.dumps(order)
 
 
 def _check_pending(order: Record) -> None:

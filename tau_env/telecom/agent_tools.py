@@ -1,38 +1,44 @@
-"""The agent's thirteen functions on the company's tables, worded as upstream words them.
+"""The agent's thirteen functions on the company's tables, worded as tau2-bench words them.
 
 Each takes the state and arguments that fit its documentation, and returns a text or raises `Refusal`.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tau_env.telecom.company import TODAY, Refusal
 from tau_env.telecom.state import State
 
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_encode = json.JSONEncoder().encode
+_TIME = re.compile(r"(-\d\d)T(\d\d:)")
 
 _MONTH_END = "2025-02-28"
 _NEXT_BILL = {"period_start": "2025-03-01", "period_end": "2025-03-31", "issue_date": "2025-03-01"}
 _NEXT_BILL_DUE = "2025-03-15"
 
 
+def _written(answer: Any) -> str:
+    """As JSON, a blank between date and time. Of an answer that is no record, the numbers are texts."""
+    return _TIME.sub(r"\1 \2", json.dumps(answer))
+
+
 def get_customer_by_phone(state: State, phone_number: str) -> str:
     """A customer by contact number or line."""
-    return _compact(state.company.customer_with_phone(phone_number))
+    return _written(state.company.customer_with_phone(phone_number))
 
 
 def get_customer_by_id(state: State, customer_id: str) -> str:
     """A customer by id."""
-    return _compact(state.company.customer(customer_id))
+    return _written(state.company.customer(customer_id))
 
 
 def get_customer_by_name(state: State, full_name: str, dob: str) -> str:
     """All customers of this name and birthday."""
     name = full_name.lower()
     customers = state.company.customers.values()
-    return _encode([each for each in customers if each["full_name"].lower() == name and each["date_of_birth"] == dob])
+    return _written([each for each in customers if each["full_name"].lower() == name and each["date_of_birth"] == dob])
 
 
 def get_details_by_id(state: State, id: str) -> str:
@@ -41,7 +47,7 @@ def get_details_by_id(state: State, id: str) -> str:
     tables = {"L": company.line, "D": company.device, "B": company.bill, "C": company.customer, "P": company.plan}
     if (find := tables.get(id[:1])) is None:
         raise Refusal(f"Unknown ID format or type: {id}")
-    return _encode(find(id))
+    return _written(find(id))
 
 
 def suspend_line(state: State, customer_id: str, line_id: str, reason: str) -> str:
@@ -49,7 +55,7 @@ def suspend_line(state: State, customer_id: str, line_id: str, reason: str) -> s
     if state.company.owned_line(customer_id, line_id)["status"] != "Active":
         raise Refusal("Line must be active to suspend")
     line = state.company.change_line(line_id, status="Suspended", suspension_start_date=TODAY)
-    return _encode({"message": "Line suspended successfully. $5/month holding fee will apply.", "line": line})
+    return _written({"message": "Line suspended successfully. $5/month holding fee will apply.", "line": line})
 
 
 def resume_line(state: State, customer_id: str, line_id: str) -> str:
@@ -57,14 +63,14 @@ def resume_line(state: State, customer_id: str, line_id: str) -> str:
     if state.company.owned_line(customer_id, line_id)["status"] not in ("Suspended", "Pending Activation"):
         raise Refusal("Line must be suspended to resume")
     line = state.company.change_line(line_id, status="Active", suspension_start_date=None)
-    return _encode({"message": "Line resumed successfully", "line": line})
+    return _written({"message": "Line resumed successfully", "line": line})
 
 
 def get_bills_for_customer(state: State, customer_id: str, limit: int = 12) -> str:
     """The newest bills first. A negative limit counts from the end, as upstream's slice does."""
     company = state.company
     bills = [company.bill(bill_id) for bill_id in company.customer(customer_id)["bill_ids"]]
-    return _encode(sorted(bills, key=lambda bill: bill["issue_date"], reverse=True)[:limit])
+    return _written(sorted(bills, key=lambda bill: bill["issue_date"], reverse=True)[:limit])
 
 
 def send_payment_request(state: State, customer_id: str, bill_id: str) -> str:
@@ -82,12 +88,12 @@ def send_payment_request(state: State, customer_id: str, bill_id: str) -> str:
 def get_data_usage(state: State, customer_id: str, line_id: str) -> str:
     """Data used, allowed and refuelled this month."""
     line = state.company.owned_line(customer_id, line_id)
-    return _encode(
+    return _written(
         {
             "line_id": line_id,
-            "data_used_gb": line["data_used_gb"],
-            "data_limit_gb": state.company.plan(line["plan_id"])["data_limit_gb"],
-            "data_refueling_gb": line["data_refueling_gb"],
+            "data_used_gb": str(line["data_used_gb"]),
+            "data_limit_gb": str(state.company.plan(line["plan_id"])["data_limit_gb"]),
+            "data_refueling_gb": str(line["data_refueling_gb"]),
             "cycle_end_date": _MONTH_END,
         }
     )
@@ -125,7 +131,7 @@ def refuel_data(state: State, customer_id: str, line_id: str, gb_amount: float) 
     state.company.change_line(line_id, data_refueling_gb=refuelled)
     state.company.charge(_draft_bill(state, customer_id), f"Data refueling: {gb_amount} GB at ${price}/GB", charge)
     message = f"Successfully added {gb_amount} GB of data for line {line_id} for ${charge:.2f}"
-    return _encode({"message": message, "new_data_refueling_gb": refuelled, "charge": charge})
+    return _written({"message": message, "new_data_refueling_gb": str(refuelled), "charge": str(charge)})
 
 
 def _draft_bill(state: State, customer_id: str) -> str:

@@ -1,7 +1,7 @@
 """Checks a call's arguments against the documentation of its function, before anything is run.
 
-A whole number becomes a float where a number is asked for. Numbers that are not finite are refused, though the schema
-takes them: no JSON has them, and a database with a NaN equals nothing.
+Numbers that are not finite are refused, though the schema takes them: no JSON has them, and a database with a NaN
+equals nothing.
 """
 
 import math
@@ -36,8 +36,8 @@ def _convert(name: str, value: Any, schema: Schema) -> Any:
     if kind != "number":
         return value
     try:
-        if math.isfinite(number := float(value)):
-            return number
+        if math.isfinite(value):
+            return value
     except OverflowError:
         pass
     raise BadArguments(f"{name} must be a finite number")

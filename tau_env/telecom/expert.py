@@ -105,7 +105,7 @@ def _data(attempt: _Attempt, status: str, abroad: bool) -> None:
         if not json.loads(attempt.company("get_details_by_id", id=_LINE["line_id"]))["roaming_enabled"]:
             attempt.company("enable_roaming", **_LINE)
     usage = json.loads(attempt.company("get_data_usage", **_LINE))
-    if usage["data_used_gb"] >= usage["data_limit_gb"] + usage["data_refueling_gb"]:
+    if float(usage["data_used_gb"]) >= float(usage["data_limit_gb"]) + float(usage["data_refueling_gb"]):
         attempt.company("refuel_data", **_LINE, gb_amount=_GB)
 
 

@@ -92,7 +92,7 @@ def _spend(left: list[tuple[Side, str, dict[str, object]]], write: Write) -> boo
 def _draw(budget: dict[str, object], wanted: Mapping[str, object]) -> bool:
     """Takes a part of the data that may be refuelled."""
     have, amount = budget["gb_amount"], wanted["gb_amount"]
-    assert isinstance(have, float) and isinstance(amount, float)
+    assert isinstance(have, int | float) and isinstance(amount, int | float)
     if {**budget, "gb_amount": 0} != {**wanted, "gb_amount": 0} or amount > have + 1e-9:  # parts of it add up roughly
         return False
     budget["gb_amount"] = have - amount

@@ -1,11 +1,10 @@
-"""Retail and airline: records that are copied when they are written, their texts, and when two states are equal."""
+"""Retail and airline: records that are copied when they are written, and when two states are equal."""
 
 import json
 from typing import Any
 
 import pytest
 
-from tau_env.record_text import to_listing, to_text
 from tau_env.records import MAX_DIFFERENCE_CHARS, MAX_DIFFERENCES, Base, Tables
 
 FILE: dict[str, dict[str, dict[str, Any]]] = {
@@ -104,23 +103,3 @@ def test_differences_name_place_and_values(base: Base) -> None:
 def test_ten_differences_are_enough(base: Base) -> None:
     many = state(base, *(("orders", f"o{number}", {"paid": [number, 1]}) for number in range(20)))
     assert len(Tables(base).differences(many)) == MAX_DIFFERENCES
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"b": 1, "a": [1.0, True, None]}, '{"b":1,"a":[1.0,true,null]}'),
-        ({"t": 'é"\\\n\x01\x7f'}, '{"t":"é\\"\\\\\\n\\u0001\x7f"}'),
-        ([1e15, 1e16, 0.0001], "[1000000000000000.0,1e+16,0.0001]"),
-        ([1e-05, -1.5e-05, 1.23e-05], "[0.00001,-0.000015,0.0000123]"),
-        ([1e-06, 1.2e-07, 1.5e-15], "[1e-6,1.2e-7,1.5e-15]"),
-        ([float("inf"), float("nan"), -0.0], "[null,null,-0.0]"),
-        ({"e-05": "re-05 Infinity"}, '{"e-05":"re-05 Infinity"}'),
-    ],
-)
-def test_records_are_written_as_pydantic_writes_them(value: Any, text: str) -> None:
-    assert to_text(value) == text
-
-
-def test_listings_are_written_as_json_dumps_writes_them() -> None:
-    assert to_listing([{"a": "é", "b": 1}]) == '[{"a": "\\u00e9", "b": 1}]'

@@ -194,7 +194,7 @@ def test_a_resumed_line_reaches_the_phone_when_it_searches_for_a_network():
 def test_refuelling_makes_a_draft_bill_where_there_is_none():
     database, other = began(), began()
     call = Call("refuel_data", {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 2})
-    assert database.call(call, "agent").text.startswith('{"message": "Successfully added 2.0 GB of data for line L1004')
+    assert database.call(call, "agent").text.startswith('{"message": "Successfully added 2 GB of data for line L1004')
     other.call(call, "agent")
     assert database.digest() == other.digest()
     places = {each["where"] for each in database.differences(began())}
@@ -225,3 +225,27 @@ def test_access_point_settings_that_do_not_fit_are_refused(settings):
     before = database.digest()
     assert database.call(Call("set_apn_settings", {"apn_settings": settings}), "user").error == ErrorKind.BAD_ARGUMENTS
     assert database.digest() == before and not database.written
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "has"),
+    [
+        (
+            "refuel_data",
+            {"gb_amount": 2},
+            'added 2 GB of data for line L1002 for $4.00", "new_data_refueling_gb": "2.0"',
+        ),
+        ("refuel_data", {"gb_amount": 2.0}, 'added 2.0 GB of data for line L1002 for $4.00"'),
+        ("get_data_usage", {}, '{"line_id": "L1002", "data_used_gb": "8.7", "data_limit_gb": "15.0"'),
+        (
+            "get_details_by_id",
+            {"id": "L1002"},
+            '"data_used_gb": 8.7, "data_refueling_gb": 0.0, "roaming_enabled": true',
+        ),
+        ("get_details_by_id", {"id": "D1001"}, '"activation_date": "2025-01-20 14:30:00"'),
+        ("get_customer_by_phone", {}, '"created_at": "2025-01-15 10:30:00", "last_extension_date": null'),
+    ],
+)
+def test_an_answer_has_the_form_that_tau2_bench_gives_it(name, arguments, has):
+    document = next(document for side, document in FUNCTIONS if document["name"] == name)
+    assert has in began().call(Call(name, {**right(document), **arguments}), "agent").text

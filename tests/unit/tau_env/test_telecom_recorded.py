@@ -1,4 +1,5 @@
-"""What inspect-evals answered to random calls, recorded by benchmarks/tau_differential.py: the same is said here."""
+"""What inspect-evals answered to random calls, recorded by benchmarks/tau_differential.py: the same is said here, as
+tau2-bench writes it."""
 
 import json
 import math
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tau_differential import as_tau2_writes
 from interaction.call import Call
 from interaction.outcome import ErrorKind
 from tau_env import telecom
@@ -30,7 +32,7 @@ def test_texts_states_and_rewards_are_those_of_upstream(play):
         result = database.call(Call(name, arguments), side)
         assert result.error in ERRORS[kind]
         if kind != "exception":
-            assert result.text == (text if kind == "result" else f"Error: {text}")
+            assert result.text == (as_tau2_writes(name, text) if kind == "result" else f"Error: {text}")
     assert database.digest() == play["state"]
     calls = [(side, Call(name, arguments)) for side, name, arguments in play["calls"]]
     assert math.prod(judge(telecom, task, database, calls, ()).values()) == play["score"]

@@ -131,6 +131,27 @@ def test_what_the_departures_leave_alone(type_, accepted, written):
     assert official(task, calls)[0] and checked.passed_official and checked.passed
 
 
+@pytest.mark.parametrize(
+    ("type_", "items", "accepted", "written"),
+    [
+        ("Array", "integer", [1, 2], "new int[]{1, 2};"),
+        ("ArrayList", "integer", [1, 2], "new ArrayList<>(Arrays.asList(1, 2));"),
+        ("ArrayList", "integer", [], "new ArrayList<>() ;"),
+        ("ArrayList", "long", [101], "new ArrayList<>() {{ add(\u00a0101L ); }};"),
+        ("ArrayList", "String", ["x"], 'new ArrayList<>() {{ add( "x" ); }}'),
+        ("HashMap", "", {"a": [1]}, 'new HashMap<>() {{ put("a", 1); }};'),
+        ("array", "integer", [1, 2], "[1, 2];"),
+        ("array", "array", [[1], [2]], "new Array([1], [2]) ;"),
+        ("dict", "", {"a": [1]}, "{a: 1};"),
+    ],
+)
+def test_a_statement_s_end_and_any_space_do_not_spoil_a_literal(type_, items, accepted, written):
+    language = "simple_javascript" if type_ in ("array", "dict") else "simple_java"
+    task = task_of(Case("", type_, [accepted], written, True, True, language, items))
+    checked = check_calls([Call("f", {"a": written})], task.functions, task.accepted, task.language)
+    assert official(task, [Call("f", {"a": written})])[0] and checked.passed_official and checked.passed
+
+
 def test_pairing_does_not_hang_on_the_order_of_calls():
     task = next(task for task in tasks("parallel") if task.id == "parallel_178")
     calls = gold(task)[0]
