@@ -19,8 +19,9 @@ from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
+from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import MODULE, ContractError, checked_json, checked_sets, checked_tasks, expect, raised, show
+from interaction.contract import ContractError, checked_json, checked_sets, checked_tasks, expect, show
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -226,8 +227,10 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     """
     module = _module(environment)
     with _said_of(environment, "load_tasks()"):
-        given = module.load_tasks()
-        tasks = checked_tasks(environment, given) if is_own_code(environment) else list(given)
+        if is_own_code(environment):
+            tasks = call(lambda: checked_tasks(environment, module.load_tasks()), LOAD_SECONDS)
+        else:
+            tasks = list(module.load_tasks())
         by_id = {task.id: task for task in tasks}
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
@@ -245,6 +248,14 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
     if task_id not in tasks:
         raise ValueError(f"environment {name} has no task {task_id!r}")
     return tasks[task_id]
+
+
+def opened(task: Task, options: Mapping[str, Any], seconds: float = CALL_SECONDS) -> Environment:
+    """A fresh attempt at a task. Of a user's code, every call has this limit, and raises Exceptions only."""
+    if not is_own_code(task.environment):
+        return task.open(**options)
+    attempt: Any = Limited(Limited(task, seconds).open(**options), seconds)
+    return attempt
 
 
 def part_of(extra_info: Mapping[str, Any]) -> str:
@@ -456,7 +467,7 @@ def _said_of(environment: str, function: str, passing: tuple[type[Exception], ..
     except (Exception, SystemExit) as error:
         if not is_own_code(environment):
             raise
-        raise ContractError(f"environment {environment}: {function} raises {raised(error)}") from error
+        raise ContractError(f"environment {environment}: {function} {how(error)}") from error
 
 
 @cache
@@ -475,9 +486,9 @@ def _module(environment: str) -> Any:
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"environment {environment}: {path} raises {raised(error)}") from error
+        call(spec.loader.exec_module, LOAD_SECONDS, module)
+    except Exception as error:
+        raise ValueError(f"environment {environment}: {path} {how(error)}") from error
     if not callable(getattr(module, "load_tasks", None)):
         raise ValueError(f"environment {environment}: {path} has no function load_tasks()")
     return module
