@@ -66,12 +66,15 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
         UserCodeError: it raised what is no Exception, or has not returned within `seconds` (`Hangs`).
     """
     _wait_for_room(seconds)
-    thread = _resting() or _Thread()
-    _begin(seconds)
+    with _lock:
+        _running.append(seconds)
+        watched = _watching
+    if not watched and _put_off():
+        Thread(target=_watch, name="watch of user code", daemon=True).start()
     try:
-        error, value = thread.result(lambda: function(*args, **kwargs), seconds)
+        error, value = _thread().result(lambda: function(*args, **kwargs), seconds)
     finally:
-        _end()
+        _running.remove(seconds)
     if error is None:
         return value
     if isinstance(error, Exception):
@@ -98,12 +101,10 @@ class Limited:
     def __init__(self, of: Any, seconds: float) -> None:
         self._of, self._seconds = of, seconds
 
-    @property
-    def over(self) -> Any:
-        """Of an attempt: an attribute, or a property."""
-        return self._call("over", lambda: self._of.over)
+    def __getattr__(self, name: str) -> Any:
+        if name == "over":  # an attribute, or a property
+            return self._call(name, lambda: self._of.over)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
         def method(*args: Any, **kwargs: Any) -> Any:
             function = f"{args[0].name!r}"[:80] if name == "call" else ""
             return self._call(f"{name}({function})", lambda: getattr(self._of, name)(*args, **kwargs))
@@ -161,74 +162,49 @@ class _Thread(Thread):
             self._done.release()
 
 
+_lock = Lock()
 _idle: list[_Thread] = []
 _late: list[_Thread] = []
+_running: list[float] = []
+"""The limits of calls."""
+_watching = False
 
 
-def _resting() -> _Thread | None:
-    """A thread that waits for a call; those of before a fork are gone."""
+def _thread() -> _Thread:
     with _lock:
         while _idle:
-            if (thread := _idle.pop()).is_alive():
+            if (thread := _idle.pop()).is_alive():  # not in a fork
                 return thread
-    return None
+    return _Thread()
 
 
 def _wait_for_room(seconds: float) -> None:
-    """Wait until fewer than `MOST_HANGING` threads are late; end this process if they stay."""
     end = time.monotonic() + seconds
     while len(_late) >= MOST_HANGING:
         with _lock:
             _late[:] = [thread for thread in _late if thread.is_alive()]
         if time.monotonic() > end:
-            print(
-                f"{len(_late)} calls of a user's code run past their time limit, and none has returned within "
-                f"{seconds:g} s more: this process ends. If the code is slow and does not hang, raise the limit",
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"{len(_late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
+            os.write(2, f"{line}This process ends; if the code is only slow, raise its time limit\n".encode())
             os._exit(1)
         time.sleep(0.01)
 
 
-# Code that lets no other thread run. The clock is that of faulthandler, which needs no turn of Python's.
-
-_lock = Lock()
-_running = 0
-_longest = 0.0
-_watcher: Thread | None = None
-
-
-def _begin(seconds: float) -> None:
-    global _running, _longest, _watcher
-    with _lock:
-        _longest = max(seconds, _longest if _running else 0.0)
-        _running += 1
-        if _watcher is None or not _watcher.is_alive():
-            _put_off()
-            _watcher = Thread(target=_watch, name="watch of user code", daemon=True)
-            _watcher.start()
-
-
-def _end() -> None:
-    global _running
-    with _lock:
-        _running -= 1
-
-
 def _watch() -> None:
-    """Put the end of this process off as long as this thread gets its turn, and call it off when no call runs."""
-    global _watcher
-    while True:
+    while _put_off():
         time.sleep(1)
-        with _lock:
-            if not _running:
-                faulthandler.cancel_dump_traceback_later()
-                _watcher = None
-                return
-            _put_off()
 
 
-def _put_off() -> None:
-    if sys.__stderr__ is not None:
-        faulthandler.dump_traceback_later(_longest + GRACE, exit=True, file=sys.__stderr__)
+def _put_off() -> bool:
+    """While calls run, put off the end of this process, which comes if nothing else runs; then call it off.
+
+    The clock is that of faulthandler, which needs no turn of Python's.
+    """
+    global _watching
+    with _lock:
+        _watching = bool(_running)
+        if _running and sys.__stderr__ is not None:
+            faulthandler.dump_traceback_later(max(_running) + GRACE, exit=True, file=sys.__stderr__)
+        else:
+            faulthandler.cancel_dump_traceback_later()
+        return _watching

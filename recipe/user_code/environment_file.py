@@ -20,6 +20,7 @@ from interaction.attempt_contract import NOTHING, check_task
 from interaction.contract import called
 from interaction.environment import READERS, Task, load_tasks, read_options, register
 from interaction.gold import play_gold
+from interaction.words import cut
 from recipe.user_code import child
 
 SECONDS = 60.0
@@ -105,7 +106,8 @@ def main() -> None:
         trial(name)
     except ValueError as error:
         why = " ".join(str(error).split())
-    Connection(int(descriptor), readable=False).send_bytes((why[:LONGEST] + "..." * (len(why) > LONGEST)).encode())
+    said = cut(why, LONGEST).encode(errors="replace")
+    Connection(int(descriptor), readable=False).send_bytes(said)
     signal.pause()  # until we are ended, with what the environment has started
 
 

@@ -151,8 +151,7 @@ def compute_score(
         RewardFailed: it gave no usable score.
     """
     with _named(_recipe_reward_file, _recipe_reward_function, kwargs) as function:
-        with _told(function):
-            result = boundary.call(function, _recipe_reward_timeout, *args, **kwargs)
+        result = boundary.call(function, _recipe_reward_timeout, *args, **kwargs)
         return comparable(checked(result), _recipe_reward_metric)
 
 
@@ -166,8 +165,7 @@ async def compute_score_async(
 ) -> Any:
     """The same where the user's function is `async`, which verl must see."""
     with _named(_recipe_reward_file, _recipe_reward_function, kwargs) as function:
-        with _told(function):
-            result = await boundary.call_async(function, _recipe_reward_timeout, *args, **kwargs)
+        result = await boundary.call_async(function, _recipe_reward_timeout, *args, **kwargs)
         return comparable(checked(result), _recipe_reward_metric)
 
 
@@ -175,25 +173,21 @@ _failures = count(1)
 
 
 @contextmanager
-def _told(function: Callable[..., Any]) -> Iterator[None]:
-    """What the user's code raises, in one line."""
-    try:
-        yield
-    except Exception as error:
-        hangs = isinstance(error, boundary.Hangs)
-        cause = error.__cause__ if isinstance(error, boundary.UserCodeError) and error.__cause__ else error
-        raise RewardError(str(error) if hangs else f"raised {told(cause, file_of(function))}") from error
-
-
-@contextmanager
 def _named(path: str, name: str, kwargs: dict[str, Any]) -> Iterator[Callable[..., Any]]:
     """The function. Whatever fails, verl loses this sample, and the log says which reward failed on which task."""
+    function = None
     try:
-        yield load(path, name)
+        yield (function := load(path, name))
     except Exception as error:
+        if isinstance(error, RewardError | boundary.Hangs):
+            how = str(error)
+        elif function is None:
+            how = f"cannot be called: {line_of(error)}"
+        else:
+            cause = error.__cause__ if isinstance(error, boundary.UserCodeError) else error
+            how = f"raised {told(cause or error, file_of(function))}"
         episode = kwargs.get("extra_info")
         task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
-        how = error if isinstance(error, RewardError) else f"cannot be called: {line_of(error)}"
         line = f"the reward {name} of {path} {how}"
         if next(_failures) <= NAMED_FAILURES:
             print(f"REWARD FAILED on {task}: {line}", flush=True)
