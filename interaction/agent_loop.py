@@ -158,9 +158,11 @@ class BFCLAgentLoop(AgentLoopBase):
         try:
             with clock.waiting("environment"):
                 conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
-            with conversation:
+            try:
                 played = await self._converse(conversation, vocabulary, budget, sampling_params, clock)
                 return self._output(played, conversation.record().to_dict(), row)
+            finally:
+                _ENVIRONMENT.submit(conversation.close)  # behind a call that may still run
         finally:
             BFCLAgentLoop.live -= 1
 
@@ -205,7 +207,7 @@ class BFCLAgentLoop(AgentLoopBase):
             if reply.done:
                 return played
             if not await self._tell(played, text, reply.messages):
-                conversation.stop(StopReason.max_tokens)
+                await _aside(conversation.stop, StopReason.max_tokens)
                 return played
 
     async def _ask_user(self, conversation: Conversation, reply: Reply, clock: Clock) -> Reply:

@@ -11,8 +11,9 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
+from interaction.boundary import raised
 from interaction.call import Call, CallError, copy_call
-from interaction.contract import ContractError, called, expect, listed, raised, show
+from interaction.contract import ContractError, called, expect, listed, show
 from interaction.environment import AskUser, Environment, GoldMessage, Request, Task, UserWords
 from interaction.gold import GREETING, MOST_WORDS
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts

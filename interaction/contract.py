@@ -8,13 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from inspect import iscoroutine
 from reprlib import Repr
-from traceback import walk_tb
 from typing import Any
 
-from interaction.words import line_of
+from interaction.boundary import CALL_SECONDS, call, how
 
-MODULE = "environment_"
-"""How the modules begin that users' files are loaded as."""
 FIELDS = ("environment", "id", "category", "cluster", "part")
 METHODS = ("open", "gold")
 KINDS = ("train", "val", "sft")
@@ -46,28 +43,18 @@ def _line(value: Any) -> str:
     return " ".join(_short.repr(value).split())
 
 
-def raised(error: BaseException) -> str:
-    """An exception in one line, with the last line of a user's file that it came through."""
-    places = [
-        f" at {frame.f_code.co_filename.rpartition('/')[2]}:{line}"
-        for frame, line in walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(MODULE) and not frame.f_code.co_filename.startswith("<")
-    ]
-    return line_of(error) + (places[-1] if places else "")
-
-
 def called(where: str, function: Callable[[], Any], check: Callable[[str, Any], Any] | None = None) -> Any:
     """What code of a user's returns, or what `check` makes of it.
 
     Raises:
-        ContractError: it raises, or exits; or what it returns does, while it is looked at.
+        ContractError: it raises, exits or hangs; or what it returns does, while it is looked at.
     """
     try:
-        return function() if check is None else check(where, function())
+        return call(lambda: function() if check is None else check(where, function()), CALL_SECONDS)
     except ContractError:
         raise
-    except (Exception, SystemExit) as error:
-        raise ContractError(f"{where} raises {raised(error)}") from error
+    except Exception as error:
+        raise ContractError(f"{where} {how(error)}") from error
 
 
 def expect(where: str, value: Any, *kinds: type | None, what: str = "") -> Any:

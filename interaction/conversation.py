@@ -28,9 +28,9 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
+from .boundary import Hangs, UserCodeError, raised
 from .call import Call
-from .contract import raised
-from .environment import AskUser, Environment, EnvironmentBase, Request, Task, read_options
+from .environment import AskUser, Environment, EnvironmentBase, Request, Task, opened, read_options
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
@@ -235,7 +235,7 @@ class Conversation:
             raise RuntimeError("the user has to be asked, and heard, first" if self._asking else "nobody was asked")
 
     def _open(self, environment: None = None) -> Reply:
-        self._environment = self.task.open(**self.options)
+        self._environment = opened(self.task, self.options, self.policy.call_timeout)
         return self._go_on(self._environment.begin())
 
     def _guarded(self, step: Callable[[Any], Reply], passing: tuple[type[Exception], ...] = ()) -> Reply:
@@ -245,7 +245,7 @@ class Conversation:
         except passing:
             raise
         except Exception as fault:
-            logger.exception("environment fault in %s, turn %d", self.task.id, self.turn)
+            self._note(fault, f"turn {self.turn}")
             self.stop(StopReason.environment_error, fault=raised(fault))
             return Reply([], done=True, stop_reason=self.stop_reason)
 
@@ -373,18 +373,24 @@ class Conversation:
                     raise TypeError(f"verdicts() gave {type(found).__name__}; expected Verdicts")
                 self._verdicts = found
             except Exception as fault:
-                logger.exception("environment fault while judging %s", self.task.id)
+                self._note(fault, "its verdicts")
                 self.stop_reason = self.stop_reason and StopReason.environment_error
                 self._fault = self._fault or raised(fault)
         return self._verdicts
 
     def _release(self) -> None:
         """Close the environment. A fault here changes nothing about the episode, so it is only logged."""
-        if self._environment is None:
-            return
         self._judgement()
         environment, self._environment = self._environment, None
         try:
-            environment.close()
-        except Exception:
-            logger.exception("environment fault while closing %s", self.task.id)
+            if environment is not None:
+                environment.close()
+        except Exception as fault:
+            self._note(fault, "its end")
+
+    def _note(self, fault: Exception, where: str) -> None:
+        """One line in the log, and the traceback of an exception. What hangs is asked nothing more."""
+        trace = not isinstance(fault, UserCodeError)
+        logger.error("environment fault in %s, %s: %s", self.task.id, where, raised(fault), exc_info=trace)
+        if isinstance(fault, Hangs):
+            self._environment = None

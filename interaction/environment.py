@@ -7,7 +7,6 @@ here. A task is frozen data; `open` makes a fresh attempt at it, which is used o
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -19,8 +18,9 @@ from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
+from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import MODULE, ContractError, checked_json, checked_sets, checked_tasks, expect, raised, show
+from interaction.contract import ContractError, checked_json, checked_sets, checked_tasks, expect, show
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -227,11 +227,9 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     Raises:
         ValueError: there is no such environment, or two of its tasks have one id.
     """
-    module = _module(environment)
-    with _said_of(environment, "load_tasks()"):
-        given = module.load_tasks()
-        tasks = checked_tasks(environment, given) if is_own_code(environment) else list(given)
-        by_id = {task.id: task for task in tasks}
+    own, load = is_own_code(environment), _module(environment).load_tasks
+    tasks = _asked(environment, "load_tasks()", lambda: checked_tasks(environment, load()) if own else list(load()))
+    by_id = {task.id: task for task in tasks}
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
     return MappingProxyType(by_id)
@@ -248,6 +246,13 @@ def task_of(extra_info: Mapping[str, Any]) -> Task:
     if task_id not in tasks:
         raise ValueError(f"environment {name} has no task {task_id!r}")
     return tasks[task_id]
+
+
+def opened(task: Task, options: Mapping[str, Any], seconds: float = CALL_SECONDS) -> Any:
+    """A fresh attempt at a task. Of a user's code, every call has this limit, and raises Exceptions only."""
+    if not is_own_code(task.environment):
+        return task.open(**options)
+    return Limited(Limited(task, seconds).open(**options), seconds)
 
 
 def part_of(extra_info: Mapping[str, Any]) -> str:
@@ -285,8 +290,7 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
             raise ValueError(f"environment {environment} has no settings, and {', '.join(options)} was given")
         return {}
     try:
-        with _said_of(environment, "Options()", passing=(ValidationError, TypeError, ValueError)):
-            made = kind(**options)
+        made = _asked(environment, "Options()", lambda: kind(**options), (ValidationError, TypeError, ValueError))
     except ValidationError as error:
         raise ValueError(f"environment {environment}: {wrong_settings(error)}; {_settings(kind)}") from error
     except TypeError as error:
@@ -305,9 +309,8 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
         ValueError: it has no small files for a demo.
     """
     if (own := getattr(_module(environment), "data_sets", None)) is not None:
-        with _said_of(environment, "data_sets()"):
-            made = own(tiny, options or {})
-            return checked_sets(environment, made, DataSet) if is_own_code(environment) else made
+        check = checked_sets if is_own_code(environment) else lambda _, made, __: made
+        return _asked(environment, "data_sets()", lambda: check(environment, own(tiny, options or {}), DataSet))
     if tiny:
         raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
     tasks = list(load_tasks(environment).values())
@@ -342,8 +345,7 @@ def turn_policy(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def source_of(environment: str) -> dict[str, Any]:
     """What an environment's tasks were made from, for a manifest: what it says itself, or its file's hash."""
     if (own := getattr(_module(environment), "made_from", None)) is not None:
-        with _said_of(environment, "made_from()"):
-            return checked_json("made_from()", own())
+        return _asked(environment, "made_from()", lambda: checked_json("made_from()", own()))
     return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
 
 
@@ -353,19 +355,16 @@ def known_failures(environment: str) -> Mapping[str, str]:
     `AUDIT_KNOWN` of its package, or what its `audit_known()` gives; `*` stands for any reward, or any task.
     """
     module = _module(environment)
-    with _said_of(environment, "audit_known()"):
-        made = getattr(module, "audit_known", None)
-        given = getattr(module, "AUDIT_KNOWN", {}) if made is None else made()
-        return expect("AUDIT_KNOWN", given, Mapping, what='a dictionary: "reward, policy: task" -> reason')
+    made = getattr(module, "audit_known", lambda: getattr(module, "AUDIT_KNOWN", {}))
+    what = 'a dictionary: "reward, policy: task" -> reason'
+    return _asked(environment, "audit_known()", lambda: expect("AUDIT_KNOWN", made(), Mapping, what=what))
 
 
 def audit_policies(environment: str) -> Mapping[str, Callable[[Any], Sequence[Call]]]:
     """Its own ways to play without gold (`AUDIT_POLICIES`): name -> task -> calls, one a message; none: not played."""
-    with _said_of(environment, "AUDIT_POLICIES"):
-        given = getattr(_module(environment), "AUDIT_POLICIES", {})
-        return expect(
-            "AUDIT_POLICIES", given, Mapping, what="a dictionary: name -> function of a task that gives calls"
-        )
+    given = getattr(_module(environment), "AUDIT_POLICIES", {})
+    what = "a dictionary: name -> function of a task that gives calls"
+    return _asked(environment, "AUDIT_POLICIES", lambda: expect("AUDIT_POLICIES", given, Mapping, what=what))
 
 
 def options_of(environment: str) -> Any:
@@ -433,8 +432,7 @@ def check_tasks(environment: str) -> None:
         ValueError: something is wrong with them, or there is no such environment.
     """
     if (own := getattr(_module(environment), "check_tasks", None)) is not None:
-        with _said_of(environment, "check_tasks()"):
-            own()
+        _asked(environment, "check_tasks()", own)
 
 
 def known() -> list[str]:
@@ -447,19 +445,18 @@ def is_own_code(environment: str) -> bool:
     return environment in _files and Path(_files[environment]).suffix not in READERS
 
 
-@contextmanager
-def _said_of(environment: str, function: str, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """What code of a user's raises says where it comes from; `passing` is left as it is."""
+def _asked(environment: str, function: str, work: Callable[[], Any], passing: tuple[type[Exception], ...] = ()) -> Any:
+    """What code of a user's returns. What it raises says where it comes from; `passing` is left as it is."""
     try:
-        yield
+        return call(work, LOAD_SECONDS) if is_own_code(environment) else work()
     except passing:
         raise
     except ContractError as error:
         raise ContractError(f"environment {environment}: {error}") from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         if not is_own_code(environment):
             raise
-        raise ContractError(f"environment {environment}: {function} raises {raised(error)}") from error
+        raise ContractError(f"environment {environment}: {function} {how(error)}") from error
 
 
 @cache
@@ -478,9 +475,9 @@ def _module(environment: str) -> Any:
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"environment {environment}: {path} raises {raised(error)}") from error
+        call(spec.loader.exec_module, LOAD_SECONDS, module)
+    except Exception as error:
+        raise ValueError(f"environment {environment}: {path} {how(error)}") from error
     if not callable(getattr(module, "load_tasks", None)):
         raise ValueError(f"environment {environment}: {path} has no function load_tasks()")
     return module

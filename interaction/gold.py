@@ -3,7 +3,7 @@
 from typing import Any
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, task_name
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, opened, task_name
 from interaction.protocol import Message, Protocol
 from interaction.record import EpisodeRecord, StopReason
 from interaction.user_fault import UserFault
@@ -52,7 +52,7 @@ def first_request(task: Task, **options: Any) -> Request:
         ValueError: it ends with its first message, or never stops asking.
     """
     words = (item.text for item in task.gold() if isinstance(item, UserWords))
-    attempt = task.open(**options)
+    attempt = opened(task, options)
     try:
         said: Request | AskUser | None = attempt.begin()
         if attempt.over is not None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from interaction.boundary import CALL_SECONDS
 from interaction.words import wrong_settings
 
 MOST = 2**31 - 1
@@ -28,6 +29,8 @@ class TurnPolicy:
     """Malformed messages that are forgiven in one turn; one more ends the episode."""
     max_result_chars: Annotated[int, Field(ge=1, le=MOST)] | None = None
     """Each result that the model reads is cut here (None: no cut); the record keeps all of it."""
+    call_timeout: Annotated[float, Field(gt=0, le=MOST)] = CALL_SECONDS
+    """Seconds for one call of a user's environment; then the episode ends with `environment_error`."""
     environments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings that only one environment has, by its name; it checks them (`Options` of its package)."""
 

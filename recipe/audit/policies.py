@@ -11,7 +11,7 @@ from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
-from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies
+from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
 from interaction.gold import hear_gold
 from interaction.protocol import Protocol
 from interaction.record import EpisodeRecord
@@ -258,7 +258,7 @@ def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True) -> 
         knows: whether the policy plays gold. To others the user says gold's first words and its last: what stands
             between them answers what gold has said, and may do half of the work.
     """
-    attempt = task.open()  # for the functions that can be called: a conversation writes them into its prompt
+    attempt = opened(task, {})  # for the functions that can be called: a conversation writes them into its prompt
     try:
         first = attempt.begin()
         words = next((item.text for item in task.gold() if isinstance(item, UserWords)), "")

@@ -1,1 +1,1 @@
-"""The boundary around code of the user's that training calls."""
+"""A user's reward and environment: loaded, tried before a start, and called."""

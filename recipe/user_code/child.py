@@ -7,7 +7,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from recipe.launch.processes import end_with_parent
+import psutil
+
+from recipe.launch.processes import adopt_orphans, end_with_parent
 
 PATIENCE = 2.0
 """Seconds for a process to end that has closed its connection."""
@@ -20,16 +22,25 @@ def start(module: str, descriptor: int, *arguments: str, **streams: Any) -> subp
         pass_fds=[descriptor],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for us; what the user's code has started is ended with it
-        preexec_fn=end_with_parent,
+        preexec_fn=_in_child,
         **streams,
     )
 
 
+def _in_child() -> None:
+    end_with_parent()
+    adopt_orphans()
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and what it has started. Its number is its own until it is waited for."""
+    """End the process and what it has started, in whatever session. Its number is its own until it is waited for."""
     if process.returncode is None:
+        started = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        for one in started:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
 
 
 def ending(process: subprocess.Popen[bytes]) -> str | None:

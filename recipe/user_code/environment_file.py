@@ -1,21 +1,27 @@
 """A user's environment, tried in a process of its own before anything starts: it may raise, exit or hang there.
 
-    python -m recipe.user_code.environment_file NAME FILE
+    python -m recipe.user_code.environment_file DESCRIPTOR NAME FILE
 
-plays gold, an answer at once and calls that nothing knows on a few tasks, and prints what is wrong, if anything is.
+plays gold, an answer at once and calls that nothing knows on a few tasks, and writes into the descriptor what is wrong,
+or nothing. What the environment prints goes nowhere.
 """
 
 import json
-import subprocess
+import signal
 import sys
 from itertools import islice
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
+from subprocess import DEVNULL
 
 from interaction import Conversation, get_protocol
 from interaction.attempt_contract import NOTHING, check_task
 from interaction.contract import called
 from interaction.environment import READERS, Task, load_tasks, read_options, register
 from interaction.gold import play_gold
+from interaction.words import cut
+from recipe.user_code import child
 
 SECONDS = 60.0
 """For all of it."""
@@ -23,7 +29,6 @@ SECONDS = 60.0
 TRIED = 4
 """Tasks that are played."""
 
-MARK = "environment: "
 LONGEST = 2_000
 """Characters of what is wrong, which may be a whole list."""
 
@@ -38,16 +43,19 @@ def check_file(name: str, path: str, seconds: float = SECONDS) -> None:
     Raises:
         EnvironmentFault: it cannot be played, or not within `seconds`.
     """
-    command = [sys.executable, "-m", "recipe.user_code.environment_file", name, path]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentFault(
-            f"a few tasks were not played within {seconds:g} s; expected milliseconds each"
-        ) from error
-    said = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode or not said:
-        why = said[-1].removeprefix(MARK) if said else f"its process ended with status {done.returncode}"
+    ours, theirs = Pipe(duplex=False)
+    with ours:
+        with theirs:
+            streams = {"stdout": DEVNULL, "stderr": DEVNULL}
+            process = child.start("recipe.user_code.environment_file", theirs.fileno(), name, path, **streams)
+        try:
+            late = f"a few tasks were not played within {seconds:g} s; expected milliseconds each"
+            why = ours.recv_bytes().decode() if ours.poll(seconds) else late
+        except EOFError:
+            why = f"the environment {child.ending(process) or 'closed its connection'}"
+        finally:
+            child.end(process)
+    if why:
         document = "your_data" if Path(path).suffix in READERS else "your_environment"
         raise EnvironmentFault(f"{why}. docs/{document}.md has what is expected")
 
@@ -89,19 +97,19 @@ def _play(task: Task) -> None:
             raise EnvironmentFault(f"{where}its facts or texts are no JSON: {error}") from error
 
 
-def main() -> int:
+def main() -> None:
     """Entry point of the process."""
-    name, path = sys.argv[1:]
+    descriptor, name, path = sys.argv[1:]
+    why = ""
     try:
         register({name: path})
         trial(name)
     except ValueError as error:
         why = " ".join(str(error).split())
-        print(f"\n{MARK}{why if len(why) <= LONGEST else f'{why[:LONGEST]}...'}")
-        return 1
-    print(f"\n{MARK}ok")
-    return 0
+    said = cut(why, LONGEST).encode(errors="replace")
+    Connection(int(descriptor), readable=False).send_bytes(said)
+    signal.pause()  # until we are ended, with what the environment has started
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

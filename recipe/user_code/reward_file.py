@@ -11,7 +11,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -20,10 +21,10 @@ from typing import Any
 
 from omegaconf import DictConfig, open_dict
 
+from interaction import boundary
 from interaction.environment import task_id_of
 from interaction.words import line_of
-from recipe.user_code import boundary
-from recipe.user_code.raised import told
+from recipe.user_code.raised import file_of, told
 from recipe.user_code.reward_result import RewardError, checked, comparable
 
 PACKAGE, FILE = "pkg://", "file://"
@@ -149,12 +150,9 @@ def compute_score(
     Raises:
         RewardFailed: it gave no usable score.
     """
-    try:
-        function = load(_recipe_reward_file, _recipe_reward_function)
-        result = checked(boundary.call(function, _recipe_reward_timeout, *args, **kwargs))
-        return comparable(result, _recipe_reward_metric)
-    except Exception as error:  # whatever it is, verl loses this sample, and then the log has to say by whom
-        raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
+    with _named(_recipe_reward_file, _recipe_reward_function, kwargs) as function:
+        result = boundary.call(function, _recipe_reward_timeout, *args, **kwargs)
+        return comparable(checked(result), _recipe_reward_metric)
 
 
 async def compute_score_async(
@@ -166,22 +164,31 @@ async def compute_score_async(
     **kwargs: Any,
 ) -> Any:
     """The same where the user's function is `async`, which verl must see."""
-    try:
-        function = load(_recipe_reward_file, _recipe_reward_function)
-        result = checked(await boundary.call_async(function, _recipe_reward_timeout, *args, **kwargs))
-        return comparable(result, _recipe_reward_metric)
-    except Exception as error:
-        raise _failed(error, _recipe_reward_file, _recipe_reward_function, kwargs) from error
+    with _named(_recipe_reward_file, _recipe_reward_function, kwargs) as function:
+        result = await boundary.call_async(function, _recipe_reward_timeout, *args, **kwargs)
+        return comparable(checked(result), _recipe_reward_metric)
 
 
 _failures = count(1)
 
 
-def _failed(error: Exception, path: str, name: str, kwargs: dict[str, Any]) -> RewardFailed:
-    episode = kwargs.get("extra_info")
-    task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
-    ours = isinstance(error, boundary.UserCodeError | RewardError)
-    line = f"the reward {name} of {path} {error if ours else f'cannot be called: {line_of(error)}'}"
-    if next(_failures) <= NAMED_FAILURES:
-        print(f"REWARD FAILED on {task}: {line}", flush=True)
-    return RewardFailed(f"{line} ({task})")
+@contextmanager
+def _named(path: str, name: str, kwargs: dict[str, Any]) -> Iterator[Callable[..., Any]]:
+    """The function. Whatever fails, verl loses this sample, and the log says which reward failed on which task."""
+    function = None
+    try:
+        yield (function := load(path, name))
+    except Exception as error:
+        if isinstance(error, RewardError | boundary.Hangs):
+            how = str(error)
+        elif function is None:
+            how = f"cannot be called: {line_of(error)}"
+        else:
+            cause = error.__cause__ if isinstance(error, boundary.UserCodeError) else error
+            how = f"raised {told(cause or error, file_of(function))}"
+        episode = kwargs.get("extra_info")
+        task = (task_id_of(episode) if isinstance(episode, Mapping) else None) or "an episode"
+        line = f"the reward {name} of {path} {how}"
+        if next(_failures) <= NAMED_FAILURES:
+            print(f"REWARD FAILED on {task}: {line}", flush=True)
+        raise RewardFailed(f"{line} ({task})") from error

@@ -4,8 +4,11 @@ import importlib
 import json
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as parquet
 import pytest
 from support.evaluation import serving
@@ -41,7 +44,7 @@ def test_the_example_is_short_and_plays_its_gold(tmp_path):
 
 BROKEN = {
     "no Python": (example(), "x = = 1", "SyntaxError"),
-    "ends the process": (example(), "import os; os._exit(3)", "its process ended with status 3"),
+    "ends the process": (example(), "import os; os._exit(3)", "ended its process with status 3"),
     "hangs": ("def begin(self):", "def begin(self):\n        while True: pass", "not played within"),
     "tasks that are none": (
         "return tasks",
@@ -80,6 +83,31 @@ def test_a_broken_one_is_refused_in_one_line_that_says_what_is_expected(case, tm
             environments.register({"inventory": str(path)})
             trial("inventory")
     assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_an_environment_may_print_much_and_start_processes_which_end_with_the_trial(tmp_path):
+    starts = "[subprocess.Popen(['sleep', '3600'], start_new_session=own).pid for own in (False, True)]"
+    path = tmp_path / "inventory.py"
+    path.write_text(
+        f"{example()}\nimport subprocess, sys\nsys.stdout.write('x' * 2 * 10**8)\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(' '.join(map(str, {starts})))\n"
+    )
+    tracemalloc.start()
+    check_file("inventory", str(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**7
+    end = time.monotonic() + 10
+    while not all(map(gone, map(int, (tmp_path / "pids").read_text().split()))):
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def config_of(*overrides):

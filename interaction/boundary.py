@@ -1,0 +1,210 @@
+"""The boundary around a user's code, environments and rewards: it may raise, exit or hang, and ends nothing else.
+
+A call runs in another thread, so that its caller goes on when it does not come back. In that thread SystemExit and
+KeyboardInterrupt are the code's own: Ctrl-C reaches the main thread, and a cancelled caller is never inside of it.
+
+A thread cannot be ended from outside. One that is late is asked to end (SystemExit is raised at its next line of
+Python) and left behind. With `MOST_HANGING` left that do not end, a call waits its time limit for one of them, because
+they may be slow and nothing worse; then this process ends. Where the code lets no other thread run (a regular
+expression that backtracks for ever), the process ends `GRACE` seconds after the limit and prints where it stood.
+"""
+
+import asyncio
+import ctypes
+import faulthandler
+import os
+import sys
+import time
+from _thread import allocate_lock
+from collections.abc import Awaitable, Callable
+from threading import Lock, Thread
+from traceback import walk_tb
+from typing import Any
+
+from interaction.words import line_of
+
+CALL_SECONDS = 30.0
+"""For a call of an environment, where no setting says otherwise."""
+LOAD_SECONDS = 300.0
+"""For importing an environment and making its tasks."""
+MOST_HANGING = 3
+GRACE = 30.0
+MODULE = "environment_"
+"""How the modules begin that users' files are loaded as."""
+
+
+class UserCodeError(RuntimeError):
+    """The user's code raised what is no Exception, such as SystemExit. The message is one line."""
+
+
+class Hangs(UserCodeError):
+    """It has not returned in time."""
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line, with the last line of a user's file that it came through."""
+    if isinstance(error, UserCodeError):
+        return str(error)
+    places = [
+        f" at {frame.f_code.co_filename.rpartition('/')[2]}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(MODULE) and not frame.f_code.co_filename.startswith("<")
+    ]
+    return line_of(error) + (places[-1] if places else "")
+
+
+def how(error: BaseException) -> str:
+    """The same as the end of a sentence about a call."""
+    return str(error) if isinstance(error, Hangs) else f"raises {raised(error)}"
+
+
+def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+    """What the function returns.
+
+    Raises:
+        Exception: what the function raised.
+        UserCodeError: it raised what is no Exception, or has not returned within `seconds` (`Hangs`).
+    """
+    _wait_for_room(seconds)
+    with _lock:
+        _running.append(seconds)
+        watched = _watching
+    if not watched and _put_off():
+        Thread(target=_watch, name="watch of user code", daemon=True).start()
+    try:
+        error, value = _thread().result(lambda: function(*args, **kwargs), seconds)
+    finally:
+        _running.remove(seconds)
+    if error is None:
+        return value
+    if isinstance(error, Exception):
+        raise error
+    raise UserCodeError(raised(error)) from error
+
+
+async def call_async(function: Callable[..., Awaitable[Any]], seconds: float, /, *args: Any, **kwargs: Any) -> Any:
+    """The same for a coroutine function, which runs in the event loop of its caller and shares it with others."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await function(*args, **kwargs)
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise Hangs(f"has not returned within {seconds:g} s") from error
+        raise
+    except BaseException as error:
+        raise UserCodeError(raised(error)) from error
+
+
+class Limited:
+    """An object of the user's: whatever it is asked for is a call with a limit, and is named where it fails."""
+
+    def __init__(self, of: Any, seconds: float) -> None:
+        self._of, self._seconds = of, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "over":  # an attribute, or a property
+            return self._call(name, lambda: self._of.over)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            function = f"{args[0].name!r}"[:80] if name == "call" else ""
+            return self._call(f"{name}({function})", lambda: getattr(self._of, name)(*args, **kwargs))
+
+        return method
+
+    def _call(self, name: str, function: Callable[[], Any]) -> Any:
+        try:
+            return call(function, self._seconds)
+        except UserCodeError as error:
+            raise type(error)(f"{name}: {error}") from error
+
+
+class _Thread(Thread):
+    """Runs one call after the other: to start a thread for each takes longer than most calls."""
+
+    def __init__(self) -> None:
+        super().__init__(name="user code", daemon=True)
+        self._given, self._done, self._process, self._left = allocate_lock(), allocate_lock(), os.getpid(), False
+        self._found: tuple[BaseException | None, Any] = None, None
+        self._given.acquire()
+        self._done.acquire()
+        self.start()
+
+    def result(self, work: Callable[[], Any], seconds: float) -> tuple[BaseException | None, Any]:
+        """What it raised, and what it returned. Raises Hangs."""
+        self._work = work
+        self._given.release()
+        try:
+            if not self._done.acquire(timeout=seconds):
+                with _lock:
+                    _late.append(self)
+                raise Hangs(f"has not returned within {seconds:g} s")
+        except BaseException:  # Ctrl-C too
+            self._left = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+            self._given.release()
+            raise
+        found, self._found = self._found, (None, None)
+        _idle.append(self)
+        return found
+
+    def run(self) -> None:
+        while True:
+            self._given.acquire()
+            if self._left:
+                return
+            try:
+                self._found = None, self._work()
+            except BaseException as error:
+                self._found = error, None
+            if os.getpid() != self._process:
+                os._exit(0)  # a copy of this process that the code has forked
+            del self._work
+            self._done.release()
+
+
+_lock = Lock()
+_idle: list[_Thread] = []
+_late: list[_Thread] = []
+_running: list[float] = []
+"""The limits of calls."""
+_watching = False
+
+
+def _thread() -> _Thread:
+    with _lock:
+        while _idle:
+            if (thread := _idle.pop()).is_alive():  # not in a fork
+                return thread
+    return _Thread()
+
+
+def _wait_for_room(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while len(_late) >= MOST_HANGING:
+        with _lock:
+            _late[:] = [thread for thread in _late if thread.is_alive()]
+        if time.monotonic() > end:
+            line = f"{len(_late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
+            os.write(2, f"{line}This process ends; if the code is only slow, raise its time limit\n".encode())
+            os._exit(1)
+        time.sleep(0.01)
+
+
+def _watch() -> None:
+    while _put_off():
+        time.sleep(1)
+
+
+def _put_off() -> bool:
+    """While calls run, put off the end of this process, which comes if nothing else runs; then call it off.
+
+    The clock is that of faulthandler, which needs no turn of Python's.
+    """
+    global _watching
+    with _lock:
+        _watching = bool(_running)
+        if _running and sys.__stderr__ is not None:
+            faulthandler.dump_traceback_later(max(_running) + GRACE, exit=True, file=sys.__stderr__)
+        else:
+            faulthandler.cancel_dump_traceback_later()
+        return _watching

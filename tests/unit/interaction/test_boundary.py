@@ -1,0 +1,148 @@
+"""Code of the user's that raises, exits, hangs or stops its whole process is told of in one line, and costs little."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from interaction import boundary
+from interaction.boundary import MOST_HANGING, Hangs, UserCodeError, call, call_async, raised
+
+ROOT = Path(__file__).parents[3]
+
+
+class Rude(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises(error):
+    def function(*_, **__):
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("two\nlines"), "ValueError: two lines"),
+        (SystemExit(0), "SystemExit: 0"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (TimeoutError(), "TimeoutError"),
+        (TimeoutError("mine"), "TimeoutError: mine"),
+        (RecursionError("deep"), "RecursionError: deep"),
+        (MemoryError(), "MemoryError"),
+        (Rude(), "Rude: (its text cannot be had)"),
+        (ValueError("x" * 10**6), f"ValueError: {'x' * 300}..."),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_is_raised_is_an_exception_and_one_line(error, said):
+    async def waits():
+        raise error
+
+    for code in (lambda: call(raises(error), 5), lambda: asyncio.run(call_async(waits, 5))):
+        with pytest.raises(type(error) if isinstance(error, Exception) else UserCodeError) as found:
+            code()
+        assert raised(found.value) == said
+
+
+COST = """
+import time
+from interaction.boundary import call
+
+costs = []
+for _ in range(10):
+    began = time.process_time()  # of this process alone, whatever else the machine does
+    for _ in range(500):
+        call(int, 5)
+    costs.append((time.process_time() - began) / 500)
+print(min(costs))
+"""
+
+
+def test_what_returns_is_given_back_and_costs_little():
+    assert call(lambda *args, **kwargs: (args, kwargs), 5, 1, x=2) == ((1,), {"x": 2})
+    # in a process of its own: the threads that other tests have left behind in this one take its time too
+    said = subprocess.run([sys.executable, "-c", COST], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert float(said) < 50e-6
+
+
+def test_the_arguments_of_the_code_may_have_any_name():
+    assert call(lambda **kwargs: kwargs, 5, seconds=1, function=2, args=3) == {"seconds": 1, "function": 2, "args": 3}
+
+    async def echo(**kwargs):
+        return kwargs
+
+    assert asyncio.run(call_async(echo, 5, seconds=1, function=2)) == {"seconds": 1, "function": 2}
+
+
+def test_what_is_late_is_left_behind_and_a_call_waits_for_some_to_return(monkeypatch):
+    monkeypatch.setattr(boundary, "_late", [])
+    release = threading.Event()
+    try:
+        for _ in range(MOST_HANGING):
+            with pytest.raises(Hangs, match="has not returned within 0.01 s"):
+                call(release.wait, 0.01)
+        threading.Timer(0.2, release.set).start()
+        assert call(int, 30) == 0
+    finally:
+        release.set()
+
+
+def test_what_loops_for_ever_is_ended(monkeypatch):
+    monkeypatch.setattr(boundary, "_late", late := [])
+
+    def loops():
+        while True:
+            pass
+
+    with pytest.raises(Hangs):
+        call(loops, 0.1)
+    late[0].join(30)
+    assert not late[0].is_alive()
+
+
+def test_a_coroutine_that_never_ends_is_cancelled():
+    with pytest.raises(Hangs, match="has not returned within 0.01 s"):
+        asyncio.run(call_async(asyncio.Event().wait, 0.01))
+
+
+def test_a_cancelled_caller_is_no_failure_of_the_code():
+    async def run():
+        task = asyncio.create_task(call_async(asyncio.Event().wait, 5))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+def ended(code):
+    """What a process says that calls the user's code `work`; it ends with status 1."""
+    script = f"import re, time\nfrom interaction import boundary\nboundary.GRACE = 4\n{code}"
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and time.monotonic() - began < 30
+    return done.stderr
+
+
+def test_code_that_lets_nothing_else_run_ends_its_process_and_shows_where_it_stood():
+    work = "def work():\n    return re.match('(a|a)*$', 'a' * 60 + 'b')\n"
+    assert "in work" in ended(f"{work}boundary.call(work, 0.5)\n")
+    later = "boundary.call(int, 0.5)\ntime.sleep(6)\n"  # not armed meanwhile
+    assert "in work" in ended(f"{work}{later}boundary.call(work, 0.5)\n")
+
+
+def test_a_few_that_hang_end_the_process_with_one_line():
+    hang = (
+        "for _ in range(9):\n    try: boundary.call(time.sleep, 0.2, 3600)\n    except boundary.Hangs: print('late')\n"
+    )
+    assert ended(hang).count("\n") == 1
