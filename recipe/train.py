@@ -140,13 +140,15 @@ def supervise(config: DictConfig) -> int:
     run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
     log = run / "logs" / name
     tail = Tail(log)
-    with writing(config), processes.alone(run) as note:
-        try:
-            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            tail.echo()
+    try:
+        with writing(config), processes.alone(run) as note:
+            try:
+                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+            finally:
+                tail.echo()
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; nothing is left running. The same command{starts.going_on(config)} goes on", flush=True)
+        return 130
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
