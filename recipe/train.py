@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe import loopback
 from recipe.cards.model_card import note_card
 from recipe.cluster import workers
-from recipe.cluster.watch import NodeWatch
+from recipe.cluster.watch import NodeWatch, watching_ray
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
@@ -121,7 +121,8 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
 
     if cluster is None:
         count_devices(config)
-        run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+        with watching_ray():
+            run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
