@@ -22,11 +22,9 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +53,7 @@ from recipe.evaluation.server import (
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
+from recipe.launch.processes import Interruptible
 from recipe.stage import choosing
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m recipe.evaluate`; returns the exit status."""
     given, vllm_flags = parse(list(sys.argv[1:] if arguments is None else arguments), __doc__)
     try:
-        with _interruptible():
+        with Interruptible():
             if given.records:
                 return judge_records(given.records, given.out)
             return evaluate(given, vllm_flags)
@@ -253,24 +252,6 @@ def _name(given: argparse.Namespace) -> str:
     source = str(given.adapter or given.model or given.served_name or given.endpoint)
     name = f"{source}-{given.split}" + ("" if given.strategy == "cot" else f"-{given.strategy}")
     return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends this process as Ctrl-C does, so that a server it has started is ended too.
-
-    Set for SIGINT as well, because a script that starts this with & hands down "ignore".
-    """
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

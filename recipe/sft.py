@@ -251,7 +251,11 @@ def main() -> None:
         reading.check_values(config, reading.WARM_START)
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
-    run(config, overrides)
+    try:
+        run(config, overrides)
+    except KeyboardInterrupt:
+        print(f"\n{config.stage.name} was interrupted. The same command{starts.going_on(config)} goes on", flush=True)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe import loopback
 from recipe.cards.model_card import note_card
 from recipe.cluster import workers
-from recipe.cluster.watch import NodeWatch
+from recipe.cluster.watch import NodeWatch, watching_ray
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
@@ -121,7 +121,8 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
 
     if cluster is None:
         count_devices(config)
-        run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+        with watching_ray():
+            run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -140,13 +141,15 @@ def supervise(config: DictConfig) -> int:
     run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
     log = run / "logs" / name
     tail = Tail(log)
-    with writing(config), processes.alone(run) as note:
-        try:
-            return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            tail.echo()
+    try:
+        with writing(config), processes.alone(run) as note:
+            try:
+                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
+            finally:
+                tail.echo()
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; nothing is left running. The same command{starts.going_on(config)} goes on", flush=True)
+        return 130
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:

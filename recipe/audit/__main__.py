@@ -22,6 +22,7 @@ from subprocess import Popen
 from interaction.environment import DEFAULT
 from recipe.audit.legend import REWARDS, legend
 from recipe.audit.policies import NAMES
+from recipe.launch.processes import Interruptible
 from recipe.user_code import child
 from recipe.user_code.reward_arguments import read_argument
 
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with theirs:
             process = child.start("recipe.audit.played", theirs.fileno(), json.dumps(vars(given)))
         try:
-            return _watched(process, ours)
+            with Interruptible():
+                return _watched(process, ours)
         except KeyboardInterrupt:
             return 130
         finally:

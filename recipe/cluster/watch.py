@@ -1,4 +1,4 @@
-"""Name the node that was lost.
+"""Name the node that was lost, or the process of Ray's own that has died on this machine.
 
 When a machine goes down, or somebody kills its raylet, the trainer is told that an actor has died, or of a connection
 that was closed, or nothing at all: processes on GPUs wait in a collective for a peer that is gone. Here a thread of the
@@ -7,11 +7,17 @@ the loss itself has not ended it a while later. A node that the run does not tra
 """
 
 import os
+import re
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 EVERY = 3.0
 """Seconds between two looks."""
@@ -117,3 +123,58 @@ class NodeWatch:
                 print(f"CLUSTER the training did not end by itself within {grace:.0f} s and is ended", flush=True)
                 self.end()
                 return
+
+
+RAY = ("gcs_server", "raylet")
+"""Processes that Ray starts on one machine as children of the trainer's; without one of them it waits for minutes."""
+
+
+@contextmanager
+def watching_ray(end: Callable[[], Any] = _end, every: float = EVERY) -> Iterator[None]:
+    """End this process with one line when one of Ray's own processes has died, or when Ray cannot start.
+
+    Raises:
+        SystemExit: the block has failed for that.
+    """
+    found: dict[str, psutil.Process] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(every):
+            if name := _dead(found):
+                print(_why(f"its {name} has died", f"{name}.out"), flush=True)
+                return end()
+
+    _dead(found)
+    threading.Thread(target=watch, daemon=True, name="ray").start()
+    try:
+        yield
+    except Exception as error:
+        import ray
+
+        if (name := _dead(found)) or not ray.is_initialized():
+            over.set()
+            sys.exit(_why(f"its {name} has died" if name else f"it did not start: {error}", f"{name or 'raylet'}.out"))
+        raise
+    finally:
+        over.set()
+
+
+def _dead(found: dict[str, psutil.Process]) -> str | None:
+    """The name of a process that has died. `found` keeps those that have been seen."""
+    with suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
+        if len(found) < len(RAY):
+            found |= {child.name(): child for child in psutil.Process().children() if child.name() in RAY}
+    return next((name for name, one in found.items() if not one.is_running() or one.status() == "zombie"), None)
+
+
+def _why(what: str, log: str) -> str:
+    """The line: what happened, load and memory just now, and the last error of Ray's log."""
+    memory = psutil.virtual_memory()
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/session_latest/logs" / log
+    said = re.findall(r"\] \(\w+\) \S+: (The raylet .{,150})", path.read_text(errors="replace") if path.exists() else "")
+    return (
+        f"RAY {' '.join(what.split())[:300]}. Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, "
+        f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB of memory free. "
+        f"{f'{log}: {said[-1]}' if said else 'End what else runs on this machine, and start again.'}"
+    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.files import Damaged
-from recipe.launch.processes import adopt_orphans, end_descendants, end_with_parent
+from recipe.launch.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.preflight.lora import RANKS
 from recipe.settings import CONFIG_DIR
 from recipe.stage.adapter import other_base, read_adapter
@@ -67,24 +66,24 @@ def serve(
     command = server_command(model, port, hardware, flags)
     adopt_orphans()
     log.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with log.open("ab") as output:
-            server = subprocess.Popen(
-                command,
-                env=profile_environment(hardware),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C is for us; the server is ended afterwards
-                preexec_fn=end_with_parent,
-            )
-        _wait_until_ready(server, f"http://127.0.0.1:{port}/health", log, start_seconds)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-        end_descendants()  # vLLM's engine processes too, which outlive a crashed parent
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with Interruptible(thrown=False) as block:
+        try:
+            with log.open("ab") as output:
+                server = subprocess.Popen(
+                    command,
+                    env=profile_environment(hardware),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # Ctrl-C is for us; the server is ended afterwards
+                    preexec_fn=end_with_parent,
+                )
+            block.thrown = True
+            _wait_until_ready(server, f"http://127.0.0.1:{port}/health", log, start_seconds)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            block.thrown = False
+            end_descendants()  # vLLM's engine processes too, which outlive a crashed parent
 
 
 def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) -> list[str]:

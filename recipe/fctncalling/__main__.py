@@ -62,17 +62,19 @@ def train(given: argparse.Namespace, config: DictConfig, said: Sequence[str]) ->
         with suppress(OSError):  # no reason to end a training; said at the end
             link(results, config)
 
-    with writing(config), processes.alone(run) as note:
-        if (made := preparation(given, config)) is not None:
-            build(*made)
-        if config.preflight_only:
-            return subprocess.call(command)
-        try:
-            status = processes.run(command, log, look, note)
-        except KeyboardInterrupt:
-            status = 130
-        finally:
-            tail.echo()
+    try:
+        with writing(config), processes.alone(run) as note:
+            if (made := preparation(given, config)) is not None:
+                build(*made)
+            if config.preflight_only:
+                return subprocess.call(command)
+            try:
+                status = processes.run(command, log, look, note)
+            finally:
+                tail.echo()
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing is left running", flush=True)
+        status = 130
     if tables.trained_stages(run):
         report.write(run)
         print(report.table([run]))

@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,10 @@ IN_USE = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
 
 LONGEST_TEMP = 24
 """Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
+
+
+AGAIN = 2.0
+"""Seconds after which an interrupt is thrown again where the first one got lost."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -59,6 +63,38 @@ def _in_child() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script started with & would hand down "ignore"
 
 
+class Interruptible:
+    """A block that SIGINT and SIGTERM end with KeyboardInterrupt, also where a script with & has them ignored.
+
+    Python drops an exception that leaves a destructor, so it is thrown again every AGAIN seconds. While `thrown` is
+    false nothing is thrown; the block reads `signalled` itself, and its end raises.
+    """
+
+    def __init__(self, thrown: bool = True) -> None:
+        self.thrown, self.signalled = thrown, False
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+
+    def __enter__(self) -> "Interruptible":
+        for number in self._before:
+            signal.signal(number, self._take)
+        return self
+
+    def _take(self, *_: object) -> None:
+        self.signalled = True
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        if self.thrown:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        self.thrown = False
+        if self.signalled:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self.signalled:
+            raise KeyboardInterrupt
+
+
 def end_descendants() -> int:
     """End everything that descends from this process. Returns how many there were."""
     left = psutil.Process().children(recursive=True)
@@ -78,7 +114,7 @@ def alone(run: Path) -> Iterator[Path]:
     """
     run.mkdir(parents=True, exist_ok=True)
     launch = run / nodes.NOTE
-    with (run / LOCK).open("a+", errors="replace") as lock:
+    with (run / LOCK).open("a+", errors="replace") as lock, Interruptible():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
         except OSError as error:
@@ -114,7 +150,7 @@ def _environment(token: str, temp: str) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 20.0) -> int:
+def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 10.0) -> int:
     """Run `command` with its output in `log`, calling `watch` once a second; returns its exit status.
 
     An interrupt or SIGTERM is passed on to the child once; after `grace` seconds, and after every end of the child,
@@ -124,50 +160,43 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
         KeyboardInterrupt: after everything has ended, if this process was interrupted or told to terminate.
     """
     adopt_orphans()
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     log.parent.mkdir(parents=True, exist_ok=True)
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
     child, code, launch = None, None, None
-    try:
-        token = uuid.uuid4().hex
-        run_folder = remains.Folder.of(note.parent)
-        launch = remains.Launch(token, time.time(), remains.make_temp(token, base), str(log), run=run_folder)
-        remains.note(note, launch)  # before the child exists: its environment shows the token from the beginning
-        with log.open("ab") as output:
-            child = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=_in_child,
-                env=_environment(token, launch.temp),
-            )
-        remains.note(note, replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time()))
-        while code is None:
-            try:
-                code = child.wait(timeout=1.0)
-            except subprocess.TimeoutExpired:
-                watch()
-        return code
-    except KeyboardInterrupt:
-        for number in before:  # a second Ctrl-C must not stop the cleaning up
-            signal.signal(number, signal.SIG_IGN)
-        if child is not None:
-            try:
-                os.kill(child.pid, signal.SIGINT)
-                child.wait(timeout=grace)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                pass
-        raise
-    finally:
-        end_descendants()
-        nodes.clear(note, keep_logs=code not in (0, None))
-        if launch is not None:  # where the note could not be written, nobody else knows of it
-            shutil.rmtree(launch.temp, ignore_errors=True)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with Interruptible(thrown=False) as block:
+        try:
+            token = uuid.uuid4().hex
+            run_folder = remains.Folder.of(note.parent)
+            launch = remains.Launch(token, time.time(), remains.make_temp(token, base), str(log), run=run_folder)
+            remains.note(note, launch)  # before the child exists: its environment shows the token from the beginning
+            with log.open("ab") as output:
+                child = subprocess.Popen(
+                    command,
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    preexec_fn=_in_child,
+                    env=_environment(token, launch.temp),
+                )
+            remains.note(note, replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time()))
+            while code is None and not block.signalled:
+                try:
+                    code = child.wait(timeout=1.0)
+                except subprocess.TimeoutExpired:
+                    try:
+                        block.thrown = True  # it may wait for a terminal that takes nothing more
+                        watch()
+                    finally:
+                        block.thrown = False
+        finally:
+            if child is not None and code is None:
+                child.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=grace)
+            end_descendants()
+            nodes.clear(note, keep_logs=code not in (0, None))
+            if launch is not None:  # where the note could not be written, nobody else knows of it
+                shutil.rmtree(launch.temp, ignore_errors=True)
+    assert code is not None
+    return code

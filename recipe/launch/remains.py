@@ -67,7 +67,7 @@ class Launch:
     __pydantic_config__ = STRICT
     token: Annotated[str, Field(pattern=r"^\w{1,64}$")]
     started: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch, for people: a note is not believed."""
     temp: str
     """Folder of its temporary files."""
     log: str
@@ -141,9 +141,9 @@ def clear(path: Path, keep_logs: bool = True) -> list[str]:
 def clear_files(launch: Launch) -> list[str]:
     """Remove what a launch whose processes have ended has left in shared memory and in temporary files."""
     found, temp = [], own_temp(launch)
-    if removed := _clear_shared_memory(launch.started):
-        found.append(f"{removed} files in shared memory")
     if temp is not None:
+        if removed := _clear_shared_memory((temp / TOKEN_FILE).stat().st_ctime):
+            found.append(f"{removed} files in shared memory")
         found.append(f"temporary files in {temp}")
         shutil.rmtree(temp, ignore_errors=True)
     _clear_sockets()
@@ -157,9 +157,8 @@ def own_temp(launch: Launch) -> Path | None:
         return None
     with suppress(OSError, Damaged):
         state = temp.lstat()
-        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid():
-            earlier = launch.run is None and not (temp / TOKEN_FILE).exists()  # of a release that wrote neither
-            return temp if earlier or read_text(temp / TOKEN_FILE) == launch.token else None
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and read_text(temp / TOKEN_FILE) == launch.token:
+            return temp
     return None
 
 

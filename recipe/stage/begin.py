@@ -46,8 +46,11 @@ def set_environment(config: DictConfig, nodes: int) -> None:
     stage = Path(config.paths.stage).absolute()
     for name, place in tracker_folders(stage).items():
         os.environ.setdefault(name, place)
-    # verl truncates this file when it starts, so every launch gets its own; readers let the last launch win
-    os.environ["VERL_FILE_LOGGER_PATH"] = str(stage / "metrics" / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+    # verl truncates this file when it starts, so every launch gets its own; readers let the last name win, and a clock
+    # may have gone back
+    now, folder = time.strftime("%Y%m%d-%H%M%S"), stage / "metrics"
+    last = max((path.stem for path in folder.glob("*.jsonl")), default="")
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / f"{now if now > last else f'{last}_'}.jsonl")
 
 
 @contextmanager

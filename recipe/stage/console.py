@@ -29,7 +29,7 @@ VALIDATED = {
     "val_guard/acc": "of the guard {:.3f}",
 }
 
-SAID = ("ALARM ", "CLUSTER ", "GATE ", "NOTE the reward ", "RESUME ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "NOTE the reward ", "RAY ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
@@ -40,6 +40,7 @@ LEAST_FREE = 32 * 10**6
 """Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
 
 CAUSES = {
+    r"\nRAY (its \w+ has died|it did not start)": r"Ray could not go on: \1. The machine may be too busy for it",
     r"CLUSTER node (.*) was lost": (
         r"the cluster has lost the node \1: its machine, its network or its Ray went down. `ray start` joins it again "
         "(bash run_cluster.sh there)"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -69,6 +70,48 @@ def test_an_interrupt_ends_the_child_and_what_it_started(tmp_path: Path, number:
     assert not alive(int(note.read_text()))
     assert psutil.Process().children(recursive=True) == []
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+
+
+class Swallows:
+    """Python drops an exception that leaves a destructor; what is left of it is a line on stderr."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_a_frame_that_drops_exceptions_still_ends_the_command(tmp_path: Path, number: signal.Signals):
+    def wait(watch: Callable[[], object]) -> None:
+        processes.run(["sleep", "9"], tmp_path / "log", watch, tmp_path / "note")
+
+    def while_it_runs() -> None:
+        with processes.alone(tmp_path):
+            wait(lambda: Swallows(number))
+
+    def before_it_starts() -> None:
+        with processes.alone(tmp_path):
+            Swallows(number)
+            wait(lambda: None)
+
+    def while_it_computes() -> None:
+        with processes.alone(tmp_path):
+            Swallows(number)
+            for _ in range(90):
+                time.sleep(0.1)
+
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    for command in (while_it_runs, before_it_starts, while_it_computes):
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            command()
+        assert time.monotonic() - began < 7, command
+        assert psutil.Process().children(recursive=True) == []
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == handlers
 
 
 def test_a_child_is_told_when_the_curriculum_is_killed_outright(tmp_path: Path):

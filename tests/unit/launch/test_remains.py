@@ -119,6 +119,7 @@ def hostile(run: Path, bystander: subprocess.Popen, folders: list[Path]) -> list
         {**good, "token": ""},
         {**good, "token": "="},
         *({**good, "temp": str(folder)} for folder in folders),
+        *({**good, "started": started} for started in (0.0, -1e300)),
         {**good, "log": "../../../../../../etc/x.log"},
     ]
 
@@ -129,6 +130,7 @@ def test_a_hostile_note_harms_nothing(tmp_path, bystander):
     temporary = Path(tempfile.mkdtemp(prefix=remains.TEMP))
     link = temporary.with_name(f"{temporary.name}-link")
     link.symlink_to(theirs)
+    shared = Path(tempfile.mkstemp(prefix="psm_", dir="/dev/shm")[1])
     try:
         for folder in (theirs, temporary, tmp_path / "home"):
             (folder / "session_2" / "logs").mkdir(parents=True)
@@ -139,12 +141,13 @@ def test_a_hostile_note_harms_nothing(tmp_path, bystander):
             (run / "launch.json").write_text(json.dumps(note))
             with processes.alone(run):
                 pass
-            assert bystander.poll() is None, note
+            assert bystander.poll() is None and shared.exists(), note
             for folder in (theirs, temporary, tmp_path / "home"):
                 assert (folder / "session_2" / "logs" / "file").exists(), note
         assert sorted(path.name for path in run.iterdir()) == [".lock"]
     finally:
         shutil.rmtree(temporary)
+        shared.unlink()
         link.unlink()
 
 
