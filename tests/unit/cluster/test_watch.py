@@ -1,12 +1,20 @@
 """A node that is lost is named, whatever the training says of it, and a training that waits for it is ended."""
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from recipe.cluster.watch import NodeWatch, State
+from recipe.cluster.watch import NodeWatch, State, watching_ray
 from recipe.stage.console import cause
 
 NODES = {"a": "first (10.0.0.1)", "b": "second (10.0.0.2)"}
@@ -81,6 +89,57 @@ def test_a_node_that_nothing_trains_on_may_leave(capsys: pytest.CaptureFixture[s
     with pytest.raises(RuntimeError), Cluster(dies=1, training=["a"]).watch().watching(every=0.02, noticed=1.0):
         raise RuntimeError("an episode's worker died")  # it may have played on that node
     assert "second (10.0.0.2) was lost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["gcs_server", "raylet"])
+def test_a_process_of_rays_own_that_dies_ends_the_start_with_one_line(
+    tmp_path: Path, capsys, monkeypatch, name
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (logs := tmp_path / "ray" / "session_latest" / "logs").mkdir(parents=True)
+    (logs / "raylet.out").write_text(
+        "[x E 1] (raylet) agent_manager.cc:87: The raylet exited: its agent failed.\nmore\n"
+    )
+    shutil.copy("/bin/sleep", tmp_path / name)
+    ended = threading.Event()
+    with subprocess.Popen([tmp_path / name, "60"]) as process, watching_ray(ended.set, every=0.1):
+        assert not ended.wait(0.5)
+        process.kill()
+        assert ended.wait(20)
+    said = capsys.readouterr().out
+    assert said.startswith(f"RAY its {name} has died. Load ") and said.count("\n") == 1
+    assert ("its agent failed" in said) == (name == "raylet")
+
+
+RAYS_START = """
+import time, ray
+from recipe.cluster.watch import watching_ray
+with watching_ray():
+    ray.init(num_cpus=2, include_dashboard=False)
+    ray.get(ray.remote(lambda: time.sleep(600)).remote())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "after"), [("raylet", 0), ("raylet", 8), ("gcs_server", 0.5)])
+def test_rays_own_start_ends_within_a_minute_of_a_death(name: str, after: float) -> None:
+    temp = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    environment = {**os.environ, "RAY_TMPDIR": temp}
+    command = [sys.executable, "-c", RAYS_START]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as start:
+        while not (found := [one for one in psutil.Process(start.pid).children() if one.name() == name]):
+            time.sleep(0.05)
+        time.sleep(after)
+        left, began = psutil.Process(start.pid).children(recursive=True), time.monotonic()
+        found[0].kill()
+        status, seconds = start.wait(300), time.monotonic() - began
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        said = start.stdout.read().decode()
+    shutil.rmtree(temp, ignore_errors=True)
+    print(f"{name} killed after {after} s: status {status} after {seconds:.1f} s")
+    assert status == 1 and seconds < 60 and f"RAY its {name} has died. Load" in said and "Traceback" not in said
 
 
 def test_the_cause_that_a_log_shows_names_the_node(tmp_path: Path) -> None:
