@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 SEEN_WITHIN = 10.0
 """Seconds: a file system over a network shows another node's new file a little later."""
 
@@ -42,7 +44,7 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
         "secrets": {name: _mark(asked["salt"], os.environ[name]) for name in asked["secrets"] if os.environ.get(name)},
         "variables": {name: os.environ[name] for name in asked["variables"] if name in os.environ},
         "paths": {path: _size(Path(path)) for path in asked["paths"]},
-        "memory": _memory(),
+        "memory": psutil.virtual_memory().total,
     }
 
 
@@ -95,16 +97,6 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
-    return None if kib is None else int(kib) * 1024
 
 
 def _write(shared: Path, node: str) -> str | None:

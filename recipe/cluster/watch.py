@@ -172,7 +172,9 @@ def _why(what: str, log: str) -> str:
     """The line: what happened, load and memory just now, and the last error of Ray's log."""
     memory = psutil.virtual_memory()
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/session_latest/logs" / log
-    said = re.findall(r"\] \(\w+\) \S+: (The raylet .{,150})", path.read_text(errors="replace") if path.exists() else "")
+    said = re.findall(
+        r"\] \(\w+\) \S+: (The raylet .{,150})", path.read_text(errors="replace") if path.exists() else ""
+    )
     return (
         f"RAY {' '.join(what.split())[:300]}. Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, "
         f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB of memory free. "

@@ -62,7 +62,7 @@ class Needs:
     gpus: int
     """Of each node."""
     memory: float
-    """Bytes, free on each node."""
+    """Bytes on each node."""
     root: str
     folder: str
     shared: str
@@ -255,12 +255,12 @@ def _keys(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
 
 
 def _memory(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    free = node.answers[0]["memory"]
-    if not node.resources.get("GPU", 0) or free is None or free >= needs.memory:
+    total = node.answers[0]["memory"]
+    if not node.resources.get("GPU", 0) or total >= needs.memory:
         return None
     return (
-        f"has {free / GB:.1f} GB of memory free, and this run needs {needs.memory / GB:.0f} on each node "
-        "(launcher.needs.memory_gb and what the model takes). End what else runs there."
+        f"has {total / GB:.1f} GB of memory, and this run needs {needs.memory / GB:.0f} on each node "
+        "(launcher.needs.memory_gb and what the model takes)."
     )
 
 

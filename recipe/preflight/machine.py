@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import psutil
 from omegaconf import DictConfig
 
 from recipe import loopback
@@ -80,19 +81,26 @@ def check_devices(config: DictConfig) -> None:
     )
 
 
-def check_host_memory(config: DictConfig, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """Memory for the processes, and for what the model takes outside the GPUs.
+def check_host_memory(config: DictConfig) -> None:
+    """Memory for the processes, and for what the model takes outside the GPUs. Prints a line where little is free.
 
     Raises:
-        PreflightError: there is less; the message has both figures.
+        PreflightError: the machine has less; the message has both figures.
     """
-    needs, free, wanted = config.launcher.needs, _available_memory(meminfo), wanted_memory(config)
-    if free is not None and free < wanted:
-        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
+    memory, wanted = psutil.virtual_memory(), wanted_memory(config)
+    listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
+    needs = (
+        f"this run needs {wanted / GB:.0f}: processes {config.launcher.needs.memory_gb} (launcher.needs.memory_gb)"
+        f"{listed}."
+    )
+    if memory.total < wanted:
         raise PreflightError(
-            f"{free / GB:.1f} GB of memory are free, this run needs {wanted / GB:.0f}: processes "
-            f"{needs.memory_gb} (launcher.needs.memory_gb){listed}. End what else runs on this machine, or lower that "
-            "setting if you know better."
+            f"this machine has {memory.total / GB:.1f} GB of memory, {needs} Lower that setting if you know better."
+        )
+    if memory.available < wanted:
+        print(
+            f"NOTE {memory.available / GB:.1f} GB of memory are free just now, {needs} End what else runs here.",
+            flush=True,
         )
 
 
@@ -148,13 +156,3 @@ def _host_parts(config: DictConfig) -> list[Part]:
     if model is None or config.trainer.device != "cuda":
         return []
     return host_parts(model, read_settings(config, card=0))
-
-
-def _available_memory(meminfo: Path) -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
-    try:
-        lines = meminfo.read_text().splitlines()
-    except OSError:
-        return None
-    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
-    return None if kib is None else int(kib) * 1024

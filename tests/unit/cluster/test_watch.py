@@ -1,12 +1,19 @@
 """A node that is lost is named, whatever the training says of it, and a training that waits for it is ended."""
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Collection
 from pathlib import Path
 
+import psutil
 import pytest
 
-from recipe.cluster.watch import NodeWatch, State
+from recipe.cluster.watch import NodeWatch, State, watching_ray
 from recipe.stage.console import cause
 
 NODES = {"a": "first (10.0.0.1)", "b": "second (10.0.0.2)"}
@@ -81,6 +88,55 @@ def test_a_node_that_nothing_trains_on_may_leave(capsys: pytest.CaptureFixture[s
     with pytest.raises(RuntimeError), Cluster(dies=1, training=["a"]).watch().watching(every=0.02, noticed=1.0):
         raise RuntimeError("an episode's worker died")  # it may have played on that node
     assert "second (10.0.0.2) was lost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["gcs_server", "raylet"])
+def test_a_process_of_rays_own_that_dies_ends_the_start_with_one_line(
+    tmp_path: Path, capsys, monkeypatch, name
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (logs := tmp_path / "ray" / "session_latest" / "logs").mkdir(parents=True)
+    (logs / "raylet.out").write_text(
+        "[x E 1] (raylet) agent_manager.cc:87: The raylet exited: its agent failed.\nmore\n"
+    )
+    shutil.copy("/bin/sleep", tmp_path / name)
+    ended = threading.Event()
+    with subprocess.Popen([tmp_path / name, "60"]) as process, watching_ray(ended.set, every=0.1):
+        assert not ended.wait(0.5)
+        process.kill()
+        assert ended.wait(20)
+    said = capsys.readouterr().out
+    assert said.startswith(f"RAY its {name} has died. Load ") and said.count("\n") == 1
+    assert ("its agent failed" in said) == (name == "raylet")
+
+
+RAYS_START = """
+import time, ray
+from recipe.cluster.watch import watching_ray
+with watching_ray():
+    ray.init(num_cpus=2, include_dashboard=False)
+    ray.get(ray.remote(lambda: time.sleep(600)).remote())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "after"), [("raylet", 0), ("raylet", 8), ("gcs_server", 0.5)])
+def test_rays_own_start_ends_within_a_minute_of_a_death(tmp_path: Path, name: str, after: float) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as temp,
+        (log := tmp_path / "log").open("w") as output,
+        subprocess.Popen(
+            [sys.executable, "-c", RAYS_START], env={**os.environ, "RAY_TMPDIR": temp}, stdout=output, stderr=output
+        ) as start,
+    ):
+        while not (found := [one for one in psutil.Process(start.pid).children() if one.name() == name]):
+            time.sleep(0.05)
+        time.sleep(after)
+        found[0].kill()
+        began = time.monotonic()
+        assert start.wait(60) == 1
+        print(f"{name}, killed after {after} s: {time.monotonic() - began:.1f} s")
+    assert f"RAY its {name} has died. Load" in log.read_text() and "Traceback" not in log.read_text()
 
 
 def test_the_cause_that_a_log_shows_names_the_node(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -53,65 +54,83 @@ def test_a_long_child_is_watched(tmp_path: Path):
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_child_and_what_it_started(tmp_path: Path, number: signal.Signals):
-    note = tmp_path / "pid"
-    waiting = ORPHAN + "time.sleep(300)\n"
-    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-
-    def interrupt() -> None:
-        while not note.exists() or not note.read_text():
-            time.sleep(0.05)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        processes.run([sys.executable, "-c", waiting, str(note)], tmp_path / "log", lambda: None, tmp_path / "note")
-    assert not alive(int(note.read_text()))
-    assert psutil.Process().children(recursive=True) == []
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TWO = ["bash", "-c", "setsid sleep 900.5 & exec sleep 29.5"]
 
 
 class Swallows:
     """Python drops an exception that leaves a destructor; what is left of it is a line on stderr."""
 
-    def __init__(self, number: signal.Signals) -> None:
-        self.number = number
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work = work
 
     def __del__(self) -> None:
-        os.kill(os.getpid(), self.number)
-        time.sleep(0.01)
+        self.work()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_in_a_frame_that_drops_exceptions_still_ends_the_command(tmp_path: Path, number: signal.Signals):
-    def wait(watch: Callable[[], object]) -> None:
-        processes.run(["sleep", "9"], tmp_path / "log", watch, tmp_path / "note")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(tmp_path: Path, number: signal.Signals):
+    def interrupt() -> None:
+        Swallows(lambda: (os.kill(os.getpid(), number), time.sleep(0.01)))
 
-    def while_it_runs() -> None:
-        with processes.alone(tmp_path):
-            wait(lambda: Swallows(number))
+    def while_it_runs(note: Path) -> None:
+        processes.run(TWO, tmp_path / "log", interrupt, note)
 
-    def before_it_starts() -> None:
-        with processes.alone(tmp_path):
-            Swallows(number)
-            wait(lambda: None)
+    def before_it_starts(note: Path) -> None:
+        interrupt()
+        processes.run(TWO, tmp_path / "log", lambda: None, note)
 
-    def while_it_computes() -> None:
-        with processes.alone(tmp_path):
-            Swallows(number)
-            for _ in range(90):
-                time.sleep(0.1)
+    def while_it_computes(_: Path) -> None:
+        interrupt()
+        for _ in range(200):
+            time.sleep(0.1)
 
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    handlers = [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)]
     for command in (while_it_runs, before_it_starts, while_it_computes):
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            command()
-        assert time.monotonic() - began < 7, command
+        with pytest.raises(KeyboardInterrupt), processes.alone(tmp_path) as note:
+            command(note)
+        assert time.monotonic() - began < 15, command
         assert psutil.Process().children(recursive=True) == []
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == handlers
+    assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)] == handlers
+
+
+def watch() -> None:
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        Swallows(lambda: sum(range(2000)))
+
+
+def interrupted(folder: Path, chance: random.Random) -> None:
+    """Start a command, interrupt it, and print: signal, seconds until it has ended, exit status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in Python's own hooks after a fork they get lost
+    if not (pid := os.fork()):
+        with suppress(KeyboardInterrupt):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            with processes.alone(folder) as note:
+                watch()
+                processes.run(TWO, folder / "log", watch, note)
+                os._exit(1)
+        os._exit(130)
+    time.sleep(chance.uniform(0, 4))
+    os.kill(pid, number := chance.choice(SIGNALS))
+    began = time.monotonic()
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        time.sleep(0.02)
+    print(number.name, f"{time.monotonic() - began:.2f}", os.waitstatus_to_exitcode(ended[1]), flush=True)
+
+
+@pytest.mark.slow
+def test_500_interrupts_at_random_moments_are_all_heard(tmp_path: Path):
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True)
+    ends = [line.split() for line in done.stdout.splitlines()]
+    seconds, dropped = sorted(float(end[1]) for end in ends), done.stderr.count("Exception ignored")
+    print(f"{dropped} of {len(ends)} dropped by Python; seconds to the end: median {seconds[250]}, most {seconds[-1]}")
+    # the last is a SIGTERM before the command has begun to listen
+    assert {(end[0], end[2]) for end in ends} <= {("SIGINT", "130"), ("SIGTERM", "130"), ("SIGTERM", "-15")}
+    assert len(ends) == 500 and seconds[-1] < 25  # when the child ends by itself
+    assert not [one for one in psutil.process_iter(["cmdline"]) if "900.5" in (one.info["cmdline"] or ())]
 
 
 def test_a_child_is_told_when_the_curriculum_is_killed_outright(tmp_path: Path):
@@ -235,3 +254,14 @@ def test_temporary_files_are_gone_after_a_good_end_and_the_logs_of_ray_are_kept_
         processes.run([sys.executable, "-c", code, str(status)], log, lambda: None, tmp_path / "note")
         assert not Path(log.read_text().strip()).exists()
         assert (tmp_path / f"stage{status}.ray" / "raylet.err").exists() is bool(status)
+
+
+if __name__ == "__main__":
+    for worker in range(8):
+        if not os.fork():
+            for number in range(worker, 500, 8):
+                (folder := Path(sys.argv[1]) / str(number)).mkdir()
+                interrupted(folder, random.Random(number))
+            os._exit(0)
+    while psutil.Process().children():
+        os.wait()

@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[Callable[[Node], None], list[str]]] = {
         with_fact(variables={"GLOO_SOCKET_IFNAME": "lo"}),
         ["has GLOO_SOCKET_IFNAME=lo", "Unset that", "before `ray start` there"],
     ),
-    "no memory": (with_fact(memory=3 * 10**9), ["has 3.0 GB of memory free", "needs 64", "launcher.needs.memory_gb"]),
+    "no memory": (with_fact(memory=3 * 10**9), ["has 3.0 GB of memory,", "needs 64", "launcher.needs.memory_gb"]),
     "few CPUs": (with_resource(CPU=16), ["has 16 CPUs for Ray", "asks for 26", "--num-cpus=26"]),
     "few GPUs": (with_resource(GPU=4), ["it has 1: ", "second (10.0.0.1) has 4", "trainer.n_gpus_per_node"]),
     "a folder that is not shared": (

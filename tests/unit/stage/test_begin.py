@@ -1,12 +1,15 @@
 """What a start sets for the programs under it."""
 
+import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.stage.begin import set_environment, tracker_folders
+from recipe.stage.metrics_log import read_steps
 
 
 @pytest.fixture
@@ -32,3 +35,13 @@ def test_a_place_that_a_person_has_set_is_kept(tmp_path: Path, surroundings: dic
     surroundings[name] = "http://mine"
     started(tmp_path)
     assert surroundings[name] == "http://mine"
+
+
+def test_the_last_launch_wins_also_when_the_clock_has_gone_back(tmp_path: Path, surroundings, monkeypatch) -> None:
+    for number, now in enumerate(("20261025-025900", "20261025-020100", "20261025-020100", "20261025-030000")):
+        monkeypatch.setattr(time, "strftime", lambda _, now=now: now)
+        started(tmp_path)
+        log = Path(surroundings["VERL_FILE_LOGGER_PATH"])
+        log.parent.mkdir(exist_ok=True)
+        log.write_text(json.dumps({"step": 1, "data": {"launch": number}}) + "\n")
+        assert read_steps(tmp_path) == {1: {"launch": number}}
