@@ -30,6 +30,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
+from recipe.offline.files import is_offline
 from recipe.preflight.algorithm import GROUPED
 from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
@@ -220,7 +221,9 @@ class Curriculum(PPOTrainer):
         with registry.given(registry.Columns.of(data)):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
-            kl, episodes = episode_kl(data, self.config.algorithm.kl_penalty)
+            # of another policy's tokens the mean of the log-ratio is below 0
+            estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty
+            kl, episodes = episode_kl(data, estimator)
             self._kl_controller.observe(kl, episodes)
             metrics["actor/reward_kl_per_episode"] = kl
         if not self.config.interaction.overlong.train:
