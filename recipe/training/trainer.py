@@ -68,6 +68,8 @@ class Curriculum(PPOTrainer):
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
+        if not self.config.data.val_files:  # nothing is validated, and verl makes a data set of some rows all the same
+            self.config.data.val_files = self.config.data.train_files
         super()._init_dataloader()
         if self.total_training_steps < 1:
             raise ValueError(

@@ -18,6 +18,18 @@ def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
         trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
 
 
+def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows(monkeypatch, trainer_for):
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    seen = []
+    monkeypatch.setattr(PPOTrainer, "_init_dataloader", lambda self: seen.append(self.config.data.val_files))
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
+    trainer.config.data.update({"train_files": ["a"], "val_files": []})
+    trainer.total_training_steps = 1
+    trainer._init_dataloader()
+    assert seen == [["a"]]
+
+
 def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, trainer_for):
     from recipe.training import trainer as module
 
