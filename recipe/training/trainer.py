@@ -235,8 +235,12 @@ class Curriculum(PPOTrainer):
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         data = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields"]
+            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields", "rm_scores"]
         )
+        scores: dict[str, list[float]] = defaultdict(list)
+        for key, score in zip(keys, data["rm_scores"].sum(dim=1).tolist(), strict=True):
+            scores[key.rsplit("_", 2)[0]].append(round(score, 5))
+        alike = [len({*group}) == 1 for group in scores.values() if len(group) > 1]
         values: dict[str, list[float]] = defaultdict(list)
         for source, extra in zip(data.pop("data_source").tolist(), data.pop("extra_fields").tolist(), strict=True):
             for name, value in extra.get("reward_extra_info", {}).items():
@@ -257,6 +261,7 @@ class Curriculum(PPOTrainer):
             "train/lost_samples": self._missing_share(len(keys) + self.lone_samples),
             "train/failed_rewards": self.failed_prompts / self._prompts,
             "train/lone_samples": self.lone_samples,
+            **({"train/groups_alike": fmean(alike)} if alike else {}),
             **groups,
             **{name: fmean(numbers) for name, numbers in values.items()},
         }
