@@ -13,8 +13,11 @@ nothing is to be done. So whatever solves nothing earns 0.5 at most, whatever so
 least, and with perfect writing 0.5 + 1.5 p. Whether calls worked cannot tell work from calls that are safe: paid for
 that alone, a model does best with an easy call a turn (`add(1, 1)`) and an answer, and better than with work that meets
 errors. The quarter is the largest weight under which solving nothing never earns more than solving half. It is not
-zero because most rollouts solve nothing at first, and are to be told apart by how they write: GRPO divides by the
-spread within a group, so that among them a quarter counts as much as the whole.
+zero because most rollouts solve nothing at first, and are to be told apart by how they write.
+
+What this rewards in a group in which nothing is solved: one distinct safe call in each turn earns .49, an honest call
+that fails earns .25. GRPO divides by the spread within the group, so there the difference has full weight, and pushes
+towards the safe call. It ends where a rollout solves a turn, and stays below the gate of stage 1.
 
 Rules of w + s, each against a way of earning it without calling functions properly:
 

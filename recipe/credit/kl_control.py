@@ -52,7 +52,8 @@ def episode_kl(data: Any, estimator: str) -> tuple[float, int]:
 
     Args:
         data: columns `old_log_probs`, `ref_log_prob` and `response_mask`, (episodes, tokens), jagged or padded.
-        estimator: `algorithm.kl_penalty`, by which verl puts the KL into the reward; `kl` is TRL's.
+        estimator: `algorithm.kl_penalty`, by which verl puts the KL into the reward; `kl` is TRL's. On stored
+            trajectories `low_var_kl`, which is never negative.
 
     Returns:
         Nats an episode (sum over the tokens whose mask is 1, mean over episodes) and the number of episodes. verl's

@@ -42,9 +42,9 @@ def appo_step(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Clipped PPO loss of steps. All tensors (B, T); the advantage of a step is the mean over its tokens.
 
-    Steps count alike, however long: `loss_agg_mode` token-mean is the mean over the steps of a micro-batch,
-    and the seq-mean modes the mean over those of an episode, then over episodes. With one token a step it is
-    verl's `vanilla`.
+    Steps count alike, however long: the seq-mean modes of `loss_agg_mode` take the mean over those of an episode, then
+    over episodes. token-mean is that over the steps given, which is right where they are the whole batch: a training
+    with it is refused. With one token a step it is verl's `vanilla`.
 
     Returns:
         loss, and verl's metrics of a policy loss, over steps instead of tokens.
@@ -68,11 +68,8 @@ def appo_step(
     if rollout_is_weights is not None:
         loss_of_step = loss_of_step * steps.sums(rollout_is_weights, ids) / safe_size
 
-    number, batch = there.sum().clamp(min=1), dict(config.global_batch_info)
-    if loss_agg_mode == "token-mean" and batch.get("batch_num_tokens") is not None:
-        # verl knows the tokens of all micro-batches together, not the steps: as many a token as in this one
-        batch["batch_num_tokens"] = batch["batch_num_tokens"] * number / response_mask.sum().clamp(min=1)
-    total = agg_loss(loss_of_step, there, loss_agg_mode, **batch)
+    number = there.sum().clamp(min=1)
+    total = agg_loss(loss_of_step, there, loss_agg_mode, **config.global_batch_info)
     return total, {
         "actor/pg_clipfrac": ((clipped > free) & there).sum().item() / number.item(),
         "actor/pg_clipfrac_lower": ((loss > bounded) & (advantage < 0) & there).sum().item() / number.item(),

@@ -86,6 +86,11 @@ def check_algorithm(config: DictConfig) -> None:
                 f"the loss appo_step has one ratio a step, algorithm.adv_estimator={name} an advantage for each "
                 f"token. Use algorithm=appo, or one of {', '.join(WHOLE_STEPS)}."
             )
+        if (mode := config.actor_rollout_ref.actor.loss_agg_mode) == "token-mean":
+            raise PreflightError(
+                f"the loss appo_step with actor_rollout_ref.actor.loss_agg_mode={mode} would weigh micro-batches by "
+                "their tokens, not their steps. Set seq-mean-token-mean, as algorithm=appo does."
+            )
 
 
 def _unknown_estimator(config: DictConfig) -> str | None:

@@ -2,18 +2,13 @@
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.errors import PreflightError
 from recipe.memory.settings import sequence_parts
 
 POLICY = "actor_rollout_ref"
 
 
-def check_batches(config: DictConfig) -> None:
-    """Micro-batches divide what a GPU has of a batch.
-
-    Raises:
-        PreflightError: one does not.
-    """
+def fit_batches(config: DictConfig) -> None:
+    """Lower each micro-batch to what divides the rows of a GPU. It decides memory and time alone."""
     policy = config[POLICY]
     world = config.trainer.n_gpus_per_node * config.trainer.nnodes
     shares = max(1, world // sequence_parts(policy.actor, "fsdp_config"))
@@ -27,7 +22,8 @@ def check_batches(config: DictConfig) -> None:
     for by_tokens, key, prompts in counted:
         size, rows = OmegaConf.select(policy, key), prompts * policy.rollout.n // shares
         if not by_tokens and size and rows % size:
-            raise PreflightError(
-                f"{POLICY}.{key}={size} does not divide the {rows} trajectories of a GPU ({prompts} prompts x "
-                f"{policy.rollout.n} rollouts, divided by {shares}). Set it to a divisor of that."
+            fits = max(number for number in range(1, size) if rows % number == 0)
+            OmegaConf.update(config, f"{POLICY}.{key}", fits)
+            print(
+                f"NOTE       {POLICY}.{key}={fits}: {size} does not divide the {rows} trajectories of a GPU", flush=True
             )

@@ -64,7 +64,7 @@ def check_settings(config: DictConfig) -> None:
         PreflightError: at the first check that fails.
     """
     from recipe.preflight.algorithm import check_algorithm
-    from recipe.preflight.batches import check_batches
+    from recipe.preflight.batches import fit_batches
     from recipe.preflight.features import check_features
     from recipe.preflight.keys import check_keys
     from recipe.preflight.lora import check_lora
@@ -85,7 +85,7 @@ def check_settings(config: DictConfig) -> None:
         check_algorithm,
         check_lora,
         check_features,
-        check_batches,
+        fit_batches,
     ):
         check_part(config)
 
@@ -195,7 +195,7 @@ def _check_rows(config: DictConfig, tokenizer: Any) -> list[str]:
 
 def summary(config: DictConfig) -> str:
     """What will be used, a few lines for the log."""
-    from recipe.preflight.features import notes
+    from recipe.preflight.features import algorithm_line, notes
     from recipe.preflight.mode import SEPARATE
 
     rollout, optim = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor.optim
@@ -217,6 +217,7 @@ def summary(config: DictConfig) -> str:
             f"model      {config.actor_rollout_ref.model.path}{f' with the adapter {adapter}' if adapter else ''}",
             f"data       {config.offline.files if offline else config.data.train_files}, {rows}",
             f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
+            f"algorithm  {algorithm_line(config)}",
             f"learning   lr {optim.lr}, temperature {rollout.temperature}, {length}",
             f"hardware   {hardware}",
             f"output     {config.paths.stage}",

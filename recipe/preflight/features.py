@@ -39,7 +39,12 @@ def check_features(config: DictConfig) -> None:
     _check_loggers(config)
     _check_dynamic_sampling(config)
     _check_correction(config)
-    actor = config.actor_rollout_ref.actor
+    actor, val = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.val_kwargs
+    if val.get("do_sample") and val.temperature == 0:
+        raise PreflightError(
+            "actor_rollout_ref.rollout.val_kwargs.do_sample=true with temperature=0 is greedy. Set "
+            "actor_rollout_ref.rollout.val_kwargs.temperature, such as 0.6."
+        )
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not _positive(actor.loss_scale_factor):
         raise PreflightError(
             f"actor_rollout_ref.actor.loss_agg_mode={actor.loss_agg_mode} with loss_scale_factor="
@@ -78,7 +83,7 @@ def _check_loggers(config: DictConfig) -> None:
 
 
 def check_filter_metric(config: DictConfig, result: Any) -> None:
-    """What the reward returned for a sample record has the metric by which groups are compared.
+    """What the reward returned for a sample record has the metric by which groups are compared; the score is for `acc`.
 
     Raises:
         PreflightError: it has not.
@@ -89,6 +94,13 @@ def check_filter_metric(config: DictConfig, result: Any) -> None:
     values = result if isinstance(result, Mapping) else {"acc": result}  # verl's name for a bare number
     value = values.get(filtering.metric)
     if isinstance(value, bool | int | float):
+        return
+    if filtering.metric == "acc":  # DAPO's, which a reward of a user's own need not return
+        filtering.metric = SCORE
+        print(
+            f"NOTE       the reward returns no acc: algorithm.filter_groups.metric={SCORE}, the score itself",
+            flush=True,
+        )
         return
     numbers = sorted(name for name, value in values.items() if isinstance(value, bool | int | float))
     raise PreflightError(
@@ -108,13 +120,28 @@ def untried_metric(config: DictConfig) -> str | None:
     )
 
 
+def _on_policy(config: DictConfig) -> bool:
+    """Whether the policy that is updated is the one before the update, so that every probability ratio is 1."""
+    actor = config.actor_rollout_ref.actor
+    one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
+    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
+    return one_update and not to_start and not config.algorithm.rollout_correction.bypass_mode
+
+
+def algorithm_line(config: DictConfig) -> str:
+    """The algorithm by what it is made of, and what of it is inert."""
+    actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
+    filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
+    inert = " (inert with one update a step: see MINI_BATCH_SIZE)" * _on_policy(config)
+    clip = f"clip {actor.clip_ratio_low} to {actor.clip_ratio_high}{inert}"
+    return f"{algorithm.adv_estimator}{filtering}, loss {actor.policy_loss.loss_mode} {actor.loss_agg_mode}, {clip}"
+
+
 def notes(config: DictConfig) -> list[str]:
     """What is set but will do nothing, or something else than it seems; a line each."""
     actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
     loss, found = actor.policy_loss.loss_mode, []
-    one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
-    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
-    if loss in OF_THE_RATIO and one_update and not to_start and not algorithm.rollout_correction.bypass_mode:
+    if loss in OF_THE_RATIO and _on_policy(config):
         found.append(
             f"the loss {loss} differs from others by its probability ratio, which is 1 with one update a step: set "
             f"MINI_BATCH_SIZE below {config.data.train_batch_size}"

@@ -56,7 +56,6 @@ DEAD = (
         _MEGATRON,
     ),
     Dead(f"{ROLLOUT}.do_sample", True, f"{ROLLOUT}.temperature", "0 is greedy"),
-    Dead(f"{ROLLOUT}.val_kwargs.do_sample", False, f"{ROLLOUT}.val_kwargs.temperature", "0 is greedy"),
     Dead(f"{ROLLOUT}.multi_turn.max_assistant_turns", None, "interaction.train.max_steps_per_turn", _OUR_LOOP),
     Dead(f"{ROLLOUT}.multi_turn.max_user_turns", None, None, "the task says how many turns there are"),
     Dead(f"{ROLLOUT}.multi_turn.max_tool_response_length", 256, "interaction.train.max_result_chars", _OUR_LOOP),

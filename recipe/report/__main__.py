@@ -3,10 +3,12 @@ python -m recipe.report --compare PATH [PATH ...] [--baseline ROW] [--out DIR]
 python -m recipe.report --index DIR"""
 
 import argparse
+from itertools import combinations
 from pathlib import Path
 
 from recipe.files import told
 from recipe.report import held_out, index, losses, page, pass_rate_page, sources, tables
+from recipe.stage.metrics_log import read_steps
 
 OUT = Path("outputs") / "pass_rate"
 
@@ -51,6 +53,10 @@ def _runs(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
     for run in runs:
         if not index.is_run(run):
             parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
+    for one, other in combinations(runs, 2):
+        for stage in tables.trained_stages(one):
+            if read_steps(stage) == read_steps(other / stage.name):
+                parser.error(f"{other / stage.name} has the very steps of {stage}, and a copy is no second seed")
     try:
         path = page.write(runs[0], tuple(runs[1:]))
     except OSError as error:  # a full disk, a folder that cannot be read or written

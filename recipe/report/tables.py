@@ -165,6 +165,11 @@ def explanation(rows: list[dict[str, Any]]) -> str:
             "error covers which those are."
         )
     parts += brackets(moved)
+    if any(row["correlation"] is not None for row in rows):
+        parts.append(
+            "The correlation is the smallest, over the steps that measured it, of the probabilities that engine and "
+            "trainer give the sampled tokens; far below 1 the two have different weights."
+        )
     return " ".join(parts)
 
 

@@ -33,6 +33,7 @@ class Alarms:
     malformed: NotNegative
     truncated: NotNegative
     lost: NotNegative
+    alike: NotNegative
     turns: NotNegative
 
 

@@ -207,7 +207,7 @@ class Rollout:
     __pydantic_config__ = OPEN
     name: Literal["vllm", "sglang", "trtllm"]
     n: Whole
-    temperature: NotNegative
+    temperature: Positive
     agent: Agent
     val_kwargs: Sampling
     checkpoint_engine: CheckpointEngine
@@ -357,7 +357,7 @@ class Data:
 
     __pydantic_config__ = OPEN
     train_files: Names
-    val_files: Names
+    val_files: Names | tuple[()]
     train_batch_size: Whole
     max_prompt_length: Whole
     max_response_length: Whole

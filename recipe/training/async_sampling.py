@@ -49,6 +49,15 @@ class AsyncSampling(ReplayBufferAsync):
             self.lost = self.lone = self.failed = 0
         return super().sample(global_steps, partition_id, batch_size)
 
+    def _stale_terminal_keys(self, global_steps: int, partition_id: str) -> set[str]:
+        """verl's, which looks at finished groups only; those that lost an episode to the reward get as old."""
+        finished = self.finished_keys[partition_id]
+        self.finished_keys[partition_id] = finished | self.failure_keys[partition_id]
+        try:
+            return super()._stale_terminal_keys(global_steps, partition_id)
+        finally:
+            self.finished_keys[partition_id] = finished
+
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> tuple[set, set, set, Counter]:
         """verl's, but of the groups in which the reward raised those alone that have fewer than two episodes left."""
         stale, alike, failed, values = super()._terminal_eviction_reasons(global_steps, partition_id)

@@ -30,6 +30,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
+from recipe.offline.files import is_offline
 from recipe.preflight.algorithm import GROUPED
 from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
@@ -67,6 +68,8 @@ class Curriculum(PPOTrainer):
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
+        if not self.config.data.val_files:  # nothing is validated, and verl makes a data set of some rows all the same
+            self.config.data.val_files = self.config.data.train_files
         super()._init_dataloader()
         if self.total_training_steps < 1:
             raise ValueError(
@@ -220,7 +223,9 @@ class Curriculum(PPOTrainer):
         with registry.given(registry.Columns.of(data)):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
-            kl, episodes = episode_kl(data, self.config.algorithm.kl_penalty)
+            # of another policy's tokens the mean of the log-ratio is below 0
+            estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty
+            kl, episodes = episode_kl(data, estimator)
             self._kl_controller.observe(kl, episodes)
             metrics["actor/reward_kl_per_episode"] = kl
         if not self.config.interaction.overlong.train:
@@ -230,8 +235,12 @@ class Curriculum(PPOTrainer):
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         data = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields"]
+            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields", "rm_scores"]
         )
+        scores: dict[str, list[float]] = defaultdict(list)
+        for key, score in zip(keys, data["rm_scores"].sum(dim=1).tolist(), strict=True):
+            scores[key.rsplit("_", 2)[0]].append(round(score, 5))
+        alike = [len({*group}) == 1 for group in scores.values() if len(group) > 1]
         values: dict[str, list[float]] = defaultdict(list)
         for source, extra in zip(data.pop("data_source").tolist(), data.pop("extra_fields").tolist(), strict=True):
             for name, value in extra.get("reward_extra_info", {}).items():
@@ -252,6 +261,7 @@ class Curriculum(PPOTrainer):
             "train/lost_samples": self._missing_share(len(keys) + self.lone_samples),
             "train/failed_rewards": self.failed_prompts / self._prompts,
             "train/lone_samples": self.lone_samples,
+            **({"train/groups_alike": fmean(alike)} if alike else {}),
             **groups,
             **{name: fmean(numbers) for name, numbers in values.items()},
         }

@@ -112,6 +112,7 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
             "appo_step",
             "the loss appo_step has one ratio a step",
         ),
+        ("appo", "actor_rollout_ref.actor.loss_agg_mode", "token-mean", "Set seq-mean-token-mean"),
         ("turn_grpo", "actor_rollout_ref.rollout.n", 1, "turn_grpo compares the rollouts of one task"),
     ],
 )

@@ -108,6 +108,17 @@ def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does(make_trainer,
         expected = trl(expected, nats, 4, horizon=10)
 
 
+@pytest.mark.parametrize(("nats", "coefficient"), [(-400.0, 0.324), (-60.0, 0.324), (0.0, 0.276), (60.0, 0.324)])
+def test_on_stored_trajectories_the_coefficient_rises_whichever_way_the_policy_has_gone(
+    make_trainer, monkeypatch, nats, coefficient
+):
+    """There the mean of the log-ratio is below 0 the further the policy is from the start."""
+    trainer = make_trainer(horizon=10)
+    trainer.config.offline = {"files": "rollouts"}
+    assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_per_episode"] >= 0
+    assert trainer.kl_ctrl_in_reward.value == pytest.approx(coefficient)
+
+
 def test_it_settles_where_the_policy_keeps_the_target(make_trainer, monkeypatch):
     """A policy that moves the less the dearer it is: nats = 6 / coefficient, so that 1.0 is right."""
     trainer, nats = make_trainer(horizon=10), 20.0

@@ -69,12 +69,11 @@ def test_steps_count_alike_however_long_they_are():
     assert new.grad[0, 2:].sum().item() == pytest.approx(-1.0 / 2)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_micro_batches_add_up_to_the_batch_when_their_steps_are_alike(mode: str):
+def test_micro_batches_add_up_to_the_batch(mode: str = "seq-mean-token-mean"):
     generator = torch.Generator().manual_seed(3)
-    mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 0, 1, 1]])
+    mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 0, 0, 0]])
     old, new, advantages = torch.randn(3, 2, 5, generator=generator)
-    shared = {"dp_size": 1, "batch_num_tokens": 8, "global_batch_size": 2}
+    shared = {"dp_size": 1, "batch_num_tokens": 6, "global_batch_size": 2}
     whole = loss(old, new, advantages, mask, mode, **shared)[0]
     parts = [
         loss(old[i : i + 1], new[i : i + 1], advantages[i : i + 1], mask[i : i + 1], mode, **shared)[0] for i in (0, 1)

@@ -22,9 +22,11 @@ import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
 from recipe.conversations.prepare import read_conversations
 from recipe.errors import PreflightError
+from recipe.launch.compose import compose
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_data
 from recipe.settings.data_files import data_command, environment_of, naming
+from recipe.settings.reading import check_values
 
 LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
 Row = dict[str, Any]
@@ -67,6 +69,17 @@ def val_of(made: Path) -> str:
 
 def test_what_data_prep_made_is_played(made: Path) -> None:
     check_data(configured(str(made / "tiny_full.parquet"), [val_of(made), val_of(made)]))
+
+
+def test_without_validation_there_need_be_no_file_for_it(made: Path) -> None:
+    config = configured(str(made / "tiny_full.parquet"), [])
+    config.trainer.update({"test_freq": -1, "val_before_train": False})
+    check_values(compose("stage1", ["data.val_files=[]", "hardware=cpu"]))
+    check_data(config)
+    assert config.data.val_files == []
+    for on in ({"test_freq": 5}, {"val_before_train": True}):
+        config.trainer.update({"test_freq": -1, "val_before_train": False, **on})
+        assert "data.val_files= has no rows" in refusal(config)
 
 
 @pytest.fixture(scope="module")

@@ -141,15 +141,6 @@ REFUSED = [
     (["interaction.overlong.window=0"], "overlong.window=0; expected a number greater than 0"),
     (["interaction.overlong.window=2000"], "overlong.window=2000; expected a number less"),
     (
-        [f"{ACTOR}.use_kl_loss=true", "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=7"],
-        "ref.log_prob_micro_batch_size_per_gpu=7 does not divide the 64",
-    ),
-    ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], "ppo_micro_batch_size_per_gpu=6 does not divide the 64 trajectories"),
-    (
-        ["data.train_batch_size=2", f"{ACTOR}.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=2"],
-        "log_prob_micro_batch_size_per_gpu=8 does not divide the 4 trajectories of a GPU .2 prompts x 2 rollouts",
-    ),
-    (
         [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"],
         "loss_scale_factor=None: verl would divide by the width of each micro-batch",
     ),
@@ -177,6 +168,48 @@ def test_a_metric_that_the_reward_does_not_return_is_refused_with_those_it_does(
         check_filter_metric(config, 0.5)
     check_filter_metric(config, {"score": 1.0, "accuracy": 0})
     check_filter_metric(configured("algorithm.filter_groups.enable=true"), 0.5)
+
+
+def test_dapo_compares_by_the_score_where_a_reward_returns_no_acc(capsys):
+    config = configured(algorithm="dapo")
+    check_filter_metric(config, {"score": 1.0, "acc": 0.0})
+    assert config.algorithm.filter_groups.metric == "acc"
+    check_filter_metric(config, {"score": 1.0, "malformed": 0})
+    assert config.algorithm.filter_groups.metric == "reward" and "NOTE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("mini", "inert"), [(4, True), (2, False)])
+def test_the_summary_names_the_algorithm_and_what_of_it_is_inert(mini: int, inert: bool):
+    config = configured(f"{ACTOR}.ppo_mini_batch_size={mini}", algorithm="dapo")
+    (line,) = [line for line in checks.summary(config).splitlines() if line.startswith("algorithm ")]
+    assert all(part in line for part in ("grpo", "dynamic sampling by acc", "vanilla", "0.2 to 0.28"))
+    assert ("inert" in line) is inert
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        (["actor_rollout_ref.rollout.n=1", LONE[1]], (4, 4)),  # 4 trajectories
+        (["data.train_batch_size=3", f"{ACTOR}.ppo_mini_batch_size=3", "actor_rollout_ref.rollout.n=2"], (3, 6)),
+        ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], (4, 8)),
+        ([], (4, 8)),
+    ],
+)
+def test_micro_batches_are_made_to_divide_the_trajectories(given: list[str], sizes: tuple[int, int], capsys):
+    config = configured(*given)
+    checks.check_settings(config)
+    policy = config.actor_rollout_ref
+    assert (policy.actor.ppo_micro_batch_size_per_gpu, policy.rollout.log_prob_micro_batch_size_per_gpu) == sizes
+    assert ("NOTE" in capsys.readouterr().out) is bool(given), "it is said"
+
+
+def test_validation_is_sampled_or_greedy_and_training_is_sampled():
+    val, sampled = "actor_rollout_ref.rollout.val_kwargs", "do_sample=true"
+    checks.check_settings(configured(f"{val}.{sampled}", f"{val}.temperature=0.6", f"{val}.n=4"))
+    checks.check_settings(configured(f"{val}.temperature=0"))
+    for given in (f"{val}.{sampled}", "actor_rollout_ref.rollout.temperature=0"):
+        with pytest.raises(PreflightError, match="temperature"):
+            checks.check_settings(configured(given))
 
 
 def test_the_reward_of_the_stage_is_asked_for_the_metric():

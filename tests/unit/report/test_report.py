@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_several_runs_give_an_interval_from_their_own_differences_and_each_its_e
     assert "+0.200 [-0.048, +0.448]" in text
     assert "+0.100 +- 0.024, +0.200 +- 0.024, +0.300 +- 0.024" in text
     assert "Student's t" in text and "one run," not in text
+
+
+def test_a_copy_of_a_run_is_no_second_seed(tmp_path, capsys, monkeypatch):
+    one, other = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("other", 0.2)))
+    shutil.copytree(one, tmp_path / "copy")
+    for given, refused in (([one, other], False), ([one, other, tmp_path / "copy"], True), ([one, one], True)):
+        monkeypatch.setattr("sys.argv", ["report", *map(str, given)])
+        if not refused:
+            command.main()
+            continue
+        with pytest.raises(SystemExit):
+            command.main()
+        assert "stage1_format" in capsys.readouterr().err
 
 
 def test_a_run_without_stored_episodes_says_so_and_shows_no_error(tmp_path):

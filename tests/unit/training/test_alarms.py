@@ -4,7 +4,7 @@ import pytest
 
 from recipe.training.alarms import Alarms, none
 
-THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "turns": 0.5}
+THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "alike": 0.95, "turns": 0.5}
 GOOD = {"train/format_rate": 0.9, "train/stop/max_tokens": 0.1, "train/lost_samples": 0.0, "train/turns": 4.0}
 
 
@@ -19,6 +19,8 @@ def test_ordinary_steps_raise_none():
         ("train/format_rate", 0.3, "ALARM 70% of the messages are malformed (stage.alarms.malformed=0.6)"),
         ("train/stop/max_tokens", 0.5, "ALARM 50% of the episodes ran out of tokens (stage.alarms.truncated=0.25)"),
         ("train/lost_samples", 0.1, "ALARM 10% of the samples were lost"),
+        ("training/rollout_actor_probs_pearson_corr", 0.6, "ALARM engine and trainer disagree"),
+        ("train/groups_alike", 1.0, "ALARM 100% of the groups have one score"),
     ],
 )
 def test_a_share_above_its_threshold_is_named_with_the_setting(name, value, said):

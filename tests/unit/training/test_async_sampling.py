@@ -15,12 +15,14 @@ N, BATCH = 4, 4
 GOOD, RAISED = [1.0, 0.0, 1.0, 0.5], ValueError("the reward raised")
 
 
-def make(monkeypatch: pytest.MonkeyPatch, *outcomes: Any, lost: float = 0.25, ahead: int = BATCH) -> Any:
+def make(
+    monkeypatch: pytest.MonkeyPatch, *outcomes: Any, lost: float = 0.25, ahead: int = BATCH, old: str = "wait"
+) -> Any:
     """A buffer as verl would have made it, with a batch in play beside the one that is waited for."""
     queue = Queue(outcomes)
     monkeypatch.setattr(replay_buffer, "tq", queue)
     nothing = OmegaConf.create({})
-    verls = ReplayBufferAsync("colocate_async", nothing, 4, "wait", nothing, 0.0, queue.play)
+    verls = ReplayBufferAsync("colocate_async", nothing, 4, old, nothing, 0.0, queue.play)
     queue.play(BATCH + ahead)
     return AsyncSampling.instead_of(verls, lost, BATCH), queue
 
@@ -46,6 +48,17 @@ def test_a_group_is_trained_on_as_long_as_two_of_its_episodes_came_back(monkeypa
     buffer, _ = make(monkeypatch, GOOD, partly, one, *[GOOD] * 30, lost=0.3)
     batch, _ = buffer.sample(1, "train", BATCH)
     assert len(batch.keys) == 3 * N + 2 and (buffer.lost, buffer.failed, buffer.lone) == (1, 2, 1)
+
+
+def test_with_drop_a_group_that_is_too_old_goes_whether_or_not_the_reward_raised_in_it(monkeypatch) -> None:
+    buffer, queue = make(monkeypatch, PartlyFailed([1.0, 0.0]), *[GOOD] * 30, old="drop")
+    while any(tag["status"] == "running" for tag in queue.tags["train"].values()):
+        queue.kv_list()
+    queue.play(BATCH)
+    for number in range(2 * BATCH, 3 * BATCH):
+        queue.tags["train"][f"u{number}"]["global_steps"] = 5
+    batch, _ = buffer.sample(5, "train", BATCH)
+    assert {key.split("_")[0] for key in batch.keys} == {f"u{number}" for number in range(2 * BATCH, 3 * BATCH)}
 
 
 @pytest.mark.parametrize(("lost", "ends"), [(0.25, True), (0.6, False)])

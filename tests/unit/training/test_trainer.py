@@ -4,6 +4,7 @@ from math import isfinite
 from types import SimpleNamespace
 
 import pytest
+import torch
 from transfer_queue import KVBatchMeta
 
 
@@ -16,6 +17,18 @@ def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
     monkeypatch.setattr(PPOTrainerSync, "step", step)
     with pytest.raises(RuntimeError, match="^CUDA out of memory$"):
         trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
+
+
+def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows(monkeypatch, trainer_for):
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    seen = []
+    monkeypatch.setattr(PPOTrainer, "_init_dataloader", lambda self: seen.append(self.config.data.val_files))
+    trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
+    trainer.config.data.update({"train_files": ["a"], "val_files": []})
+    trainer.total_training_steps = 1
+    trainer._init_dataloader()
+    assert seen == [["a"]]
 
 
 def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, trainer_for):
@@ -32,6 +45,7 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
     fields = {
         "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
         "extra_fields": SimpleNamespace(tolist=lambda: extra),
+        "rm_scores": torch.zeros(2, 1),
     }
     monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
@@ -115,8 +129,10 @@ def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(s
         name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(batch.keys))
         for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
     }
+    columns["rm_scores"] = torch.tensor([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(columns))
     metrics = trainer._reward_metrics(batch)
+    assert metrics["train/groups_alike"] == 0.5, "a, of a and b: what counts is an episode's sum"
     assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
     assert metrics["train/lone_samples"] == 1
 
