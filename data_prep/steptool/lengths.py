@@ -4,9 +4,13 @@ StepTool cuts what is too long on the left, so that the head of the first prompt
 half seen has a reward that its tokens did not earn.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from interaction.plain_text import PlainText
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class Measure:
         steps = row["steps"]
         if self._tokenizer is None:
             return len(steps)
-        counts = self._count([text for step in steps for text in (step["prompt"], step["response"])])
+        texts = [text for step in steps for text in (step["prompt"], step["response"])]
+        counts = [len(ids) for ids in token_ids(texts, self._tokenizer)]
         total = 0
         for number, (prompt, response) in enumerate(zip(counts[::2], counts[1::2], strict=True)):
             total += prompt + response
@@ -54,6 +59,7 @@ class Measure:
         messages = row["messages"]
         if self._tokenizer is None:
             return len(messages)
+        messages = PlainText.of(self._tokenizer).messages(messages)
         fitting = 0
         for end in (place for place, item in enumerate(messages, start=1) if item["role"] == "assistant"):
             total, response = self._count([self._written(messages[:end]), messages[end - 1]["content"]])
@@ -78,6 +84,39 @@ class Measure:
                 f"the chat template of --tokenizer {self.limits.tokenizer} does not take these conversations: {words}; "
                 "give that of an instruct model"
             ) from error
+
+
+def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """Ids of the texts prompt, response, prompt, ... of a trajectory.
+
+    Later prompts and responses have control tokens at their ends alone, where the chat template has them. The first
+    prompt is a rendered conversation: its marks are left as they stand.
+    """
+    plain, frames = PlainText.of(tokenizer), _frames(tokenizer)
+    said = [texts[0]]
+    for number, text in enumerate(texts[1:], 1):
+        before, words, after = frames[number % 2].fullmatch(text).groups("")  # type: ignore[union-attr]
+        said.append(f"{before}{plain(words)}{after}")
+    return tokenizer(said, add_special_tokens=False)["input_ids"]
+
+
+@cache
+def _frames(tokenizer: Any) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The marks around the words of a prompt and of a response, whatever white space is between them."""
+
+    def pattern(mark: str) -> str:
+        return r"\s*".join(map(re.escape, mark.split()))
+
+    messages = [{"role": ("user", "assistant")[number % 2], "content": f"word{number}"} for number in range(4)]
+    try:
+        rendered = tokenizer.apply_chat_template(messages, tokenize=False)
+        _, turn, back, _, end = re.split(r"word\d", rendered)
+    except Exception:  # there is none, or it refuses plain messages
+        turn = back = end = ""
+    closing = f"(?:{pattern(end)}|{re.escape(tokenizer.eos_token or '')})"
+    header = pattern(back.removeprefix(end)).replace("user", r"\w+")
+    prompt = rf"((?:\s*{closing})?\s*{header}\s*)?(.*?)({pattern(turn)}\s*)?"
+    return re.compile(prompt, re.DOTALL), re.compile(rf"()(.*?)({closing}\s*)?", re.DOTALL)
 
 
 def _load(path: str) -> Any:

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from omegaconf import DictConfig
 
 from data_prep.rows import SFT_SCHEMA, write_table
+from interaction.plain_text import PlainText
 from recipe.conversations.files import KEPT, Conversation, read
 from recipe.conversations.lengths import Fitted, Template, fit, told
 from recipe.conversations.sides import hold_out, on_both
@@ -122,7 +123,9 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     data, model = config.data, config.model
     if data.custom_cls.path is not None:
         return sides
-    template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
+    tokenizer = load_tokenizer(str(model.tokenizer_path or model.path))
+    template, plain = Template(tokenizer, str(model.path), data), PlainText.of(tokenizer)
+    sides = Sides(_plain(sides.train, plain), _plain(sides.val, plain))
     train, val = _fitted(sides.train, "train_files", template, data), _fitted(sides.val, "val_files", template, data)
     to_train, to_validate, drawn = train.conversations, val.conversations, ""
     if data.val_share is not None:
@@ -147,6 +150,11 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     )
     _check_steps(config, len(to_train))
     return Sides(to_train, to_validate, counts)
+
+
+def _plain(side: list[Conversation], plain: PlainText) -> list[Conversation]:
+    """No text of a file becomes a control token: as in a rollout, those are the template's own."""
+    return [replace(one, messages=tuple(plain.messages(one.messages)), kept=plain.within(one.kept)) for one in side]
 
 
 def _fitted(side: list[Conversation], key: str, template: Template, data: DictConfig) -> Fitted:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig
 
+from interaction.plain_text import PlainText
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
@@ -180,7 +181,8 @@ def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]
             prompts = parquet.read_table(Path(name).expanduser(), columns=["prompt"]).column("prompt").to_pylist()
             prompts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
             for messages in prompts[-LONGEST:]:
-                ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+                said = PlainText.of(tokenizer).messages(messages)
+                ids = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
                 if len(ids) > longest:
                     longest, where = len(ids), f"data.{key}={name}"
     if longest > prompt_limit and not config.data.filter_overlong_prompts:
