@@ -48,14 +48,6 @@ class PlainText:
         """The messages with plain contents."""
         return [{**message, "content": self(message["content"])} for message in messages]
 
-    def within(self, value: Any) -> Any:
-        """The same of every text in a value of JSON."""
-        if isinstance(value, dict):
-            return {self.within(name): self.within(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [self.within(item) for item in value]
-        return self(value) if isinstance(value, str) else value
-
     def __call__(self, text: str) -> str:
         """The text without special tokens, and without lone surrogates, which no tokenizer takes."""
         text = text.encode("utf-8", "replace").decode("utf-8")

@@ -42,7 +42,7 @@ class Measure:
         if self._tokenizer is None:
             return len(steps)
         texts = [text for step in steps for text in (step["prompt"], step["response"])]
-        counts = [len(ids) for ids in token_ids(texts, self._tokenizer)]
+        counts = [*map(len, token_ids(texts, self._tokenizer))]
         total = 0
         for number, (prompt, response) in enumerate(zip(counts[::2], counts[1::2], strict=True)):
             total += prompt + response
@@ -62,7 +62,8 @@ class Measure:
         messages = PlainText.of(self._tokenizer).messages(messages)
         fitting = 0
         for end in (place for place, item in enumerate(messages, start=1) if item["role"] == "assistant"):
-            total, response = self._count([self._written(messages[:end]), messages[end - 1]["content"]])
+            texts = [self._written(messages[:end]), messages[end - 1]["content"]]
+            total, response = map(len, self._tokenizer(texts, add_special_tokens=False)["input_ids"])
             if not self._fits(total, response):
                 break
             fitting = end
@@ -71,9 +72,6 @@ class Measure:
     def _fits(self, total: int, response: int) -> bool:
         context, longest = self.limits.context, self.limits.response
         return (context is None or total <= context) and (longest is None or response <= longest)
-
-    def _count(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]  # type: ignore[misc]
 
     def _written(self, messages: Sequence[dict[str, str]]) -> str:
         try:
@@ -87,36 +85,25 @@ class Measure:
 
 
 def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Ids of the texts prompt, response, prompt, ... of a trajectory.
-
-    Later prompts and responses have control tokens at their ends alone, where the chat template has them. The first
-    prompt is a rendered conversation: its marks are left as they stand.
-    """
+    """Ids of prompt, response, prompt, ...: after the first prompt, control tokens stand around a text alone."""
     plain, frames = PlainText.of(tokenizer), _frames(tokenizer)
-    said = [texts[0]]
-    for number, text in enumerate(texts[1:], 1):
-        before, words, after = frames[number % 2].fullmatch(text).groups("")  # type: ignore[union-attr]
-        said.append(f"{before}{plain(words)}{after}")
+    parts = [frames[number % 2].fullmatch(text).groups("") for number, text in enumerate(texts[1:], 1)]  # type: ignore[union-attr]
+    said = [texts[0], *(f"{before}{plain(words)}{after}" for before, words, after in parts)]
     return tokenizer(said, add_special_tokens=False)["input_ids"]
 
 
 @cache
 def _frames(tokenizer: Any) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The marks around the words of a prompt and of a response, whatever white space is between them."""
-
-    def pattern(mark: str) -> str:
-        return r"\s*".join(map(re.escape, mark.split()))
-
-    messages = [{"role": ("user", "assistant")[number % 2], "content": f"word{number}"} for number in range(4)]
+    """The marks around a prompt and a response, whatever white space is between them."""
+    talk = [{"role": role, "content": f"word{number}"} for number, role in enumerate(("user", "assistant") * 2)]
     try:
-        rendered = tokenizer.apply_chat_template(messages, tokenize=False)
-        _, turn, back, _, end = re.split(r"word\d", rendered)
-    except Exception:  # there is none, or it refuses plain messages
+        _, turn, back, _, end = re.split(r"word\d", tokenizer.apply_chat_template(talk, tokenize=False))
+    except Exception:  # there is no template, or it refuses plain messages
         turn = back = end = ""
-    closing = f"(?:{pattern(end)}|{re.escape(tokenizer.eos_token or '')})"
-    header = pattern(back.removeprefix(end)).replace("user", r"\w+")
-    prompt = rf"((?:\s*{closing})?\s*{header}\s*)?(.*?)({pattern(turn)}\s*)?"
-    return re.compile(prompt, re.DOTALL), re.compile(rf"()(.*?)({closing}\s*)?", re.DOTALL)
+    turn, header, end = (r"\s*".join(map(re.escape, mark.split())) for mark in (turn, back.removeprefix(end), end))
+    header, end = header.replace("user", r"\w+"), f"(?:{end}|{re.escape(tokenizer.eos_token or '')})"
+    prompt, response = rf"(\s*{end}?\s*{header}\s*)?(.*?)({turn}\s*)?", rf"()(.*?)({end}\s*)?"
+    return re.compile(prompt, re.DOTALL), re.compile(response, re.DOTALL)
 
 
 def _load(path: str) -> Any:

@@ -123,9 +123,7 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     data, model = config.data, config.model
     if data.custom_cls.path is not None:
         return sides
-    tokenizer = load_tokenizer(str(model.tokenizer_path or model.path))
-    template, plain = Template(tokenizer, str(model.path), data), PlainText.of(tokenizer)
-    sides = Sides(_plain(sides.train, plain), _plain(sides.val, plain))
+    template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
     train, val = _fitted(sides.train, "train_files", template, data), _fitted(sides.val, "val_files", template, data)
     to_train, to_validate, drawn = train.conversations, val.conversations, ""
     if data.val_share is not None:
@@ -152,14 +150,12 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     return Sides(to_train, to_validate, counts)
 
 
-def _plain(side: list[Conversation], plain: PlainText) -> list[Conversation]:
-    """No text of a file becomes a control token: as in a rollout, those are the template's own."""
-    return [replace(one, messages=tuple(plain.messages(one.messages)), kept=plain.within(one.kept)) for one in side]
-
-
 def _fitted(side: list[Conversation], key: str, template: Template, data: DictConfig) -> Fitted:
     if not side:
         return Fitted()
+    plain = PlainText.of(template.tokenizer)  # as in a rollout, control tokens are those of the template
+    kept = [json.loads(plain(json.dumps(one.kept, ensure_ascii=False))) for one in side]
+    side = [replace(a, messages=(*plain.messages(a.messages),), kept=b) for a, b in zip(side, kept, strict=True)]
     try:
         fitted = fit(side, template, data.max_length, data.truncation)
     except PreflightError as error:

@@ -180,9 +180,8 @@ def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]
         for name in names:
             prompts = parquet.read_table(Path(name).expanduser(), columns=["prompt"]).column("prompt").to_pylist()
             prompts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
-            for messages in prompts[-LONGEST:]:
-                said = PlainText.of(tokenizer).messages(messages)
-                ids = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+            for messages in map(PlainText.of(tokenizer).messages, prompts[-LONGEST:]):
+                ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
                 if len(ids) > longest:
                     longest, where = len(ids), f"data.{key}={name}"
     if longest > prompt_limit and not config.data.filter_overlong_prompts:
