@@ -35,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
     except ContractError as error:
         return _fail(f"{error}. docs/your_environment.md has what is expected")
+    except UnicodeEncodeError as error:
+        piece = ascii(error.object[max(error.start - 30, 0) : error.start + 30])
+        return _fail(f"the text {piece} of the environment has half of a surrogate pair; expected text in UTF-8")
     except (RuntimeError, ValueError) as error:
         return _fail(str(error))
     for name, entry in manifest["files"].items():

@@ -26,6 +26,7 @@ from interaction.environment import (
     read_options,
     source_of,
 )
+from interaction.masked import masked
 from interaction.protocol import DocStyle, Protocol
 
 
@@ -70,7 +71,8 @@ class Options:
             )
         parts += [f"--rows {self.rows}"] * (self.rows is not None)
         parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
-        parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in self.options.items()]
+        given = masked(dict(self.options)).items()
+        parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in given]
         return " ".join(parts + ["--tiny"] * self.tiny)
 
 
@@ -97,7 +99,7 @@ def build(out: Path, options: Options) -> dict:
         **made,
         "protocol": options.protocol,
         "docs": options.docs_style,
-        **({"options": dict(options.options)} if options.options else {}),
+        **({"options": masked(dict(options.options))} if options.options else {}),
         **({"left_out": left_out} if left_out else {}),
         "max_result_chars": chars,
         "pyarrow": pa.__version__,

@@ -31,6 +31,7 @@ from typing import Any, Self
 from .boundary import Hangs, UserCodeError, raised
 from .call import Call
 from .environment import AskUser, Environment, EnvironmentBase, Request, Task, opened, read_options
+from .masked import masked
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
@@ -198,7 +199,7 @@ class Conversation:
             task_id=self.task.id,
             category=self.task.category,
             protocol=self.protocol.name,
-            options=self.options,
+            options=masked(self.options),
             turns=turn_records(self._turns, judged),
             heard=tuple(self._heard),
             heard_seconds=tuple(self._heard_seconds),

@@ -30,6 +30,7 @@ from typing import Any
 
 from interaction.endpoint.client import Endpoint, EndpointRefusal
 from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of, turn_policy
+from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.cards import trained_with
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return judge_records(given.records, given.out)
             return evaluate(given, vllm_flags)
     except (EndpointRefusal, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
-        print(f"\n{error}", file=sys.stderr)
+        print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:  # a full disk, a folder that cannot be written
         print(f"\n{error}; finished episodes are kept, the same command goes on from there", file=sys.stderr)

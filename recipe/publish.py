@@ -9,6 +9,7 @@ private: whether others may see it is decided on the hub, by a person who has re
 """
 
 import argparse
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,12 @@ from recipe.typed import one_line, shown
 LARGEST_CARD = 2**20
 """Bytes."""
 
-LEFT_OUT = ("*.part", ".*", "*.lock")
-"""What a program was still writing, and what is hidden."""
+UPLOADED = re.compile(
+    r"(README|LICENSE|NOTICE)(\.md|\.txt)?|((generation_|adapter_|processor_|preprocessor_)?config|checksums)\.json"
+    r"|(model|adapter_model)[\w-]*\.safetensors(\.index\.json)?|tokenizer[\w-]*\.(json|model)|\w+\.tiktoken"
+    r"|(special_tokens_map|added_tokens|vocab)\.json|(vocab|merges)\.txt|chat_template\.(jinja|json)|spiece\.model"
+)
+"""Names of the files that a model consists of."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +124,11 @@ def prepare(folder: Path) -> Upload:
             raise PreflightError(f"the card cannot be written: {told(error)}.") from error
         notes.append(f"{folder / CARD} was not there and has been written from what {folder.parent} says of itself")
     notes += check_card(folder / CARD)
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _hidden(path, folder)]
-    return Upload(folder, tuple((str(path.relative_to(folder)), path.stat().st_size) for path in paths), tuple(notes))
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    inside = path.relative_to(folder)
-    return any(Path(part).match(pattern) for part in inside.parts for pattern in LEFT_OUT)
+    found = sorted(folder.iterdir())
+    paths = [path for path in found if UPLOADED.fullmatch(path.name) and path.is_file() and not path.is_symlink()]
+    if others := [path.name for path in found if path not in paths]:
+        notes.append(f"left out, no file of a model or a link: {one_line(', '.join(others))}")
+    return Upload(folder, tuple((path.name, path.stat().st_size) for path in paths), tuple(notes))
 
 
 def check_card(path: Path) -> list[str]:

@@ -151,8 +151,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     made = MadeWith(fingerprint(config))
-    known = (made, MadeWith(fingerprint(config, without=())))  # earlier releases left nothing out
-    there = MADE_WITH.read_or_none(stage / MADE_WITH_FILE) in known and broken_export(stage / "hf") is None
+    there = MADE_WITH.read_or_none(stage / MADE_WITH_FILE) == made and broken_export(stage / "hf") is None
     if there and config.trainer.resume_mode != "disable":
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
@@ -167,7 +166,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             config.model.path = start_model(str(config.model.path))
             check_weights(config.model.path)
             starts.check_same_start(config)
-            check_same_settings(config, known)
+            check_same_settings(config, made)
             sides = arrange(sides, config) if sides else None
         elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
             raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")

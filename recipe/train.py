@@ -28,7 +28,7 @@ from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
 from recipe.preflight.mode import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
-from recipe.stage.begin import gate_advice, say, set_environment, write_start, writing
+from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
 from recipe.user_code import reward_file
 
@@ -79,6 +79,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
     import ray
     from verl.plugin.platform import PlatformRegistry
+    from verl.trainer import main_ppo
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -117,8 +118,10 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
             else:
                 from recipe.training.async_trainer import SeparateTrainer as Trainer  # type: ignore[assignment]
             TRAINER_REGISTRY[mode] = Trainer
+            mask_prints(main_ppo)
             super().run(config)
 
+    mask_prints(main_ppo)
     if cluster is None:
         count_devices(config)
         with watching_ray():

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from interaction.masked import masked_text
+
 T = TypeVar("T")
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -99,6 +101,7 @@ def shown(value: Any, quote: bool = True) -> str:
         text = str(value)
         if quote or not text.isprintable() or not text.strip():
             text = repr(value).replace("\n", " ")
+        text = masked_text(text)
     except Exception:  # another's `__repr__`, a number of more digits than Python prints, a nest too deep
         text = f"a value of type {type(value).__name__} that cannot be printed"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
@@ -106,6 +109,6 @@ def shown(value: Any, quote: bool = True) -> str:
 
 def one_line(error: object) -> str:
     """What an error says, on one line of at most 200 characters, whatever stands in it."""
-    words = " ".join(str(error).split())
+    words = " ".join(masked_text(str(error)).split())
     text = "".join(letter if letter.isprintable() else "?" for letter in words)
     return text if len(text) <= 200 else f"{text[:200]}..."

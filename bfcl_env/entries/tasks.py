@@ -109,7 +109,7 @@ def _read(
         return None
     name = entry.get("id")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_ID or not name.isprintable():
-        mistakes.add(place, "id", shown(entry, "id"), f"a text of 1 to {MAX_ID} characters")
+        mistakes.add(place, "id", shown(entry, "id"), f"a text of 1 to {MAX_ID} printable characters")
         return None
     place = f"{name} ({place})"
     tell = mistakes.of(place)

@@ -4,9 +4,13 @@ StepTool cuts what is too long on the left, so that the head of the first prompt
 half seen has a reward that its tokens did not earn.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from interaction.plain_text import PlainText
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class Measure:
         steps = row["steps"]
         if self._tokenizer is None:
             return len(steps)
-        counts = self._count([text for step in steps for text in (step["prompt"], step["response"])])
+        texts = [text for step in steps for text in (step["prompt"], step["response"])]
+        counts = [*map(len, token_ids(texts, self._tokenizer))]
         total = 0
         for number, (prompt, response) in enumerate(zip(counts[::2], counts[1::2], strict=True)):
             total += prompt + response
@@ -54,9 +59,11 @@ class Measure:
         messages = row["messages"]
         if self._tokenizer is None:
             return len(messages)
+        messages = PlainText.of(self._tokenizer).messages(messages)
         fitting = 0
         for end in (place for place, item in enumerate(messages, start=1) if item["role"] == "assistant"):
-            total, response = self._count([self._written(messages[:end]), messages[end - 1]["content"]])
+            texts = [self._written(messages[:end]), messages[end - 1]["content"]]
+            total, response = map(len, self._tokenizer(texts, add_special_tokens=False)["input_ids"])
             if not self._fits(total, response):
                 break
             fitting = end
@@ -65,9 +72,6 @@ class Measure:
     def _fits(self, total: int, response: int) -> bool:
         context, longest = self.limits.context, self.limits.response
         return (context is None or total <= context) and (longest is None or response <= longest)
-
-    def _count(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self._tokenizer(texts, add_special_tokens=False)["input_ids"]]  # type: ignore[misc]
 
     def _written(self, messages: Sequence[dict[str, str]]) -> str:
         try:
@@ -78,6 +82,28 @@ class Measure:
                 f"the chat template of --tokenizer {self.limits.tokenizer} does not take these conversations: {words}; "
                 "give that of an instruct model"
             ) from error
+
+
+def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """Ids of prompt, response, prompt, ...: after the first prompt, control tokens stand around a text alone."""
+    plain, frames = PlainText.of(tokenizer), _frames(tokenizer)
+    parts = [frames[number % 2].fullmatch(text).groups("") for number, text in enumerate(texts[1:], 1)]  # type: ignore[union-attr]
+    said = [texts[0], *(f"{before}{plain(words)}{after}" for before, words, after in parts)]
+    return tokenizer(said, add_special_tokens=False)["input_ids"]
+
+
+@cache
+def _frames(tokenizer: Any) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The marks around a prompt and a response, whatever white space is between them."""
+    talk = [{"role": role, "content": f"word{number}"} for number, role in enumerate(("user", "assistant") * 2)]
+    try:
+        _, turn, back, _, end = re.split(r"word\d", tokenizer.apply_chat_template(talk, tokenize=False))
+    except Exception:  # there is no template, or it refuses plain messages
+        turn = back = end = ""
+    turn, header, end = (r"\s*".join(map(re.escape, mark.split())) for mark in (turn, back.removeprefix(end), end))
+    header, end = header.replace("user", r"\w+"), f"(?:{end}|{re.escape(tokenizer.eos_token or '')})"
+    prompt, response = rf"(\s*{end}?\s*{header}\s*)?(.*?)({turn}\s*)?", rf"()(.*?)({end}\s*)?"
+    return re.compile(prompt, re.DOTALL), re.compile(response, re.DOTALL)
 
 
 def _load(path: str) -> Any:

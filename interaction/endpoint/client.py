@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from interaction.endpoint.bounded import bounded_client
 from interaction.endpoint.reply import LONGEST_WAIT, Completion, asked_to_wait, one_line, read, words
+from interaction.masked import masked_text
 from interaction.plain_text import generic
 from interaction.protocol import Message
 
@@ -101,7 +102,7 @@ class Endpoint:
             not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key
         ):  # libraries quote it in their messages
             raise EndpointRefusal(f"what {named.key} names is no key: expected printable ASCII without spaces")
-        self.url = url
+        self.url = masked_text(url)  # for messages
         self.model = model
         self.timeout = timeout
         self.attempts = attempts

@@ -75,7 +75,8 @@ class Stage:
             return "none: supervised"
         if self.setting("offline.files") is not None:
             return "stored with the trajectories"
-        return str(self.setting("reward.custom_reward_function.path") or "not known")
+        path = str(self.setting("reward.custom_reward_function.path") or "not known")
+        return path if path.startswith("pkg://") else Path(path).name
 
 
 def lineage(folder: Path) -> tuple[str, tuple[Stage, ...]]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from interaction.masked import is_secret
+
 FOLDER = "BFCL_FOLDER"
 """Environment variable of a worker: the folder that relative paths start from."""
 
@@ -35,22 +37,19 @@ TRAVELS = re.compile(
 STAYS = re.compile(r"SOCKET_IFNAME$|HOST_IP$|VISIBLE_DEVICES$|^NCCL_IB_HCA$|^TORCHELASTIC_")
 """Of these, what is another one on each node: its interfaces, addresses, devices."""
 
-SECRET = re.compile(r"KEY$|TOKEN$|SECRET|PASSW|CREDENTIAL")
-"""Of these, what is nobody else's business: Ray shows what travels in its pages, and verl prints it."""
-
 
 def travelling(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment goes to the workers of all nodes."""
+    """What of an environment goes to the workers of all nodes. No secret: Ray shows what travels in its pages."""
     return {
         name: value
         for name, value in environment.items()
-        if TRAVELS.match(name) and not STAYS.search(name) and not SECRET.search(name)
+        if TRAVELS.match(name) and not STAYS.search(name) and not is_secret(name)
     }
 
 
 def secrets(environment: Mapping[str, str]) -> list[str]:
     """Names of what has to be there on each node, because it does not travel."""
-    return sorted(name for name, value in environment.items() if value and TRAVELS.match(name) and SECRET.search(name))
+    return sorted(name for name, value in environment.items() if value and TRAVELS.match(name) and is_secret(name))
 
 
 def runtime_env(environment: Mapping[str, str], launched: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from omegaconf import DictConfig
 
 from data_prep.rows import SFT_SCHEMA, write_table
+from interaction.plain_text import PlainText
 from recipe.conversations.files import KEPT, Conversation, read
 from recipe.conversations.lengths import Fitted, Template, fit, told
 from recipe.conversations.sides import hold_out, on_both
@@ -152,6 +153,9 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
 def _fitted(side: list[Conversation], key: str, template: Template, data: DictConfig) -> Fitted:
     if not side:
         return Fitted()
+    plain = PlainText.of(template.tokenizer)  # as in a rollout, control tokens are those of the template
+    kept = [json.loads(plain(json.dumps(one.kept, ensure_ascii=False))) for one in side]
+    side = [replace(a, messages=(*plain.messages(a.messages),), kept=b) for a, b in zip(side, kept, strict=True)]
     try:
         fitted = fit(side, template, data.max_length, data.truncation)
     except PreflightError as error:

@@ -12,8 +12,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from verl.trainer import sft_trainer
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+from recipe.stage.begin import mask_prints
 
 
 class Filled(Dataset):
@@ -60,6 +63,7 @@ class WarmStart(SFTTrainer):
 
 def train(config: DictConfig) -> int:
     """Train, in a process group that is made from the environment. Returns the step at which it ends."""
+    mask_prints(sft_trainer)
     initialize_global_process_group()
     trainer = WarmStart(config)
     trainer.fit()

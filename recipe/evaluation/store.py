@@ -17,6 +17,7 @@ from typing import Any, Literal
 from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, task_id_of, tasks_under
+from interaction.masked import masked
 from interaction.policy import TurnPolicy, read_policy
 from interaction.record import EpisodeRecord, upgrade
 from recipe.appended import Appended
@@ -197,6 +198,8 @@ class Store:
 
     def _keep_settings(self, settings: Settings) -> None:
         path = self.folder / "settings.json"
+        hidden = {name: masked(getattr(settings, name)) for name in ("endpoint", "user", "options")}
+        settings = replace(settings, **hidden)
         if not self.path.stat().st_size and not path.exists():
             SETTINGS.write(path, settings)
             return

@@ -141,10 +141,9 @@ def alone(run: Path) -> Iterator[Path]:
 def _environment(token: str, temp: str) -> dict[str, str]:
     """The child's: the token, and one folder for what Ray, vLLM and verl would strew over /tmp."""
     own = {remains.TOKEN: token, "TMPDIR": temp}
-    # torch keeps compiled kernels under TMPDIR, and these should outlive the launch
-    own["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get(
-        "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
-    )
+    # torch keeps compiled kernels under TMPDIR; they outlive the launch, where no other user can put theirs
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", f"{cache}/torchinductor")
     if loopback.cluster(nodes=1) is None:
         own["RAY_TMPDIR"] = temp  # but a cluster that the user has named is looked for where he started it
     return {**os.environ, **own}

@@ -24,6 +24,7 @@ from typing import Annotated
 import psutil
 from pydantic import Field
 
+from interaction.masked import masked_text
 from recipe.files import Damaged, StateFile, read_text
 from recipe.typed import STRICT
 
@@ -132,10 +133,15 @@ def clear(path: Path, keep_logs: bool = True) -> list[str]:
     if temp is not None and keep_logs:
         if (logs := next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)) is not None:
             with suppress(OSError, shutil.Error):  # they may be what filled the disk
-                shutil.copytree(logs, _log(launch, path).with_suffix(".ray"), symlinks=True, dirs_exist_ok=True)
+                kept = _log(launch, path).with_suffix(".ray")
+                shutil.copytree(logs, kept, symlinks=True, copy_function=_copy_masked, dirs_exist_ok=True)
     found += clear_files(launch)
     path.unlink(missing_ok=True)
     return found
+
+
+def _copy_masked(log: str, copy: str) -> None:
+    Path(copy).write_text(masked_text(Path(log).read_text(errors="replace")))
 
 
 def clear_files(launch: Launch) -> list[str]:

@@ -1,8 +1,8 @@
 """Trajectories as text with a reward a step, `trajectories.parquet` of `data_prep --steptool`.
 
-Tokens are those of prompt, response, prompt, response, ...: each text on its own, special tokens in it as such, none
-added. Those of responses are the model's. So ids do not depend on what stands beside a text, and a step's reward stands
-on the token that ends it.
+Tokens are those of prompt, response, prompt, response, ...: each text on its own, none added
+(`data_prep.steptool.lengths`). Those of responses are the model's. So ids do not depend on what stands beside a text,
+and a step's reward stands on the token that ends it.
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from data_prep.steptool.lengths import token_ids
 from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
 from interaction.trajectory import Trajectory
 from recipe.files import Damaged, require_file
@@ -86,7 +87,7 @@ def stored_of(row: dict[str, Any], tokenizer: Any) -> Stored:
             raise Mistake(f"steps[{number}].reward: is {step['reward']}; expected a finite number")
     if row["query_id"] is None:
         raise Mistake("query_id: is empty")
-    ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    ids = token_ids(texts, tokenizer)
     for number, tokens in enumerate(ids):
         if not tokens:
             name = ("prompt", "response")[number % 2]

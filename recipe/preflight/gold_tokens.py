@@ -15,6 +15,7 @@ from interaction import Conversation, StopReason
 from interaction.call import Call
 from interaction.environment import GoldMessage, Task, UserWords
 from interaction.gold import hear_gold
+from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 
 THOUGHT = "I call what this takes."
@@ -47,7 +48,7 @@ class Lengths:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._plain = tokenizer, PlainText.of(tokenizer)
         turn = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
         self._around = (self._templated(turn * 2) - self._templated(turn) + 1) // 2
 
@@ -56,15 +57,15 @@ class Lengths:
 
     def prompt(self, messages: list[Message]) -> int:
         """Tokens of the messages that an episode begins with."""
-        return self._templated(messages, prompt=True)
+        return self._templated(self._plain.messages(messages), prompt=True)
 
     def of(self, text: str) -> int:
         """Tokens of a text alone."""
-        return len(self._tokenizer.encode(text, add_special_tokens=False))
+        return len(self._tokenizer.encode(self._plain(text), add_special_tokens=False))
 
     def most(self, texts: list[str]) -> int:
         """What these messages cannot have more tokens than, without tokenizing them."""
-        return self._around * len(texts) + _bytes(texts)
+        return self._around * len(texts) + sum(len(self._plain(text).encode()) for text in texts)
 
     def response(self, texts: list[str], limit: int) -> int:
         """Tokens of all later messages with what stands around them; counted until they are more than `limit`."""
@@ -130,14 +131,10 @@ def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budg
         return False
     if budget.context is None:
         return True
-    if _bytes([message["content"] for message in opening]) + lengths.most(texts) <= budget.context - TEMPLATE:
+    if lengths.most([*(message["content"] for message in opening), *texts]) <= budget.context - TEMPLATE:
         return True
     left = budget.context - lengths.prompt(opening)
     return lengths.response(texts, left) <= left
-
-
-def _bytes(texts: list[str]) -> int:
-    return sum(len(text.encode()) for text in texts)
 
 
 def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> tuple[list[Message], list[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig
 
+from interaction.plain_text import PlainText
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
@@ -179,7 +180,7 @@ def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]
         for name in names:
             prompts = parquet.read_table(Path(name).expanduser(), columns=["prompt"]).column("prompt").to_pylist()
             prompts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
-            for messages in prompts[-LONGEST:]:
+            for messages in map(PlainText.of(tokenizer).messages, prompts[-LONGEST:]):
                 ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
                 if len(ids) > longest:
                     longest, where = len(ids), f"data.{key}={name}"

@@ -1,6 +1,7 @@
 """The table of pass rates as text, as CSV files, and as a page that opens without a network."""
 
 import csv
+import re
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -137,7 +138,8 @@ def _differences_csv(methods: Sequence[Method], baseline: Method) -> str:
 
 
 def _csv(lines: Sequence[Sequence[object]]) -> str:
-    """None is an empty cell."""
-    made = StringIO()
-    csv.writer(made, lineterminator="\n").writerows(lines)
+    """None is an empty cell. A text that a spreadsheet would take for a formula begins with a quote."""
+    made, formula = StringIO(), re.compile(r"[=+\-@\t\r]")
+    cells = [[f"'{cell}" if isinstance(cell, str) and formula.match(cell) else cell for cell in line] for line in lines]
+    csv.writer(made, lineterminator="\n").writerows(cells)
     return made.getvalue()

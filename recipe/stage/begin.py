@@ -6,9 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pprint import pprint
+from typing import Any
 
 from omegaconf import DictConfig
 
+from interaction.masked import masked, masked_text
 from recipe import loopback
 from recipe.files import told
 from recipe.stage import manifest, starts
@@ -51,6 +54,16 @@ def set_environment(config: DictConfig, nodes: int) -> None:
     now, folder = time.strftime("%Y%m%d-%H%M%S"), stage / "metrics"
     last = max((path.stem for path in folder.glob("*.jsonl")), default="")
     os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / f"{now if now > last else f'{last}_'}.jsonl")
+
+
+def mask_prints(module: Any) -> None:
+    """Have verl's module print, and its trackers get, a configuration without keys."""
+    from verl.utils.tracking import Tracking
+
+    begin = Tracking.__init__
+    Tracking.__init__ = lambda self, *names, config=None, **given: begin(self, *names, config=masked(config), **given)
+    module.pprint = lambda value: pprint(masked(value))
+    module.print = lambda value: print(masked_text(str(value)), flush=True)
 
 
 @contextmanager

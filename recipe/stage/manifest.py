@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.masked import masked
 from recipe.files import Damaged, StateFile, set_aside, write_atomic
 from recipe.settings.data_files import as_list
 from recipe.typed import STRICT
@@ -61,9 +62,9 @@ def write_config(config: DictConfig, overrides: Sequence[str] = ()) -> None:
     """
     folder = Path(config.paths.stage) / "config"
     folder.mkdir(parents=True, exist_ok=True)
-    resolved = yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
-    texts = {"config": OmegaConf.to_yaml(config), "resolved": resolved}
-    texts["overrides"] = yaml.safe_dump(list(overrides))
+    texts = {"config": OmegaConf.to_yaml(OmegaConf.create(masked(OmegaConf.to_container(config))))}
+    texts["resolved"] = yaml.safe_dump(masked(OmegaConf.to_container(config, resolve=True)), sort_keys=False)
+    texts["overrides"] = yaml.safe_dump(masked(overrides))
     for name, text in texts.items():
         write_atomic(folder / f"{name}.yaml", text)
 
@@ -85,7 +86,7 @@ def note(config: DictConfig) -> Path:
         "left_out": list(config.data.get("leave_out") or []),
         "seed": config.actor_rollout_ref.rollout.seed,
         "reward": config.reward.custom_reward_function.path,
-        "arguments": sys.argv[1:],
+        "arguments": masked(sys.argv[1:]),
     }
     MANIFEST.write(path, Manifest((*_earlier(path), start)))
     return path

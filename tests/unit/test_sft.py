@@ -149,21 +149,6 @@ def test_a_warm_start_that_was_interrupted_goes_on_with_the_same_settings_only(s
         started()
 
 
-def test_a_warm_start_of_an_earlier_release_is_up_to_date_if_nothing_changed(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = sft.fingerprint
-    with monkeypatch.context() as earlier:
-        earlier.setattr(sft, "fingerprint", lambda config, without=(): made(config, ()))
-        started()
-    (tmp_path / "run" / "checkpoints" / "made_with.json").unlink()
-    assert started() == []
-    with pytest.raises(SystemExit, match="with other settings or data"):
-        started("optim.lr=1e-3")
-    shutil.rmtree(tmp_path / "run" / "hf")
-    assert started() == [7]
-
-
 def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: Path) -> None:
     for _ in range(2):
         assert started("trainer.resume_mode=disable") == [0]

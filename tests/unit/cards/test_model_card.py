@@ -71,6 +71,7 @@ def test_all_stages_data_and_the_protocol_are_told(stage: Path) -> None:
     ("change", "said"),
     [
         ({}, "pkg://rewards.progress"),
+        ({"reward__custom_reward_function__path": "/home/me/secret/mine.py"}, "mine.py"),
         ({"offline__files": "rollouts"}, "stored with the trajectories"),
         (None, "not known"),
     ],

@@ -24,12 +24,17 @@ def test_a_dry_run_lists_every_file_with_its_size_and_writes_a_missing_card(
     hf = run / "stage2_base" / "hf"
     (hf / "model-00002.safetensors.part").write_text("half")
     (hf / ".cache").mkdir()
-    (hf / ".cache" / "x").write_text("hidden")
+    (hf / ".cache" / "config.json").write_text("hidden")
+    (hf / "hf_token.txt").write_text("hf_secret")
+    (hf / "merges.txt").symlink_to(run / "manifest.json")
+    (hf / "vocab.json").write_text("{}")
+    own = {path for path in hf.iterdir() if path.is_file()} - {hf / "hf_token.txt", hf / "merges.txt"}
     assert main([str(run), "--dry-run", "--repo-id", "me/mine"]) == 0
     said = capsys.readouterr().out
     for path in sorted(hf.iterdir()):
-        assert (f"{path.name} " in said) is (path.suffix != ".part" and path.is_file()), path
-        if path.is_file() and path.suffix != ".part":
+        uploaded = path.name == "README.md" or path in own and path.suffix != ".part"
+        assert (f"{path.name} " in said) is uploaded, path
+        if uploaded:
             assert size_text(path.stat().st_size) in said
     assert (
         "README.md was not there" in said and "states no license" in said and "nothing was uploaded to me/mine" in said

@@ -49,6 +49,7 @@ CHANGED = {
     "no category": ('category: str = "move"', "kind: int = 0", "a Task, which lacks category"),
     "no open": ("def open(self)", "def begin(self)", "a Task, which lacks open()"),
     "an id that is a number": ('f"move_{number}"', "number", "a Task whose id is 0; expected a text"),
+    "half of a surrogate pair": ('f"move_{number}"', 'f"move\\ud800{number}"', "has half of a surrogate pair"),
     "an empty id": ('f"move_{number}"', '""', "a Task whose id is empty"),
     "a cluster that is a list": ("str(number)", "[number]", "whose cluster is the list [0]; expected a text"),
     "a part that is None": ("parts[number % 4]", "None", "whose part is None; expected a text"),

@@ -276,12 +276,12 @@ NO_SPREAD = {
 @pytest.mark.parametrize("case", NO_SPREAD)
 def test_an_interval_without_width_is_never_printed(case: str, tmp_path: Path) -> None:
     before, after, clusters, said = NO_SPREAD[case]
-    methods = [method("old", clusters=clusters, **before), method("new", clusters=clusters, **after)]
+    methods = [method("old", clusters=clusters, **before), method("=1+1", clusters=clusters, **after)]
     (pair,) = compare(methods[1], methods[0])
     assert pair.interval is None and said in pass_rate_page.text(methods, methods[0])
     pass_rate_page.write(methods, methods[0], tmp_path)
     (line,) = csv.DictReader((tmp_path / "differences.csv").open())
-    assert (line["low"], line["high"]) == ("", "")
+    assert (line["low"], line["high"], line["method"]) == ("", "", "'=1+1"), "no formula for a spreadsheet"
 
 
 def test_tasks_without_all_samples_are_left_out_and_counted(tmp_path: Path) -> None:

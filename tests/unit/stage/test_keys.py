@@ -1,0 +1,114 @@
+"""A key, given in any way that a person may give one, stands in no file of a run and in no line on the screen."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from support.evaluation import gold_player, run, serving
+
+from interaction.masked import masked, masked_text
+from recipe.conversations.made_with import fingerprint
+from recipe.errors import PreflightError
+from recipe.launch.compose import compose
+from recipe.preflight.checks import check_settings
+from recipe.stage import manifest
+from recipe.stage.begin import mask_prints, write_start
+
+KEY = "hunter2/Zq9"
+GIVEN = [
+    f"+ray_kwargs.ray_init.runtime_env.env_vars.WANDB_API_KEY='{KEY}'",
+    f"+reward.custom_reward_function.reward_kwargs.api_key='{KEY}'",
+    f"+reward.custom_reward_function.reward_kwargs.judge=http://me:{KEY}@judge/v1",
+    f"+reward.custom_reward_function.reward_kwargs.headers={{Authorization:'Bearer {KEY}'}}",
+    f"++launcher.env.HF_TOKEN='{KEY}'",
+    f"+interaction.environments.shop={{file:shop.py,password:'{KEY}'}}",
+    f"+custom.secrets=['{KEY}']",
+]
+
+
+def test_a_start_writes_and_prints_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import verl.utils.tracking as tracking
+
+    for name in ("train", "val"):
+        (tmp_path / name).write_text("")
+    folders = [f"paths.run={tmp_path}", f"data.train_files={tmp_path}/train", f"data.val_files={tmp_path}/val"]
+    config = compose("stage1", ["hardware=cpu", *folders, *GIVEN])
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "1.jsonl"))
+    monkeypatch.setattr(sys, "argv", ["recipe.train", *GIVEN])
+    write_start(config, GIVEN)
+    manifest.note(config)
+
+    monkeypatch.setattr(tracking.Tracking, "__init__", tracking.Tracking.__init__)
+    tracked: list[Any] = []
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **given: tracked.append(given["config"])))
+    mask_prints(verl := SimpleNamespace())
+    content = OmegaConf.to_container(config, resolve=True)
+    verl.pprint(content)
+    verl.print(f"ray init kwargs: {config.ray_kwargs} {config}")
+    tracking.Tracking("project", "run", ["wandb"], config=content)
+    assert capsys.readouterr().out.count("WANDB_API_KEY") == 3
+    assert len(tracked) == 1 and "hunter2" not in str(tracked)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 4 and not [path for path in written if "hunter2" in path.read_text()]
+    kept = OmegaConf.load(Path(config.paths.stage) / "config" / "resolved.yaml")
+    assert kept.data == config.data and kept.algorithm == config.algorithm, "the rest is as it was"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [f"interaction.user={{kind:endpoint,url:'http://u:{KEY}@'}}"],
+        [f"interaction.user={{kind:endpoint,url:'http://u:{'x' * 90}{KEY}@host/v1'}}"],
+        [f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}"],
+        [f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}"],
+        [f"reward.custom_reward_function.reward_kwargs.api_key={KEY}"],
+        [f"+trainer.api_key={KEY}"],
+        [f"trainer.total_epochs=http://u:{KEY}@host"],
+    ],
+)
+def test_a_refusal_repeats_no_key(given: list[str]) -> None:
+    with pytest.raises(PreflightError) as refused:
+        check_settings(compose("stage1", ["hardware=cpu", *given]))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_evaluation_keeps_no_key_and_goes_on_with_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(gold_player("base")) as server:
+        for key in (KEY.replace("/", ""), "hunter2another"):
+            url = server.url.replace("://", f"://me:{key}@")
+            status, found = run(url, tmp_path, limit=1)
+            assert (status, found["overall"]["acc"]["mean"]) == (0, 1.0)
+    with serving(gold_player("base"), [404]) as server:
+        assert run(server.url.replace("://", "://me:hunter2@"), tmp_path / "none", limit=1)[0] == 1
+    said = capsys.readouterr()
+    assert "hunter2" not in said.out + said.err
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and "hunter2" in path.read_text()]
+
+
+def test_another_key_makes_no_other_warm_start(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"messages": []}))
+    made = [["sft_hardware=cpu", f"data.train_files={file}", f"++launcher.env.HF_TOKEN={key}"] for key in ("a", "b")]
+    first, second = (fingerprint(compose("sft", given, group="sft_hardware")) for given in made)
+    assert first == second
+
+
+def test_settings_that_only_sound_like_keys_stay() -> None:
+    config = OmegaConf.to_container(compose("stage1", ["hardware=cpu"]))
+    assert masked(config) == config
+    for text in (
+        "data.prompt_key=prompt",
+        "api_key_env=MY_KEY",
+        "unknown key: x",
+        "a_key: ${oc.env:A}",
+        "http://h:8/a@b",
+    ):
+        assert masked_text(text) == text
