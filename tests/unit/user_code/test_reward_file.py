@@ -160,7 +160,7 @@ def test_a_fault_around_the_call_is_a_failed_reward_that_is_named(tmp_path, kind
     monkeypatch.setattr(reward_file, "_failures", itertools.count(1))
     function = loaded_by_verl(config_of(tmp_path, f"{kind} compute_score(**given):\n    return 1.0\n"))
     monkeypatch.setattr(reward_file, "checked", lambda result: result.nothing)
-    with pytest.raises(reward_file.RewardFailed, match="cannot be called: AttributeError.*an episode") as error:
+    with pytest.raises(reward_file.RewardFailed, match="raised AttributeError.*an episode") as error:
         result = function(data_source="", extra_info="no dict")
         asyncio.run(result)
     assert str(tmp_path / "my_reward.py") in str(error.value) and "\n" not in str(error.value)
