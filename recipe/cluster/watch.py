@@ -152,7 +152,7 @@ def watching_ray(end: Callable[[], Any] = _end, every: float = EVERY) -> Iterato
     except Exception as error:
         import ray
 
-        if (name := _dead(found)) or not ray.is_initialized():
+        if (name := _dead(found)) or (found and not ray.is_initialized()):
             over.set()
             sys.exit(_why(f"its {name} has died" if name else f"it did not start: {error}", f"{name or 'raylet'}.out"))
         raise
@@ -162,19 +162,24 @@ def watching_ray(end: Callable[[], Any] = _end, every: float = EVERY) -> Iterato
 
 def _dead(found: dict[str, psutil.Process]) -> str | None:
     """The name of a process that has died. `found` keeps those that have been seen."""
-    with suppress(psutil.NoSuchProcess):  # one that has ended meanwhile
+    with suppress(psutil.NoSuchProcess):  # another one that has ended meanwhile
         if len(found) < len(RAY):
             found |= {child.name(): child for child in psutil.Process().children() if child.name() in RAY}
-    return next((name for name, one in found.items() if not one.is_running() or one.status() == "zombie"), None)
+    for name, process in found.items():
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return name
+        except psutil.NoSuchProcess:
+            return name
+    return None
 
 
 def _why(what: str, log: str) -> str:
     """The line: what happened, load and memory just now, and the last error of Ray's log."""
     memory = psutil.virtual_memory()
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/session_latest/logs" / log
-    said = re.findall(
-        r"\] \(\w+\) \S+: (The raylet .{,150})", path.read_text(errors="replace") if path.exists() else ""
-    )
+    text = path.read_text(errors="replace") if path.exists() else ""
+    said = re.findall(r"\] \(\w+\) \S+: (The raylet .{,150})", text)
     return (
         f"RAY {' '.join(what.split())[:300]}. Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, "
         f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB of memory free. "
