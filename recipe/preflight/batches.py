@@ -22,7 +22,7 @@ def fit_batches(config: DictConfig) -> None:
     for by_tokens, key, prompts in counted:
         size, rows = OmegaConf.select(policy, key), prompts * policy.rollout.n // shares
         if not by_tokens and size and rows % size:
-            fits = max(number for number in range(1, size) if rows % number == 0)
+            fits = next(number for number in range(min(size, rows), 0, -1) if rows % number == 0)
             OmegaConf.update(config, f"{POLICY}.{key}", fits)
             print(
                 f"NOTE       {POLICY}.{key}={fits}: {size} does not divide the {rows} trajectories of a GPU", flush=True

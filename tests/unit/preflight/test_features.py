@@ -192,6 +192,7 @@ def test_the_summary_names_the_algorithm_and_what_of_it_is_inert(mini: int, iner
         (["actor_rollout_ref.rollout.n=1", LONE[1]], (4, 4)),  # 4 trajectories
         (["data.train_batch_size=3", f"{ACTOR}.ppo_mini_batch_size=3", "actor_rollout_ref.rollout.n=2"], (3, 6)),
         ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], (4, 8)),
+        ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=1000000000"], (64, 8)),
         ([], (4, 8)),
     ],
 )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -121,6 +122,7 @@ def metrics_of(trainer: Any, monkeypatch: Any, keys: Sequence[str]) -> dict[str,
         name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(keys))
         for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
     }
+    columns["rm_scores"] = torch.zeros(len(keys), 1)
     monkeypatch.setattr(trainer_module.tq, "kv_batch_get", lambda **_: dict(columns))
     return trainer._reward_metrics(KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys)))
 
