@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"{error}. docs/your_environment.md has what is expected")
     except UnicodeEncodeError as error:
         piece = ascii(error.object[max(error.start - 30, 0) : error.start + 30])
-        return _fail(f"the text {piece} of the environment has half of a surrogate pair; expected text in UTF-8")
+        return _fail(f"{options.environment}: the text {piece} has half of a surrogate pair; expected text in UTF-8")
     except (RuntimeError, ValueError) as error:
         return _fail(str(error))
     for name, entry in manifest["files"].items():

@@ -10,14 +10,12 @@ NO_SECRETS = re.compile(
 )
 """Settings of verl's and of tokenizers that end like a key's."""
 
-_NAME = r"[\w-]{0,60}(?:KEYS?|TOKEN|SECRET\w*|PASSW\w*|CREDENTIAL\w*|AUTHORIZATION)"
+_NAME = r"[\w-]{0,99}(?:KEYS?|TOKEN|SECRET\w*|PASSW\w*|CREDENTIAL\w*|AUTHORIZATION)"
 _SECRET = re.compile(rf"{_NAME}$", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{oc\.env:\w+\}")
 _ADDRESS = re.compile(r"://(?:[^\s/@:'\"]{0,500}:(?!\d+/)[^\s'\"]{0,500}|[^\s/'\"]{0,500})@")
-_PAIR = re.compile(
-    rf"\b({_NAME})(\\*['\"]?\s*[=:]\s*(?:Bearer\s+)?)(\\*'[^']{{0,999}}'|\\*\"[^\"]{{0,999}}\"|\$\{{[^}}]{{0,999}}\}}|[^\s,;&}}\]]+)",
-    re.IGNORECASE,
-)
+_VALUE = r"(\\*'[^']{0,999}'|\\*\"[^\"]{0,999}\"|\$\{[^}]{0,999}\}|\[[^]]{0,999}\]|[^\s,;&}\]]+)"
+_PAIR = re.compile(rf"\b({_NAME})(\\*['\"]?\s*[=:]\s*(?:Bearer\s+)?){_VALUE}", re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:

@@ -64,7 +64,7 @@ def test_a_start_writes_and_prints_no_key(
     "given",
     [
         [f"interaction.user={{kind:endpoint,url:'http://u:{KEY}@'}}"],
-        [f"interaction.user={{kind:endpoint,url:'http://u:{'x' * 90}{KEY}@host/v1'}}"],
+        [f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1'}}"],
         [f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}"],
         [f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}"],
         [f"reward.custom_reward_function.reward_kwargs.api_key={KEY}"],
