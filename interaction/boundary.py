@@ -167,10 +167,8 @@ class _Thread(Thread):
 _lock = Lock()
 _idle: list[_Thread] = []
 _late: list[_Thread] = []
-_running: list[float] = []
-"""The limits of calls."""
-_watched = 0.0
-"""The longest of them when `_put_off` was called last."""
+_running: list[float] = []  # limits
+_watched = 0.0  # the longest of them, when `_put_off` was called last
 
 
 def _thread() -> _Thread:
