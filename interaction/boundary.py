@@ -68,8 +68,10 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
     _wait_for_room(seconds)
     with _lock:
         _running.append(seconds)
-        watched = _watching
-    if not watched and _put_off():
+        before = _watched
+    if max(_running) != before:
+        _put_off()
+    if not before:
         Thread(target=_watch, name="watch of user code", daemon=True).start()
     try:
         error, value = _thread().result(lambda: function(*args, **kwargs), seconds)
@@ -165,9 +167,8 @@ class _Thread(Thread):
 _lock = Lock()
 _idle: list[_Thread] = []
 _late: list[_Thread] = []
-_running: list[float] = []
-"""The limits of calls."""
-_watching = False
+_running: list[float] = []  # limits
+_watched = 0.0  # the longest of them, when `_put_off` was called last
 
 
 def _thread() -> _Thread:
@@ -200,11 +201,11 @@ def _put_off() -> bool:
 
     The clock is that of faulthandler, which needs no turn of Python's.
     """
-    global _watching
+    global _watched
     with _lock:
-        _watching = bool(_running)
-        if _running and sys.__stderr__ is not None:
-            faulthandler.dump_traceback_later(max(_running) + GRACE, exit=True, file=sys.__stderr__)
+        _watched = max(_running, default=0.0)
+        if _watched and sys.__stderr__ is not None:
+            faulthandler.dump_traceback_later(_watched + GRACE, exit=True, file=sys.__stderr__)
         else:
             faulthandler.cancel_dump_traceback_later()
-        return _watching
+        return bool(_watched)

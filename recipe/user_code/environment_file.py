@@ -20,7 +20,6 @@ from interaction.attempt_contract import NOTHING, check_task
 from interaction.contract import called
 from interaction.environment import READERS, Task, load_tasks, read_options, register
 from interaction.gold import play_gold
-from interaction.words import cut
 from recipe.user_code import child
 
 SECONDS = 60.0
@@ -46,8 +45,7 @@ def check_file(name: str, path: str, seconds: float = SECONDS) -> None:
     ours, theirs = Pipe(duplex=False)
     with ours:
         with theirs:
-            streams = {"stdout": DEVNULL, "stderr": DEVNULL}
-            process = child.start("recipe.user_code.environment_file", theirs.fileno(), name, path, **streams)
+            process = child.start(__name__, theirs.fileno(), name, path, stdout=DEVNULL, stderr=DEVNULL)
         try:
             late = f"a few tasks were not played within {seconds:g} s; expected milliseconds each"
             why = ours.recv_bytes().decode() if ours.poll(seconds) else late
@@ -106,8 +104,7 @@ def main() -> None:
         trial(name)
     except ValueError as error:
         why = " ".join(str(error).split())
-    said = cut(why, LONGEST).encode(errors="replace")
-    Connection(int(descriptor), readable=False).send_bytes(said)
+    Connection(int(descriptor), readable=False).send_bytes(why[:LONGEST].encode(errors="replace"))
     signal.pause()  # until we are ended, with what the environment has started
 
 

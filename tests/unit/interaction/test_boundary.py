@@ -137,7 +137,7 @@ def ended(code):
 def test_code_that_lets_nothing_else_run_ends_its_process_and_shows_where_it_stood():
     work = "def work():\n    return re.match('(a|a)*$', 'a' * 60 + 'b')\n"
     assert "in work" in ended(f"{work}boundary.call(work, 0.5)\n")
-    later = "boundary.call(int, 0.5)\ntime.sleep(6)\n"  # not armed meanwhile
+    later = "boundary.call(int, 0.5)\ntime.sleep(6)\nboundary.call(int, 300)\n"  # none meanwhile, or of another call
     assert "in work" in ended(f"{work}{later}boundary.call(work, 0.5)\n")
 
 
