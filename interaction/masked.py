@@ -6,9 +6,9 @@ from typing import Any
 MASK = "***"
 NO_SECRETS = re.compile(
     r"(prompt|reward_fn|image|video|audio|messages|tools|thinking|teacher|response|data_source|reward_model)_key$"
-    r"|(gamma|lam|dp|eos|bos|pad)_token$"
+    r"|(gamma|lam|dp|eos|bos|pad)_token$|^KEY$"
 )
-"""Settings of verl's and of tokenizers that end like a key's."""
+"""Settings of verl's and of tokenizers that end like a key's; and as messages say KEY=VALUE."""
 
 _NAME = r"[\w-]{0,99}(?:KEYS?|TOKEN|SECRET\w*|PASSW\w*|CREDENTIAL\w*|AUTHORIZATION)"
 _SECRET = re.compile(rf"{_NAME}$", re.IGNORECASE)

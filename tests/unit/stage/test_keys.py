@@ -107,7 +107,7 @@ def test_settings_that_only_sound_like_keys_stay() -> None:
     for text in (
         "data.prompt_key=prompt",
         "api_key_env=MY_KEY",
-        "unknown key: x",
+        "x is no KEY=VALUE: y",
         "a_key: ${oc.env:A}",
         "http://h:8/a@b",
     ):
