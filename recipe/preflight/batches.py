@@ -24,6 +24,4 @@ def fit_batches(config: DictConfig) -> None:
         if not by_tokens and size and rows % size:
             fits = next(number for number in range(min(size, rows), 0, -1) if rows % number == 0)
             OmegaConf.update(config, f"{POLICY}.{key}", fits)
-            print(
-                f"NOTE       {POLICY}.{key}={fits}: {size} does not divide the {rows} trajectories of a GPU", flush=True
-            )
+            print(f"NOTE       {POLICY}.{key}={fits}: {size} does not divide {rows} trajectories of a GPU", flush=True)

@@ -80,7 +80,8 @@ def check_data(config: DictConfig) -> None:
     for key, split in SPLITS.items():
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
-        if (key == GUARD and given is None) or (key == "data.val_files" and not names and not _validates(config)):
+        validates = config.trainer.get("test_freq", 1) > 0 or config.trainer.val_before_train
+        if (key == GUARD and given is None) or (key == "data.val_files" and not names and not validates):
             continue
         of_split = Counter[str]()
         for name in names:
@@ -116,10 +117,6 @@ def check_data(config: DictConfig) -> None:
         OmegaConf.update(config, key, names if OmegaConf.is_list(given) else names[0])
     if guard := sources.get(GUARD):
         _join_guard(config, files, guard, sources.get("data.val_files", set()))
-
-
-def _validates(config: DictConfig) -> bool:
-    return config.trainer.get("test_freq", 1) > 0 or bool(config.trainer.val_before_train)
 
 
 def _join_guard(config: DictConfig, files: Mapping[str, list[str]], guard: set[str], val: set[str]) -> None:

@@ -97,10 +97,7 @@ def check_filter_metric(config: DictConfig, result: Any) -> None:
         return
     if filtering.metric == "acc":  # DAPO's, which a reward of a user's own need not return
         filtering.metric = SCORE
-        print(
-            f"NOTE       the reward returns no acc: algorithm.filter_groups.metric={SCORE}, the score itself",
-            flush=True,
-        )
+        print(f"NOTE       the reward returns no acc: algorithm.filter_groups.metric={SCORE}, its score", flush=True)
         return
     numbers = sorted(name for name, value in values.items() if isinstance(value, bool | int | float))
     raise PreflightError(

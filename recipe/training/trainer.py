@@ -223,7 +223,6 @@ class Curriculum(PPOTrainer):
         with registry.given(registry.Columns.of(data)):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
-            # of another policy's tokens the mean of the log-ratio is below 0
             estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty
             kl, episodes = episode_kl(data, estimator)
             self._kl_controller.observe(kl, episodes)
