@@ -1,8 +1,9 @@
-"""Batches are whole micro-batches where these are counted in rows: verl asks for it, and looks in the first step."""
+"""Sizes that follow from others: verl asks for them, and looks in the first step."""
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.memory.settings import sequence_parts
+from recipe.memory.check import known_model
+from recipe.memory.settings import BYTES, sequence_parts
 
 POLICY = "actor_rollout_ref"
 
@@ -25,3 +26,12 @@ def fit_batches(config: DictConfig) -> None:
             fits = next(number for number in range(min(size, rows), 0, -1) if rows % number == 0)
             OmegaConf.update(config, f"{POLICY}.{key}", fits)
             print(f"NOTE       {POLICY}.{key}={fits}: {size} does not divide {rows} trajectories of a GPU", flush=True)
+
+
+def fit_bucket(config: DictConfig) -> None:
+    """Raise the bucket in which weights go to the engine, so that it holds the largest of them: the embedding."""
+    if (model := known_model(config)) is None:
+        return
+    checkpoint, dtype = config[POLICY].rollout.checkpoint_engine, config[POLICY].actor.fsdp_config.model_dtype
+    largest = -(-model.embedding * BYTES[dtype or "fp32"] // 2**20)
+    checkpoint.update_weights_bucket_megabytes = max(checkpoint.update_weights_bucket_megabytes, largest)

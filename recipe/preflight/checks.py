@@ -30,6 +30,7 @@ def check(config: DictConfig) -> list[str]:
     Raises:
         PreflightError: at the first check that fails.
     """
+    from recipe.preflight.batches import fit_bucket
     from recipe.preflight.data import check_data
     from recipe.preflight.features import loggers_of
     from recipe.preflight.machine import check_machine
@@ -50,6 +51,7 @@ def check(config: DictConfig) -> list[str]:
         check_data(config)
         check_rows(config)
     resolve_model(config)
+    fit_bucket(config)
     if plays:
         check_reward(config)
     lacks = [*(check_user(config) if plays else ()), *check_machine(config)]

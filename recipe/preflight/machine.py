@@ -150,9 +150,11 @@ def checkpoint_bytes(config: DictConfig) -> float:
 
 
 def _host_parts(config: DictConfig) -> list[Part]:
-    """What the model takes of the host's memory; nothing where its layers are not known, or on the CPU profile, where
-    the model is tiny."""
-    model = known_model(config)
-    if model is None or config.trainer.device != "cuda":
+    """What the model takes of the host's memory; nothing where its layers are not known."""
+    if (model := known_model(config)) is None:
         return []
+    if (
+        config.trainer.device != "cuda"
+    ):  # float32: parameters, gradients and Adam; the engine's; those on their way to it
+        return [Part("training", 16 * model.parameters, ""), Part("engine", 8 * model.parameters, "")]
     return host_parts(model, read_settings(config, card=0))

@@ -1,5 +1,6 @@
 """Memory and disk are looked at before the start, and the message has both figures."""
 
+import json
 from collections import namedtuple
 
 import pytest
@@ -7,7 +8,8 @@ from omegaconf import OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.memory.__main__ import compose_stage
-from recipe.preflight.machine import GB, check_disk, check_host_memory, check_machine, checkpoint_bytes
+from recipe.preflight.batches import fit_bucket
+from recipe.preflight.machine import GB, check_disk, check_host_memory, check_machine, checkpoint_bytes, wanted_memory
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "total available")
@@ -126,3 +128,18 @@ def test_a_look_from_a_machine_without_gpus_goes_on_and_says_what_is_missing(on_
     on_gpus.actor_rollout_ref.model.use_fused_kernels = False
     with pytest.raises(PreflightError, match="does not fit"):
         check_machine(on_gpus)
+
+
+def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_the_engine(tmp_path):
+    given = [f"actor_rollout_ref.model.path={tmp_path}", f"paths.run={tmp_path}", "hardware=cpu"]
+    wanted, buckets = [], []
+    for embedding in (2048, 49152):
+        sizes = {"vocab_size": embedding, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+        heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, **heads}))
+        config = compose_stage("stage1", given)
+        fit_bucket(config)
+        wanted.append(wanted_memory(config) / GB)
+        buckets.append(config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes)
+    assert buckets == [64, 108], "the embedding takes 49152 * 576 * 4 bytes"
+    assert wanted == pytest.approx([6 + 24 * 0.10738, 6 + 24 * 0.13452], rel=1e-3)
