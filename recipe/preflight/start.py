@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from recipe import smollm2
 from recipe.errors import PreflightError
 from recipe.preflight import model_folder
 from recipe.preflight.adapter import check_adapter, resolve_adapter
@@ -52,11 +53,13 @@ def warm_started(config: DictConfig) -> Path:
 
 
 def start_model(given: str) -> str:
-    """The path of a model folder with `~` written out, or a hub id as it is.
+    """The path of a model folder with `~` written out, or a hub id as it is; `smollm2` is made if it is not there.
 
     Raises:
         PreflightError: it is neither, or the folder is not whole.
     """
+    if given == smollm2.NAME:
+        return str(smollm2.folder())
     path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
     if os.path.isdir(path):
         if fault := model_folder.fault(path):
