@@ -512,7 +512,7 @@ def _snapshot(room: Path) -> Snapshot:
         if stat.S_ISDIR(state.st_mode):
             continue
         same: Any = (state.st_ino, state.st_mtime_ns)
-        if path.suffix == ".jsonl" and stat.S_ISREG(state.st_mode):  # may be cut where it ends
+        if path.suffix == ".jsonl" and stat.S_ISREG(state.st_mode) and state.st_size < 2**30:  # may be cut at its end
             same = path.read_bytes()
         found[str(path.relative_to(room))] = (stat.S_IFMT(state.st_mode), state.st_size, same)
     return found

@@ -78,8 +78,8 @@ def test_page_and_console_explain_the_brackets_that_they_show_and_no_others(
     several: bool, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     folders = [tmp_path / name for name in ("one", "two")[: 1 + several]]
-    for folder in folders:
-        a_run(folder, [0.1] * 10)
+    for number, folder in enumerate(folders):
+        a_run(folder, [0.1 + number] * 10)
         scenarios = load_scenarios("multi_turn_base")
         for step in range(1, 11):
             plays = [record(scenarios[0], step=step, sample=n, solved=n < step // 4) for n in range(3)]

@@ -38,7 +38,8 @@ def test_an_old_value_of_a_setting_is_refused_with_the_new_one(override: str, ne
 
 def test_old_names_in_a_configuration_of_the_users_own_are_refused_with_a_line_for_each(tmp_path: Path):
     text = (
-        "defaults: [stage2, _self_]\nactor_rollout_ref:\n  actor:\n    policy_loss:\n"
+        "defaults: [stage2, _self_]\nactor_rollout_ref:\n  actor:\n    loss_agg_mode: seq-mean-token-mean\n"
+        "    policy_loss:\n"
         f"      _target_: {OLD_CLASS}\n      loss_mode: appo_turn\nalgorithm:\n  adv_estimator: gae_action\n"
     )
     (tmp_path / "mine.yaml").write_text(text)

@@ -71,11 +71,11 @@ def test_what_is_no_file_of_entries_is_refused(case: str, refused: Run) -> None:
 
 
 IDS: dict[str, tuple[Any, str]] = {
-    "none": (None, "entry 1 (line 2): id: found nothing; expected a text of 1 to 200 characters"),
+    "none": (None, "entry 1 (line 2): id: found nothing; expected a text of 1 to 200 printable characters"),
     "a number": (7, "id: found 7; expected a text"),
     "empty": ("", "id: found ''; expected a text"),
-    "long": ("simple_" + "1" * 200, "expected a text of 1 to 200 characters"),
-    "unprintable": ("simple_\n1", "expected a text of 1 to 200 characters"),
+    "long": ("simple_" + "1" * 200, "expected a text of 1 to 200 printable characters"),
+    "unprintable": ("simple_\n1", "expected a text of 1 to 200 printable characters"),
     "no category": ("gauge_1", "id: found 'gauge_1', which names no category; expected its category, an"),
     "no number": ("simple_python_", "which names no category"),
     "a category alone": ("simple", "which names no category"),
