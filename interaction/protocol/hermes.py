@@ -38,8 +38,9 @@ from .calls import decode_call, decode_json, holds_call
 from .docs import openai_tool, render_docs
 
 _TAG = re.compile(r"</?(?:think|tool_call|tool_response)>")
-_TO_TAG = re.compile(r'(?:[^"<]++|"(?:[^"\\]++|\\.)*+"?|<(?!/?tool_call>))*+(</?tool_call>)', re.DOTALL)
-"""Everything up to the next tag of a block outside strings. To match, not to search with."""
+_STRING_OR_TAG = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(</?tool_call>)', re.DOTALL)
+"""A string, which may have no end, or a tag of a block. Before Python 3.11.5 a possessive repeat of both, with all that
+is between them, matches too little."""
 
 _EXAMPLE_CALLS = (
     Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
@@ -220,7 +221,7 @@ def _blocks(text: str, max_calls: int) -> Iterator[str]:
 
 def _end_of_block(text: str, start: int) -> int:
     """Where the `</tool_call>` of the block begins whose content begins at `start`; one in a JSON string is text."""
-    match = _TO_TAG.match(text, start)
+    match = next((found for found in _STRING_OR_TAG.finditer(text, start) if found[1]), None)
     if match and match[1] == "</tool_call>":
         return match.start(1)
     if match:
