@@ -17,5 +17,7 @@ async def side_by_side(work: Callable[[], Coroutine[Any, Any, None]], number: in
         async with asyncio.TaskGroup() as group:
             for _ in range(number):
                 group.create_task(work())
-    except* (EndpointRefusal, OSError) as ends:
+    except ExceptionGroup as error:  # not except*: before Python 3.11.4 it wraps what is raised in it
+        if (ends := error.subgroup((EndpointRefusal, OSError))) is None:
+            raise
         raise ends.exceptions[0] from None
