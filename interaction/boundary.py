@@ -17,6 +17,7 @@ import sys
 import time
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from threading import Lock, Thread
 from traceback import walk_tb
 from typing import Any
@@ -143,7 +144,8 @@ class _Thread(Thread):
         except BaseException:  # Ctrl-C too
             self._left = True
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
-            self._given.release()
+            with suppress(RuntimeError):  # it has not even begun, and finds when it does that it is left
+                self._given.release()
             raise
         found, self._found = self._found, (None, None)
         _idle.append(self)

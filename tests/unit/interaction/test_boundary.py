@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_whatever_is_raised_is_an_exception_and_one_line(error, said):
 
 COST = """
 import time
+from contextlib import suppress
 from interaction.boundary import call
 
 costs = []
@@ -94,6 +96,18 @@ def test_what_is_late_is_left_behind_and_a_call_waits_for_some_to_return(monkeyp
         assert call(int, 30) == 0
     finally:
         release.set()
+
+
+def test_what_has_not_begun_within_its_time_is_late_as_well(monkeypatch):
+    monkeypatch.setattr(boundary, "MOST_HANGING", 1000)
+    monkeypatch.setattr(boundary, "_late", [])
+    monkeypatch.setattr(boundary, "_idle", [])
+    began = []
+    for _ in range(200):
+        with suppress(Hangs):
+            call(began.append, 0, None)
+    assert boundary._late  # on this machine some were as late as that
+    assert call(int, 30) == 0
 
 
 def test_what_loops_for_ever_is_ended(monkeypatch):
