@@ -65,6 +65,7 @@ def _options(given: argparse.Namespace) -> "Options":
         dict(given.mixture),
         given.rows,
         given.val_rows,
+        given.laptop,
     )
 
 

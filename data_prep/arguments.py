@@ -12,6 +12,7 @@ def parse(arguments: list[str] | None, description: str | None) -> argparse.Name
     parser = _parser(description)
     options = parser.parse_args(arguments)
     steptool.check(parser, options)
+    options.protocol = options.protocol or ("python_calls" if options.laptop else "think_xml")
     if options.max_result_chars is not None and options.max_result_chars < 1:
         parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
     for name in ("rows", "val_rows"):
@@ -24,17 +25,19 @@ def parse(arguments: list[str] | None, description: str | None) -> argparse.Name
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m data_prep", description=description)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files; made if missing")
-    parser.add_argument("--protocol", default="think_xml", help="wire format of the prompts (default: %(default)s)")
+    parser.add_argument(
+        "--protocol", help="wire format of the prompts (default: think_xml; python_calls with --laptop)"
+    )
     parser.add_argument(
         "--docs",
         choices=["json", "signature"],
-        help="how prompts document functions (default: json; signature with --tiny)",
+        help="how prompts document functions (default: json; signature with --tiny and --laptop)",
     )
     parser.add_argument(
         "--max-result-chars",
         type=int,
         metavar="N",
-        help="cut results in the SFT conversations, as training is set to (default: no cut; 300 with --tiny)",
+        help="cut results in SFT conversations, as training is set to (default: no cut; 300 with --tiny and --laptop)",
     )
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument(
@@ -74,6 +77,9 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
     )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
+    whose.add_argument(
+        "--laptop", action="store_true", help="write those of the CPU profile: short tasks of bfcl and bfcl_single"
+    )
     steptool.add_arguments(parser)
     return parser
 

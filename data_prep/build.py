@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from data_prep import laptop
 from data_prep.card import write_card
 from data_prep.choice import Sets, full_names, of_categories, writable
-from data_prep.mixture import mixed, read
+from data_prep.mixture import SEED, mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.attempt_contract import check_gold, check_task
@@ -50,11 +51,13 @@ class Options:
     """Of a mixture, to train on."""
     val_rows: int | None = None
     """Of a mixture, to validate on."""
+    laptop: bool = False
+    """The files of the CPU profile (`data_prep.laptop`), in place of one environment."""
 
     @property
     def docs_style(self) -> DocStyle:
-        """Full JSON docs; signatures for the tiny model, whose context they would not leave room in."""
-        return self.docs or ("signature" if self.tiny else "json")
+        """Full JSON docs; signatures for models on a CPU, whose context they would not leave room in."""
+        return self.docs or ("signature" if self.tiny or self.laptop else "json")
 
     def command(self, result_chars: int | None) -> str:
         """The command that makes the same files again."""
@@ -73,7 +76,7 @@ class Options:
         parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
         given = masked(dict(self.options)).items()
         parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in given]
-        return " ".join(parts + ["--tiny"] * self.tiny)
+        return " ".join(parts + ["--tiny"] * self.tiny + ["--laptop"] * self.laptop)
 
 
 def build(out: Path, options: Options) -> dict:
@@ -85,7 +88,8 @@ def build(out: Path, options: Options) -> dict:
         RuntimeError: what the tasks are made from is missing, or is not the pinned release.
     """
     protocol = get_protocol(options.protocol, docs=options.docs_style)
-    sets, given, made, left_out = _mixture(options, protocol) if options.mixture else _one(options, protocol)
+    choose = _laptop if options.laptop else _mixture if options.mixture else _one
+    sets, given, made, left_out = choose(options, protocol)
     _check_own(sets, given)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     tables = {name: _table(data_set, protocol, chars, given) for name, data_set in sets.items()}
@@ -141,6 +145,15 @@ def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], 
         left_out |= reasons
     files, made = mixed(ingredients, sets, {"train": options.rows, "val": options.val_rows})
     return files, given, {"mixture": made, "made_from": {name: source_of(name) for name in environments}}, left_out
+
+
+def _laptop(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], Given, dict[str, Any], dict[str, str]]:
+    """The same of the CPU profile's files."""
+    if options.categories or options.tiny or options.mixture or options.options:
+        raise ValueError("--laptop says itself what it takes; leave out --categories, --tiny, --mixture and --option")
+    files, left_out = _writable(laptop.data_sets(), protocol)
+    made = {name: source_of(name) for name in sorted({*laptop.ENVIRONMENTS.values()})}
+    return files, {name: {} for name in made}, {"seed": SEED, "made_from": made}, left_out
 
 
 def _writable(sets: Sets, protocol: Protocol) -> tuple[dict[str, DataSet], dict[str, str]]:

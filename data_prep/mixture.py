@@ -67,7 +67,7 @@ def mixed(
         pools = {item.name: item.pool(sets[item.environment], kind) for item in ingredients}
         counts = _counts({item.name: item.weight for item in ingredients}, pools, rows[kind], kind)
         for name, pool in pools.items():
-            drawn[kind] += _draw(pool, counts[name], name)
+            drawn[kind] += draw(pool, counts[name], name)
             made[name][kind] = counts[name]
     trained = {(task.environment, task.id) for task in drawn["train"]}
     for item in ingredients:
@@ -118,7 +118,7 @@ def _counts(
     return counts
 
 
-def _draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:
+def draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:
     """So many tasks in the order of the pool, of each part its share."""
     parts: dict[str, list[Task]] = {}
     for task in pool:

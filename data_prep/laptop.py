@@ -1,0 +1,102 @@
+"""The files of `--laptop`: short BFCL tasks on which a model of 135M parameters learns to call functions on a CPU.
+
+Warm start and stages train on different tasks. Rows stand in the order of training: each batch of eight has every
+category in its share, and so has the beginning of the validation file.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from data_prep.mixture import SEED, draw
+from data_prep.sft import gold_messages
+from interaction import get_protocol
+from interaction.environment import DataSet, Part, Task, load_tasks
+
+PROTOCOL = "python_calls"
+MAX_RESULT_CHARS = 300
+ENVIRONMENTS = {
+    "simple_python": "bfcl_single",
+    "multiple": "bfcl_single",
+    "irrelevance": "bfcl_single",
+    "multi_turn_base": "bfcl",
+}
+"""Category -> its environment."""
+
+WARM_START = "stage0_sft.parquet"
+TRAIN = {
+    WARM_START: {"simple_python": 80, "multiple": 40, "irrelevance": 40, "multi_turn_base": 24},
+    "stage1_format.parquet": {"simple_python": 48, "irrelevance": 16},
+    "stage2_base.parquet": {"simple_python": 32, "multiple": 16, "irrelevance": 16},
+    "stage3_full.parquet": {"multi_turn_base": 16, "multiple": 8, "simple_python": 4, "irrelevance": 4},
+}
+"""File -> category -> rows."""
+SFT_ALL = "sft_all.parquet"
+"""All single-turn training tasks and the warm start's multi-turn ones, for a comparison with supervised training."""
+VAL = "val.parquet"
+HELD_OUT: dict[Part, dict[str, int]] = {
+    "choose": {"simple_python": 24, "multiple": 12, "irrelevance": 12, "multi_turn_base": 4},
+    "report": {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12},
+}
+FILES = (*TRAIN, SFT_ALL, VAL)
+KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", VAL: "val"}
+
+SHORT_SHARE = 0.4
+"""Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""
+
+
+def data_sets() -> dict[str, DataSet]:
+    """File -> its tasks.
+
+    Raises:
+        SourceError: bfcl-eval is missing or is not the pinned release.
+    """
+    pools = {category: _pool(category, "train") for category in ENVIRONMENTS}
+    drawn: dict[str, dict[str, list[Task]]] = {}
+    left = dict(pools)
+    for name, counts in TRAIN.items():
+        drawn[name] = {category: _draw(left[category], count, category) for category, count in counts.items()}
+        for category, tasks in drawn[name].items():
+            left[category] = [task for task in left[category] if task not in tasks]
+    drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
+    drawn[VAL] = {
+        f"{category} {part}": _draw(_pool(category, part), count, category)
+        for part, counts in HELD_OUT.items()
+        for category, count in counts.items()
+    }
+    return {
+        name: DataSet(KINDS.get(name, "train"), _alternating(list(groups.values()), name), MAX_RESULT_CHARS)
+        for name, groups in drawn.items()
+    }
+
+
+def _pool(category: str, part: Part) -> list[Task]:
+    """The tasks of a category and a part; of multi-turn tasks the short ones."""
+    tasks = [
+        task for task in load_tasks(ENVIRONMENTS[category]).values() if (task.category, task.part) == (category, part)
+    ]
+    if category != "multi_turn_base":
+        return tasks
+    short = sorted(tasks, key=_length)[: int(len(tasks) * SHORT_SHARE)]
+    return [task for task in tasks if task in short]
+
+
+def _length(task: Task) -> int:
+    """Characters of the gold conversation."""
+    messages = gold_messages(task, get_protocol(PROTOCOL, docs="signature"), MAX_RESULT_CHARS)
+    return sum(len(message["content"]) for message in messages)
+
+
+def _draw(pool: Sequence[Task], count: int, category: str) -> list[Task]:
+    """As a mixture draws them, so that `--mixture` draws the warm start's single-turn tasks too."""
+    return draw(pool, count, f"{ENVIRONMENTS[category]}/{category}")
+
+
+def _alternating(groups: Sequence[Sequence[Task]], name: str) -> list[Task]:
+    """All tasks, those of each group in a random order and spread evenly."""
+    placed = [
+        ((number + 0.5) / len(group), task)
+        for group in groups
+        for number, task in enumerate(Random(f"{SEED} {name}").sample(group, len(group)))
+    ]
+    return [task for _, task in sorted(placed, key=lambda pair: pair[0])]
