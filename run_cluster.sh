@@ -22,7 +22,7 @@ mkdir -p "${CLUSTER:-outputs/cluster}"
 folder=$(cd "${CLUSTER:-outputs/cluster}" && pwd)
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$folder/token
 options=(--disable-usage-stats --block "$@")
-if [[ ${HARDWARE:-$(<.venv/profile)} == cpu ]]; then # logical: what verl's actors ask for between them
+if [[ ${HARDWARE:-$(<.venv/profile)} =~ ^(cpu|tiny)$ ]]; then # logical: what verl's actors ask for between them
     [[ -n $(given --num-cpus "$@") ]] || options+=(--num-cpus=8)
     [[ -n $(given --num-gpus "$@") ]] || options+=(--num-gpus=1)
 fi

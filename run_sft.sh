@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Stage 0, supervised warm start. Arguments are Hydra overrides: bash run_sft.sh trainer.total_epochs=1
 # On conversations of yours: bash run_sft.sh data.train_files=chat.jsonl data.val_share=0.05 (docs/sft.md)
-#   MODEL=/path   start model (CPU profile: the tiny policy)      RUN=name      HARDWARE=cpu|gpu1|gpu8|gpu8_24gb
+#   MODEL=/path   start model (CPU: smollm2)      RUN=name      HARDWARE=cpu|tiny|gpu1|gpu8|gpu8_24gb
 source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh" || exit 1
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [[ "${HARDWARE:-}" == gpu1 ]] && gpus=1
-if [[ "${HARDWARE:-}" == cpu || $gpus -eq 0 ]]; then
+if [[ "${HARDWARE:-}" =~ ^(cpu|tiny)$ || $gpus -eq 0 ]]; then
     exec .venv/bin/python -m recipe.sft "$@"
 fi
 # torchrun's own stores would listen on every interface of the machine: one is a file, the other the training's

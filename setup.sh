@@ -3,7 +3,7 @@
 # run_all.sh and run_tests.sh call it.
 #
 #   HARDWARE=...         the profile, one of recipe/config/hardware; without it, by the number of GPUs that nvidia-smi lists:
-#                        cpu, gpu1, or gpu8 for two and more. All but cpu have the same packages.
+#                        cpu, gpu1, or gpu8 for two and more. cpu and tiny have the same packages, all others too.
 #   PYTHON=...           a Python 3.11 (default: python3.11 on the PATH, else python3)
 #   TORCH_INDEX_URL=...  CPU profile only: index for torch alone. Where the ordinary index has the CUDA build of
 #                        torch 2.13.0, this saves gigabytes: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -18,7 +18,7 @@ fail() { printf 'setup: %s\n' "$@" >&2; exit 2; }
 # --- profile ---------------------------------------------------------------------------------------------------------
 gpus=$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)
 if [[ -n "${HARDWARE:-}" ]]; then
-    profile=$HARDWARE
+    profile=${HARDWARE/#tiny/cpu} # the tiny policy's profile has the CPU's packages
     chosen="set by HARDWARE"
 else
     case $gpus in
@@ -30,7 +30,7 @@ fi
 case $profile in
     cpu) pins=requirements/cpu.txt packages=cpu disk_gb=6 expected="2 to 4 minutes, 0.6 GB to download" ;;
     gpu8 | gpu8_24gb | gpu1) pins=requirements/gpu.txt packages=gpu8 disk_gb=20 expected="5 to 15 minutes, 5 GB to download" ;;
-    *) fail "HARDWARE=$profile is not a profile; use cpu, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
+    *) fail "HARDWARE=$profile is not a profile; use cpu, tiny, gpu8, gpu8_24gb or gpu1, or leave it unset." ;;
 esac
 
 # --- is it there already? --------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
 fi
 echo "$profile" >.venv/profile
 
-if [[ $profile == cpu ]]; then
+if [[ $packages == cpu ]]; then
     torch=$(grep '^torch==' "$pins")
     # With its dependencies: the CUDA build, where the index has that one, needs packages that $pins does not name.
     step "$torch: a minute, 0.2 GB to download; 3 GB where the index has the CUDA build (TORCH_INDEX_URL)" \

@@ -1,5 +1,6 @@
 """What holds for all tests: their order, examples without a deadline, and that none leaves an environment behind."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,8 @@ from interaction import environment
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")  # how long an example takes says what else the machine does
+
+os.environ.setdefault("HARDWARE", "tiny")  # the profile of the tiny policy, where a test names no other
 
 LONGEST = ("test_training.py", "test_fault_matrix.py", "test_gym_env.py")
 """Files that take minutes. Two processes share the suite file by file: one that began last would run alone."""

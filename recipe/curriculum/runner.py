@@ -15,6 +15,7 @@ from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
 from recipe.launch import processes
+from recipe.launch.compose import compose
 from recipe.preflight.start import resolve_model, warm_started
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
@@ -65,13 +66,16 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     """Make each stage's checks. A stage before that has no model yet is replaced by the start model."""
     given = [item for item in stages[0].overrides if item.startswith(OF_THE_FIRST)]
     results = {}
-    for number, stage in enumerate(stages):
+    start = os.environ.get("MODEL") or (_start_of_warm_start(stages[0]) if stages[0].composed.stage.warm_start else None)
+    for stage in stages:
         arguments, environment = [*stage.arguments, "preflight_only=true"], dict(os.environ)
-        if number and stage.composed.stage.previous:
-            if (run / stage.composed.stage.previous / "hf" / "config.json").is_file():
-                environment.pop("MODEL", None)
-            else:
-                arguments += ["stage.previous=null", *given]
+        previous, warm = stage.composed.stage.previous, stage.composed.stage.warm_start
+        before = run / previous / "hf" if previous else warm_started(stage.composed)
+        if (previous or warm) and (before / "config.json").is_file():
+            environment.pop("MODEL", None)
+        else:
+            arguments += ["stage.previous=null", *given] if previous else []
+            environment |= {"MODEL": start} if start else {}
         print(f"\n== {stage.folder}", flush=True)
         results[stage.folder] = subprocess.call([sys.executable, "-m", "recipe.train", *arguments], env=environment)
     table = "\n".join(f"{name}: {'cannot start, see above' if code else 'passed'}" for name, code in results.items())
@@ -81,25 +85,40 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
 
 
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
-    """On the CPU profile, without a model of the run's and before the first stage of all: make the tiny policy."""
-    config = stages[0].composed
-    tiny = config.paths.get("tiny_policy")
+    """The warm start that the first stage's `stage.warm_start` names, unless it is there; the stage begins with it.
+
+    It is of MODEL. A model that is given otherwise, or with the tiny policy's profile, is not warm-started.
+    """
+    first = stages[0]
+    config, name, tiny = first.composed, first.composed.stage.warm_start, first.composed.paths.get("tiny_policy")
     model = config.actor_rollout_ref.model
-    if model.path is not None or model.lora_adapter_path is not None or config.stage.previous:
+    given = model.path is not None and (tiny or model.path != os.environ.get("MODEL"))
+    if given or model.lora_adapter_path is not None or config.stage.previous:
         return
-    if (warm_started(config) / "config.json").is_file():
-        return
-    if not tiny:
-        try:
-            if checkpoints.read_done(run / stages[0].folder) is None:
-                resolve_model(config)
-            return
-        except PreflightError as error:
-            raise StageFailed(f"{stages[0].folder} cannot start: {error}") from error
-    folder = Path(tiny).parent
-    watch = console.Watch(folder, _log(run, folder.name))
-    if code := launch("recipe.sft", ["--config-name", config.stage.get("warm_start", "sft")], watch, note):
-        _fail(folder.name, watch.log, f"ended with status {code}", stages)
+    folder = warm_started(config)
+    if not (folder / "config.json").is_file():
+        if not name:
+            try:
+                if checkpoints.read_done(run / first.folder) is None:
+                    resolve_model(config)
+                return
+            except PreflightError as error:
+                raise StageFailed(f"{first.folder} cannot start: {error}") from error
+        folder = Path(tiny) if tiny else folder
+        watch = console.Watch(folder.parent, _log(run, folder.parent.name))
+        profile = [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
+        if code := launch("recipe.sft", ["--config-name", name, *profile], watch, note):
+            _fail(folder.parent.name, watch.log, f"ended with status {code}", stages)
+    if name:
+        os.environ.pop("MODEL", None)
+        model.path = None
+
+
+def _start_of_warm_start(first: Stage) -> str | None:
+    """The model that the warm start begins with; None for one that it makes itself."""
+    profile = [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
+    path = compose(str(first.composed.stage.warm_start), profile, group="sft_hardware").model.path
+    return None if path is None else str(path)
 
 
 def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages: Sequence[Stage]) -> None:

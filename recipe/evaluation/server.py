@@ -153,8 +153,9 @@ def profile_environment(hardware: str) -> dict[str, str]:
 
 def profile_flags(hardware: str) -> list[str]:
     """vLLM's flags for a profile: on CPU those of the training engine, on GPUs a share of memory and cards."""
-    rollout = load_profile(hardware).actor_rollout_ref.rollout
-    if hardware != "cpu":
+    profile = load_profile(hardware)
+    rollout = profile.actor_rollout_ref.rollout
+    if profile.trainer.get("device") != "cpu":
         cards = rollout.get("tensor_model_parallel_size", 1)
         return ["--gpu-memory-utilization", GPU_SHARE, *(["--tensor-parallel-size", str(cards)] if cards > 1 else [])]
     return [

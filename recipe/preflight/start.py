@@ -16,7 +16,7 @@ def resolve_model(config: DictConfig) -> None:
     """The model to start from: MODEL or actor_rollout_ref.model.path, else what the previous stage exported.
 
     That is its merged model, or with `stage.adapter=continue` its adapter and the base under it; of the first stage the
-    warm start of its run. The CPU profile's first stage falls back on the tiny policy. `~` is written out, once and for
+    warm start of its run. The tiny policy's profile falls back on that. `~` is written out, once and for
     all readers.
 
     Raises:
@@ -34,9 +34,7 @@ def resolve_model(config: DictConfig) -> None:
             hint = (
                 f"run the stage before it ({config.stage.previous}) with the same RUN"
                 if config.stage.previous
-                else "make the tiny policy with `bash run_sft.sh`"
-                if config.paths.get("tiny_policy")
-                else "warm-start one with `MODEL=... bash run_sft.sh` and the same RUN"
+                else "warm-start one with `bash run_sft.sh` and the same RUN"
             )
             raise PreflightError(
                 f"no model to start from: {candidates[-1]} is not there. Set MODEL=/path/to/huggingface/folder "
@@ -49,7 +47,7 @@ def resolve_model(config: DictConfig) -> None:
 
 def warm_started(config: DictConfig) -> Path:
     """Where `bash run_sft.sh` leaves its model with the same RUN, if it was given one."""
-    return Path(config.paths.run) / f"stage0_{config.stage.get('warm_start', 'sft')}" / "hf"
+    return Path(config.paths.run) / f"stage0_{config.stage.get('warm_start') or 'sft'}" / "hf"
 
 
 def start_model(given: str) -> str:

@@ -39,19 +39,19 @@ class Alarms:
 
 @dataclass(frozen=True)
 class Tiny:
-    """`stage.tiny`: what the CPU profile makes of a stage."""
+    """`stage.tiny`: what the profile of the tiny policy makes of a stage."""
 
     __pydantic_config__ = STRICT
     train_file: Text | None = None
-    """On the CPU profile: name of the file with the training rows, in paths.data and without .parquet."""
+    """For the tiny policy: name of the file with the training rows, in paths.data and without .parquet."""
     val_file: Text | None = None
-    """On the CPU profile, for tau: the same of the held-out rows."""
+    """For the tiny policy, of tau: the same of the held-out rows."""
     steps: Whole | None = None
-    """On the CPU profile: steps of the stage."""
+    """For the tiny policy: steps of the stage."""
     rows: Whole | None = None
-    """On the CPU profile: rows of a batch; without it 4."""
+    """For the tiny policy: rows of a batch; without it 4."""
     loss_agg_mode: Text | None = None
-    """On the CPU profile: actor_rollout_ref.actor.loss_agg_mode of an algorithm that is about it; the profile has one
+    """For the tiny policy: actor_rollout_ref.actor.loss_agg_mode of an algorithm that is about it; the profile has one
     of its own."""
 
 
@@ -72,8 +72,8 @@ class Stage:
     max_lost_share: Share
     max_gen_batches: Whole
     alarms: Alarms
-    warm_start: FolderName = "sft"
-    """The configuration that makes the tiny policy, where a curriculum starts with it."""
+    warm_start: FolderName | None
+    before: bool
     tiny: Tiny = field(default_factory=Tiny)
 
 
@@ -132,7 +132,7 @@ class Paths:
     stage: WrittenPath
     data: ReadPath
     tiny_policy: ReadPath | None = None
-    """On the CPU profile: the model to start from where no other is named."""
+    """On the profile of the tiny policy: it, where no other model is named."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def command(folder: Path) -> list[str]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     log = (folder / "console.log").open("a")
     return subprocess.Popen(command(folder), cwd=ROOT, env=environment, stdout=log, stderr=log, text=True)
 

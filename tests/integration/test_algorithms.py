@@ -59,7 +59,7 @@ def start(module: str, *overrides: str, fails: bool = False) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN", "SEED")}
     command = [sys.executable, "-m", module, *overrides]
     done = subprocess.run(
-        command, cwd=ROOT, env={**environment, "HARDWARE": "cpu"}, capture_output=True, text=True, timeout=900
+        command, cwd=ROOT, env={**environment, "HARDWARE": "tiny"}, capture_output=True, text=True, timeout=900
     )
     assert (done.returncode != 0) is fails, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout + done.stderr

@@ -74,7 +74,7 @@ class Cluster:
         if name == "second":
             script = f"mount -t tmpfs tmpfs {self.private} && exec {' '.join(command)}"
             command = ["unshare", "--mount", "bash", "-c", script]
-        given = {**os.environ, "CLUSTER": f"{self.folder}/cluster", "HARDWARE": "cpu", "PYTHONPATH": str(ROOT)}
+        given = {**os.environ, "CLUSTER": f"{self.folder}/cluster", "HARDWARE": "tiny", "PYTHONPATH": str(ROOT)}
         for variable in ("RAY_ADDRESS", remains.TOKEN, "MODEL"):
             given.pop(variable, None)
         log = self.folder / f"{name}.log"
@@ -125,7 +125,7 @@ class Cluster:
             *given,
         ]
         rows = {"TRAIN_BATCH_SIZE": str(ROWS), "MINI_BATCH_SIZE": str(ROWS)}
-        named = {"RUN": "run", "MODEL": str(self.folder / "model"), "HARDWARE": "cpu", **rows}
+        named = {"RUN": "run", "MODEL": str(self.folder / "model"), "HARDWARE": "tiny", **rows}
         variables = {**os.environ, **self.environment, **named, "PYTHONPATH": str(ROOT), **environment}
         return subprocess.Popen(
             command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -56,7 +56,7 @@ def train(folder: Path, name: str, body: str, *overrides: str) -> tuple[subproce
         "actor_rollout_ref.rollout.n=4",
         *overrides,
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     return done, folder / name / "stage1_format"
 

@@ -68,7 +68,7 @@ def test_a_stage_with_lora_hands_on_what_it_trained(tmp_path: Path, merge: bool)
         "actor_rollout_ref.rollout.n=4",
         "stage.old_log_probs_every=1",
     ]
-    environment = {**os.environ, "HARDWARE": "cpu"}
+    environment = {**os.environ, "HARDWARE": "tiny"}
     environment.pop("MODEL", None)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

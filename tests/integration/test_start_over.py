@@ -38,7 +38,7 @@ def command(folder: Path, model: str, *overrides: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    return {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
 
 
 def trained(folder: Path, model: str, *overrides: str) -> str:

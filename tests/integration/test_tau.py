@@ -59,7 +59,7 @@ def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
         "actor_rollout_ref.rollout.n=2",
         "stage.max_lost_share=1.0",
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     files = sorted((made / stage / stage / "rollouts" / "train").glob("*.jsonl"))

@@ -30,7 +30,7 @@ EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
 
 def start(folder: Path, *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in ("RUN", "SEED")}
-    environment |= {"HARDWARE": "cpu", "MODEL": str(folder / "model")}
+    environment |= {"HARDWARE": "tiny", "MODEL": str(folder / "model")}
     command = [sys.executable, "-m", *arguments, f"paths.run={folder}/run"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

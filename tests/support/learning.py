@@ -41,7 +41,7 @@ def learn(run: Path, played: Path, model: Path, *overrides: str) -> Path:
         *(sys.executable, "-m", "recipe.train", "--config-name", "offline", f"offline.files={played}"),
         *(f"paths.run={run}", f"actor_rollout_ref.model.path={model}", "trainer.save_freq=3", *overrides),
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-5000:]

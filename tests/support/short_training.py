@@ -31,7 +31,7 @@ def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
         "actor_rollout_ref.rollout.n=2",
         *overrides,
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "cpu"}
+    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return folder / "run" / STAGE

@@ -347,7 +347,7 @@ def _conversations(path: Path) -> None:
 
 def _curriculum(room: Path) -> None:
     path = room / "user" / "curriculum.yaml"
-    stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path, ["hardware=cpu"])
+    stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path, ["hardware=tiny"])
 
 
 def _episodes(room: Path) -> list[str]:
@@ -670,12 +670,12 @@ def _command(name: str, room: Path) -> list[str]:
     model, data = room / "model", room / "data"
     return {
         "recipe.train": [
-            *["--config-name", "stage2", "hardware=cpu", f"paths.data={data}", f"paths.run={room}/run"],
+            *["--config-name", "stage2", "hardware=tiny", f"paths.data={data}", f"paths.run={room}/run"],
             *[f"actor_rollout_ref.model.path={model}", f"{LOOPS}={room}/user/loops.yaml", "preflight_only=true"],
             f"reward.custom_reward_function.path={room}/user/reward.py",
         ],
-        "recipe.sft": ["sft_hardware=cpu", f"paths.data={data}", f"paths.run={room}/run", f"model.path={model}"],
-        "recipe.curriculum": ["--curriculum", f"{room}/user/curriculum.yaml", "hardware=cpu", f"paths.run={room}/run"],
+        "recipe.sft": ["sft_hardware=tiny", f"paths.data={data}", f"paths.run={room}/run", f"model.path={model}"],
+        "recipe.curriculum": ["--curriculum", f"{room}/user/curriculum.yaml", "hardware=tiny", f"paths.run={room}/run"],
         "recipe.evaluate": [
             *[
                 "--endpoint",

@@ -34,7 +34,7 @@ def stage(folder: Path, path: Path, *overrides: str) -> Any:
     assert prepare_data(["--json", str(path), "--out", str(folder / "data"), "--docs", "signature"]) == 0
     files = [f"data.{part}_files={folder}/data/{path.stem}_{part}.parquet" for part in ("train", "val")]
     own = f"+interaction.environments.{path.stem}={path}"
-    config = compose_stage("stage2", ["hardware=cpu", own, *files, *SMALL, *overrides])
+    config = compose_stage("stage2", ["hardware=tiny", own, *files, *SMALL, *overrides])
     config.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(
         Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
     )

@@ -58,7 +58,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         resumed.clear()
         own = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/rows.parquet"]
         given = [*own, f"model.path={tmp_path}/model", *overrides]
-        sft.run(compose("sft", ["sft_hardware=cpu", *given], group="sft_hardware"), list(overrides))
+        sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
         return list(resumed)
 
     return start
@@ -194,7 +194,7 @@ def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that
 ) -> None:
     monkeypatch.delenv("MODEL", raising=False)
     monkeypatch.setenv("RUN", "mine")
-    config = compose("sft", ["sft_hardware=cpu", *overrides], group="sft_hardware")
+    config = compose("sft", ["sft_hardware=tiny", *overrides], group="sft_hardware")
     sft.choose_folder(config)
     assert (config.paths.run, config.paths.stage) == (run, stage)
     assert config.trainer.default_local_dir == f"{stage}/checkpoints"
@@ -210,7 +210,7 @@ def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path
     (tmp_path / "rows.jsonl").write_text("rows")
 
     def made(*overrides: str) -> str:
-        given = ["sft_hardware=cpu", "model.path=/model", f"data.train_files=[{tmp_path}/rows.jsonl]", *overrides]
+        given = ["sft_hardware=tiny", "model.path=/model", f"data.train_files=[{tmp_path}/rows.jsonl]", *overrides]
         return sft.fingerprint(compose("sft", given, group="sft_hardware"))
 
     assert made() == made("trainer.test_freq=3") != made("data.val_share=0.1")
@@ -226,7 +226,7 @@ def test_the_tiny_policy_of_tau_knows_the_lines_of_any_files(tmp_path: Path, mon
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = [f"paths.{name}={tmp_path}/run" for name in ("run", "stage")]
     files = f"data.train_files=[{tmp_path}/one.jsonl,{tmp_path}/two.jsonl]"
-    config = compose("tau_sft", ["sft_hardware=cpu", *given, files], group="sft_hardware")
+    config = compose("tau_sft", ["sft_hardware=tiny", *given, files], group="sft_hardware")
     sides = sft.begin_with_tiny_policy(config, sft.read_sides(config, "make it"))
     assert sides and sides.counts and sides.counts["train"] == 40
     tokenizer = AutoTokenizer.from_pretrained(config.model.path)

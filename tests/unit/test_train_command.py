@@ -47,7 +47,7 @@ def look(folder: Path, *overrides: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *overrides],
         cwd=folder,
-        env={**environment, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT), "MODEL": str(folder / "model")},
+        env={**environment, "HARDWARE": "tiny", "PYTHONPATH": str(ROOT), "MODEL": str(folder / "model")},
         capture_output=True,
         text=True,
         timeout=200,

@@ -43,7 +43,7 @@ def learned(tokenizer: Any, talks: list[list[dict[str, str]]], folder: Path, too
     tokenizer.save_pretrained(folder / "model")
     (folder / "model" / "config.json").write_text('{"model_type": "qwen2"}')
     given = [f"paths.run={folder}", f"paths.stage={folder}", f"model.path={folder}/model", "data.train_batch_size=1"]
-    config = compose("sft", ["sft_hardware=cpu", *given, "data.max_length=100000"], group="sft_hardware")
+    config = compose("sft", ["sft_hardware=tiny", *given, "data.max_length=100000"], group="sft_hardware")
     kept = tools or [{}] * len(talks)
     given_talks = [Conversation("chat.jsonl", tuple(talk), kept=more) for talk, more in zip(talks, kept, strict=True)]
     write(arrange(Sides(given_talks, []), config), folder_of(config))

@@ -17,7 +17,7 @@ from recipe.launch.compose import compose
 
 @pytest.fixture(scope="module")
 def data() -> DictConfig:
-    return compose("sft", ["sft_hardware=cpu"], group="sft_hardware").data
+    return compose("sft", ["sft_hardware=tiny"], group="sft_hardware").data
 
 
 TOKENIZERS: dict[str, tuple[Callable[[], Any], str]] = {

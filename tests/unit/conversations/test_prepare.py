@@ -44,7 +44,7 @@ def prepared(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Pr
     def prepare(files: dict[str, Sequence[dict[str, Any]]], *overrides: str) -> DictConfig:
         for name, rows in files.items():
             (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        given = ["sft_hardware=cpu", f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"model.path={model}"]
+        given = ["sft_hardware=tiny", f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"model.path={model}"]
         given += [item.replace("HERE", str(tmp_path)) for item in ("data.train_files=HERE/train.jsonl", *overrides)]
         config = compose("sft", given, group="sft_hardware")
         write(arrange(read_sides(config, "make it"), config), folder_of(config))

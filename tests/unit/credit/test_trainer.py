@@ -69,7 +69,7 @@ def episodes() -> KVBatchMeta:
 
 @cache
 def composed(algorithm: str) -> Any:
-    given = ["hardware=cpu", f"algorithm={algorithm}"]
+    given = ["hardware=tiny", f"algorithm={algorithm}"]
     search = next(item for item in launch_overrides(given) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
         return compose("stage2", overrides=[*given, search])

@@ -45,7 +45,7 @@ def test_the_4b_preset_is_two_stages_with_dynamic_sampling_and_a_small_kl(hardwa
 def test_it_asks_for_its_data_with_the_command_that_makes_them_and_then_for_a_model(tmp_path: Path):
     folder = tmp_path / "hermes"
     where = [f"paths.data={folder}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
-    (base, _) = read("hardware=cpu", *where)
+    (base, _) = read("hardware=tiny", *where)
     with pytest.raises(PreflightError, match=rf"data_prep --out {folder} --tiny --protocol hermes --docs signature"):
         checks.check(base.composed)
     assert prepare_data(["--out", str(folder), "--tiny", "--protocol", "hermes"]) == 0

@@ -41,7 +41,7 @@ def compose_once(name: str, overrides: list[str]):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setenv("HARDWARE", "tiny")
     monkeypatch.setenv("MODEL", "/m")
     monkeypatch.setattr(stages, "compose_stage", compose_once)
     monkeypatch.setattr(command.report, "write", lambda run: run / "report.html")

@@ -142,7 +142,7 @@ def test_a_setting_of_the_environment_that_cannot_be_is_named_with_what_can(scen
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
-    search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
+    search = next(item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
         config = compose("base", overrides=[search])
     settings = OmegaConf.to_container(config.interaction[split])

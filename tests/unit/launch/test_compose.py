@@ -27,9 +27,9 @@ RIGHT = [
 
 @pytest.mark.parametrize("overrides", RIGHT, ids=lambda overrides: overrides[0])
 def test_right_overrides_give_what_hydra_composes(overrides: list[str]) -> None:
-    ours = compose("stage2", ["hardware=cpu", *overrides])
+    ours = compose("stage2", ["hardware=tiny", *overrides])
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        theirs = hydra.compose("stage2", overrides=["hardware=cpu", *overrides, searched([verl_config_dir()])])
+        theirs = hydra.compose("stage2", overrides=["hardware=tiny", *overrides, searched([verl_config_dir()])])
     assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(theirs)
 
 
@@ -53,7 +53,7 @@ OWN = {
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's folder of configurations, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setenv("HARDWARE", "tiny")
     for name, text in OWN.items():
         (path := tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -39,7 +39,7 @@ def project(folder: Path) -> Path:
 
 def answer(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: text for name, text in os.environ.items() if name not in ("MODEL", "RUN")}
-    environment |= {"HARDWARE": "cpu", "PYTHONPATH": str(folder)}
+    environment |= {"HARDWARE": "tiny", "PYTHONPATH": str(folder)}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
@@ -57,7 +57,7 @@ def test_a_folder_whose_name_no_configuration_can_hold_is_refused_in_one_line(tm
     said = subprocess.run(
         [sys.executable, "-m", "recipe.train", "preflight_only=true"],
         cwd=tmp_path / name,
-        env={**os.environ, "HARDWARE": "cpu", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "HARDWARE": "tiny", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -206,7 +206,7 @@ def test_a_model_of_unknown_layers_is_told_and_not_refused(tmp_path, no_gpus):
 
 
 def test_the_cpu_profile_has_no_estimate():
-    assert check_memory(compose_stage("stage3", ["hardware=cpu"])) == ""
+    assert check_memory(compose_stage("stage3", ["hardware=tiny"])) == ""
 
 
 def test_the_command_prints_a_table_and_its_status_says_whether_it_fits(capsys, no_gpus):

@@ -214,6 +214,6 @@ def test_the_setting_has_two_values() -> None:
     from recipe.launch.compose import compose
 
     for value in ("new", "continue"):
-        reading.check_values(compose("stage2", ["hardware=cpu", f"stage.adapter={value}"]))
+        reading.check_values(compose("stage2", ["hardware=tiny", f"stage.adapter={value}"]))
     with pytest.raises(PreflightError, match="stage.adapter"):
-        reading.check_values(compose("stage2", ["hardware=cpu", "stage.adapter=merged"]))
+        reading.check_values(compose("stage2", ["hardware=tiny", "stage.adapter=merged"]))

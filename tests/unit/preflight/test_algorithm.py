@@ -111,9 +111,9 @@ def test_an_engine_in_one_process_is_not_split_into_two():
         f"actor_rollout_ref.rollout.{key}" for key in ("tensor_model_parallel_size=2", "engine_kwargs.vllm")
     )
     with pytest.raises(PreflightError, match="tensor_model_parallel_size=2 with .*=uni: .*Set the latter to mp"):
-        algorithm.check_algorithm(compose("stage2", ["hardware=cpu", size]))
+        algorithm.check_algorithm(compose("stage2", ["hardware=tiny", size]))
     mp = f"{backend}.distributed_executor_backend=mp"
-    algorithm.check_algorithm(compose("stage2", ["hardware=cpu", size, mp, "trainer.n_gpus_per_node=2"]))
+    algorithm.check_algorithm(compose("stage2", ["hardware=tiny", size, mp, "trainer.n_gpus_per_node=2"]))
 
 
 @pytest.mark.parametrize("overrides", ACCEPTED, ids=lambda value: " ".join(value)[-70:])

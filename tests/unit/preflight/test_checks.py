@@ -52,8 +52,8 @@ def model(tmp_path: Path, tiny_policy: Path) -> Path:
 
 
 def composed(data: Path, tmp_path: Path, *overrides: str, name: str = "stage2") -> DictConfig:
-    given = ["hardware=cpu", f"paths.data={data}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
-    search = next(item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath"))
+    given = ["hardware=tiny", f"paths.data={data}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
+    search = next(item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
         return compose(name, overrides=[*given, search, *overrides])
 

@@ -44,7 +44,7 @@ def configured(train: Any, val: Any, **agent: Any) -> DictConfig:
     return OmegaConf.create(
         {
             "trainer": {"device": "cpu"},
-            "paths": {"data": "data/cpu"},
+            "paths": {"data": "data/tiny"},
             "interaction": {"protocol": "think_xml", "docs": "signature", "user": None, "train": {}, "val": {}},
             "data": {"train_files": train, "val_files": val, "train_batch_size": 2},
             "actor_rollout_ref": {
@@ -74,7 +74,7 @@ def test_what_data_prep_made_is_played(made: Path) -> None:
 def test_without_validation_there_need_be_no_file_for_it(made: Path) -> None:
     config = configured(str(made / "tiny_full.parquet"), [])
     config.trainer.update({"test_freq": -1, "val_before_train": False})
-    check_values(compose("stage1", ["data.val_files=[]", "hardware=cpu"]))
+    check_values(compose("stage1", ["data.val_files=[]", "hardware=tiny"]))
     check_data(config)
     assert config.data.val_files == []
     for on in ({"test_freq": 5}, {"val_before_train": True}):
@@ -209,7 +209,7 @@ def inventory(tmp_path: Path) -> Path:
 
 def test_of_a_users_environment_the_command_is_named_that_makes_its_data(inventory: Path, tmp_path: Path) -> None:
     train, val = (str(inventory / f"inventory_{name}.parquet") for name in ("train", "val"))
-    command = f"python -m data_prep --environment {tmp_path}/inventory.py --out data/cpu --protocol"
+    command = f"python -m data_prep --environment {tmp_path}/inventory.py --out data/tiny --protocol"
 
     def config_of(train: str, val: str) -> DictConfig:
         config = configured(train, val)
@@ -267,13 +267,13 @@ def test_where_no_task_is_held_out_that_is_said_and_not_only_how_data_are_made(t
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("inventory_sft.parquet", "data_prep --environment FILE --out data/cpu`"),
-        ("sft_train.parquet", "data_prep --out data/cpu --tiny`"),
-        ("tiny_sft.parquet", "data_prep --out data/cpu --tiny`"),
+        ("inventory_sft.parquet", "data_prep --environment FILE --out data/tiny`"),
+        ("sft_train.parquet", "data_prep --out data/tiny --tiny`"),
+        ("tiny_sft.parquet", "data_prep --out data/tiny --tiny`"),
     ],
 )
 def test_a_warm_start_without_its_data_names_the_command_of_their_environment(name: str, command: str) -> None:
-    config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/cpu"}})
+    config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/tiny"}})
     with pytest.raises(PreflightError) as error:
         read_conversations([name], data_command(config, environment_of(config, name)))
     assert command in str(error.value)
@@ -282,9 +282,9 @@ def test_a_warm_start_without_its_data_names_the_command_of_their_environment(na
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("bfcl_single_train.parquet", "data_prep --environment bfcl_single --out data/cpu "),
-        ("tau_train.parquet", "data_prep --environment tau --out data/cpu --tiny "),
-        ("mixture_train.parquet", "data_prep --mixture NAME=WEIGHT ... --out data/cpu "),
+        ("bfcl_single_train.parquet", "data_prep --environment bfcl_single --out data/tiny "),
+        ("tau_train.parquet", "data_prep --environment tau --out data/tiny --tiny "),
+        ("mixture_train.parquet", "data_prep --mixture NAME=WEIGHT ... --out data/tiny "),
     ],
 )
 def test_data_that_are_not_there_name_the_command_of_their_environment(name: str, command: str, made: Path) -> None:

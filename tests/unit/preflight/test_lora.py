@@ -20,9 +20,9 @@ MODEL = "actor_rollout_ref.model"
 
 @cache
 def stage1() -> DictConfig:
-    own = [item for item in launch_overrides(["hardware=cpu"]) if item.startswith("hydra.searchpath")]
+    own = [item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath")]
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("stage1", overrides=["hardware=cpu", "algorithm=tppo", *own])
+        return compose("stage1", overrides=["hardware=tiny", "algorithm=tppo", *own])
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -131,7 +131,7 @@ def test_a_look_from_a_machine_without_gpus_goes_on_and_says_what_is_missing(on_
 
 
 def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_the_engine(tmp_path):
-    given = [f"actor_rollout_ref.model.path={tmp_path}", f"paths.run={tmp_path}", "hardware=cpu"]
+    given = [f"actor_rollout_ref.model.path={tmp_path}", f"paths.run={tmp_path}", "hardware=tiny"]
     wanted, buckets = [], []
     for embedding in (2048, 49152):
         sizes = {"vocab_size": embedding, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}

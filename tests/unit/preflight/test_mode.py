@@ -39,7 +39,7 @@ def test_with_engines_elsewhere_the_estimate_is_that_of_a_card_that_trains() -> 
     ],
 )
 def test_ray_counts_as_many_devices_on_the_cpu_as_a_run_asks_for(given: list[str], counted: tuple[int, int]) -> None:
-    config = compose("stage2", ["hardware=cpu", *given])
+    config = compose("stage2", ["hardware=tiny", *given])
     count_devices(config)
     assert (config.ray_kwargs.ray_init.num_gpus, config.ray_kwargs.ray_init.num_cpus) == counted
 
@@ -106,4 +106,4 @@ def test_every_profile_and_algorithm_composes_for_playing_on_while_training(hard
 )
 def test_a_mode_that_cannot_serve_what_is_asked_for_is_refused(overrides: list[str], says: str) -> None:
     with pytest.raises(PreflightError, match=says):
-        check_settings(compose("stage2", ["hardware=cpu", *overrides]))
+        check_settings(compose("stage2", ["hardware=tiny", *overrides]))

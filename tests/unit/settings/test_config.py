@@ -103,13 +103,13 @@ def test_the_environment_variables_of_the_scripts_are_read(hardware: str, monkey
 
 
 def test_every_stage_has_checkpoints_of_its_own():
-    folders = {composed(name, "hardware=cpu").trainer.default_local_dir for name in STAGES}
+    folders = {composed(name, "hardware=tiny").trainer.default_local_dir for name in STAGES}
     assert len(folders) == len(STAGES)
 
 
 def test_composing_imports_neither_torch_nor_ray():
     code = (
-        "import sys, os; os.environ['HARDWARE'] = 'cpu'\n"
+        "import sys, os; os.environ['HARDWARE'] = 'tiny'\n"
         "from recipe.curriculum import compose_stage\n"
         "compose_stage('stage1', [])\n"
         "print(sorted({'torch', 'ray', 'verl', 'vllm'} & set(sys.modules)))"
@@ -155,7 +155,7 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", "recipe.train", *arguments],
         cwd=ROOT,
-        env={**os.environ, "HARDWARE": "cpu", **environment},
+        env={**os.environ, "HARDWARE": "tiny", **environment},
         capture_output=True,
         text=True,
         timeout=60,

@@ -251,7 +251,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No settings from outside, an empty working directory, and each of OmegaConf's 130 references parsed only once."""
     for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setenv("HARDWARE", "tiny")
     monkeypatch.chdir(tmp_path)
     threshold = gc.get_threshold()
     gc.freeze()  # looking for garbage in all that was imported takes nearly half of the time

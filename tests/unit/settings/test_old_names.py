@@ -32,7 +32,7 @@ def test_an_old_value_of_a_setting_is_refused_with_the_new_one(override: str, ne
     key, _, old = override.partition("=")
     assert VALUES[key] == {old: new}, "the table and this one list the same names"
     with pytest.raises(PreflightError) as error:
-        check_settings(compose("stage2", ["hardware=cpu", override]))
+        check_settings(compose("stage2", ["hardware=tiny", override]))
     assert str(error.value) == f"{override} is called {new} now. Set {key}={new}."
 
 
@@ -44,13 +44,13 @@ def test_old_names_in_a_configuration_of_the_users_own_are_refused_with_a_line_f
     )
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(PreflightError) as error:
-        check_settings(compose("mine", ["hardware=cpu", "critic.enable=true"], folder=tmp_path))
+        check_settings(compose("mine", ["hardware=tiny", "critic.enable=true"], folder=tmp_path))
     renamed = [(old, new) for names in VALUES.values() for old, new in names.items()]
     for line, (old, new) in zip(str(error.value).splitlines(), renamed, strict=True):
         assert f"={old} is called {new} now" in line
         text = text.replace(old, new)
     (tmp_path / "new.yaml").write_text(text)
-    check_settings(compose("new", ["hardware=cpu", "critic.enable=true"], folder=tmp_path))
+    check_settings(compose("new", ["hardware=tiny", "critic.enable=true"], folder=tmp_path))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ SAID = "returned turn_scores, which is called step_scores now; return it as step
 def test_a_reward_that_returns_turn_scores_is_refused_before_the_start(old_reward: Path):
     override = f"reward.custom_reward_function.path={old_reward}"
     with pytest.raises(PreflightError, match=SAID) as error:
-        check_reward(compose("stage2", ["hardware=cpu", override]))
+        check_reward(compose("stage2", ["hardware=tiny", override]))
     assert "\n" not in str(error.value)
 
 
@@ -141,6 +141,6 @@ def test_a_reward_that_reads_a_record_as_it_was_is_told_where_the_key_went(key, 
         "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
         f"    record = extra_info['episode']\n    return float(all({key} for turn in record['turns']))\n"
     )
-    config = compose("stage2", ["hardware=cpu", f"reward.custom_reward_function.path={path}"])
+    config = compose("stage2", ["hardware=tiny", f"reward.custom_reward_function.path={path}"])
     with pytest.raises(PreflightError, match=f"KeyError.*{now}"):
         check_reward(config)

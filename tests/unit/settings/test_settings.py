@@ -28,7 +28,7 @@ ALGORITHMS = sorted(path.stem for path in (CONFIG_DIR / "algorithm").glob("*.yam
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setenv("HARDWARE", "tiny")
 
 
 def refusal(*overrides: str, name: str = "stage1") -> str:
@@ -61,7 +61,7 @@ def test_so_is_the_warm_start(hardware: str) -> None:
 
 @pytest.mark.parametrize("section", ["interaction.environments", "reward.custom_reward_function.reward_kwargs"])
 def test_no_name_is_recommended_below_a_section_that_a_command_has_not(section: str) -> None:
-    config = compose("sft", ["sft_hardware=cpu"], group="sft_hardware")
+    config = compose("sft", ["sft_hardware=tiny"], group="sft_hardware")
     assert "takes names of yours" not in unknown(config, f"{section}.mine")
     assert "takes names of yours" in unknown(compose("stage2", []), f"{section}.mine")
 
@@ -166,7 +166,7 @@ def test_every_setting_of_ours_in_the_configurations_has_a_type_and_every_type_a
         config = compose("stage2", chosen)
         found |= {key for key in typed if additions.has(config, key)}
     for name in ("tau_user", "offline"):
-        found |= {key for key in typed if additions.has(compose(name, ["hardware=cpu"]), key)}
+        found |= {key for key in typed if additions.has(compose(name, ["hardware=tiny"]), key)}
     optional = {key for key in typed if key.startswith(("stage.gate.", "interaction.user."))}  # null as they come
     assert typed - found - optional == set()
 

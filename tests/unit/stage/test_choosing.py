@@ -36,7 +36,7 @@ def config(tmp_path):
         {
             "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_choose/score"},
             "trainer": {"device": "cpu"},
-            "paths": {"data": "data/cpu"},
+            "paths": {"data": "data/tiny"},
             "data": {"val_files": rows_file(tmp_path / "val.parquet", CHOOSE, REPORT)},
             "actor_rollout_ref": {"model": {"path": None}},
         }
@@ -90,7 +90,7 @@ def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(ta
     row = {"split": "val", "environment": "inventory", "task_id": "move_1"}
     pq.write_table(pa.table({"extra_info": [row]}), tmp_path / "inventory.parquet")
     own = OmegaConf.merge(config, {"data": {"val_files": [str(tmp_path / "inventory.parquet")]}})
-    with pytest.raises(PreflightError, match="`.venv/bin/python -m data_prep --environment FILE --out data/cpu`"):
+    with pytest.raises(PreflightError, match="`.venv/bin/python -m data_prep --environment FILE --out data/tiny`"):
         choosing.check_rows(own)
     config.data.val_files.append(rows_file(tmp_path / "more.parquet", CHOOSE))
     choosing.check_rows(config)

@@ -38,7 +38,7 @@ def test_a_start_writes_and_prints_no_key(
     for name in ("train", "val"):
         (tmp_path / name).write_text("")
     folders = [f"paths.run={tmp_path}", f"data.train_files={tmp_path}/train", f"data.val_files={tmp_path}/val"]
-    config = compose("stage1", ["hardware=cpu", *folders, *GIVEN])
+    config = compose("stage1", ["hardware=tiny", *folders, *GIVEN])
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "1.jsonl"))
     monkeypatch.setattr(sys, "argv", ["recipe.train", *GIVEN])
     write_start(config, GIVEN)
@@ -74,7 +74,7 @@ def test_a_start_writes_and_prints_no_key(
 )
 def test_a_refusal_repeats_no_key(given: list[str]) -> None:
     with pytest.raises(PreflightError) as refused:
-        check_settings(compose("stage1", ["hardware=cpu", *given]))
+        check_settings(compose("stage1", ["hardware=tiny", *given]))
     assert "hunter2" not in str(refused.value)
 
 
@@ -96,13 +96,13 @@ def test_an_evaluation_keeps_no_key_and_goes_on_with_another(
 def test_another_key_makes_no_other_warm_start(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps({"messages": []}))
-    made = [["sft_hardware=cpu", f"data.train_files={file}", f"++launcher.env.HF_TOKEN={key}"] for key in ("a", "b")]
+    made = [["sft_hardware=tiny", f"data.train_files={file}", f"++launcher.env.HF_TOKEN={key}"] for key in ("a", "b")]
     first, second = (fingerprint(compose("sft", given, group="sft_hardware")) for given in made)
     assert first == second
 
 
 def test_settings_that_only_sound_like_keys_stay() -> None:
-    config = OmegaConf.to_container(compose("stage1", ["hardware=cpu"]))
+    config = OmegaConf.to_container(compose("stage1", ["hardware=tiny"]))
     assert masked(config) == config
     for text in (
         "data.prompt_key=prompt",

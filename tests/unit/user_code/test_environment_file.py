@@ -111,7 +111,7 @@ def test_an_environment_may_print_much_and_start_processes_which_end_with_the_tr
 
 
 def config_of(*overrides):
-    return compose_stage("stage2", ["hardware=cpu", *overrides])
+    return compose_stage("stage2", ["hardware=tiny", *overrides])
 
 
 def test_settings_of_environments_are_checked_before_a_start(tmp_path):
