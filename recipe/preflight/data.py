@@ -22,7 +22,7 @@ from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data_file import check_whole, parquet_rows
 from recipe.preflight.made_from import changed
 from recipe.preflight.writing import cannot_write
-from recipe.settings.data_files import MIXTURE, as_list, data_command, environment_of, naming, without_tasks
+from recipe.settings.data_files import LAPTOP, MIXTURE, as_list, data_command, environment_of, naming, without_tasks
 from recipe.typed import shown
 
 SPLITS = {"data.train_files": "train", "data.val_files": "val", "environment.guard": "val"}
@@ -211,7 +211,7 @@ def _check_file(path: Path, rules: _Rules) -> _Found:
     check_whole(path)
     found = _Found()
     for number, row in enumerate(parquet_rows(path, TEXTS, OTHERS)):
-        if rules.environment != MIXTURE:
+        if rules.environment not in (MIXTURE, LAPTOP):
             rules.environment = _environment(row, rules.environment)
         if fault := _fault(row, rules):
             raise Damaged(f"{path}, row {number}: {fault}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from data_prep.laptop import FILES
 from interaction.environment import DEFAULT, ENVIRONMENTS, NAME, Part, known, load_tasks
 
 MADE = re.compile(r"(.+)_(?:train|val|sft)\.parquet")
@@ -15,6 +16,9 @@ MADE = re.compile(r"(.+)_(?:train|val|sft)\.parquet")
 MIXTURE = "mixture"
 """What it calls those of several."""
 
+LAPTOP = "--laptop"
+"""What the data of the CPU profile's model go by, which are of several environments too: no environment's name."""
+
 BFCL = ("bfcl", "tiny", "sft")
 """What BFCL's own names begin with (`bfcl_env/data_files.py`)."""
 
@@ -22,7 +26,7 @@ LONGEST = 100
 """Characters of an environment's name that a message repeats."""
 
 SMALL = ("bfcl", "tau")
-"""Environments that have a small data set for the CPU profile."""
+"""Environments that have a small data set for the tiny policy."""
 
 
 def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
@@ -31,7 +35,9 @@ def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
     An environment's file is `FILE` where the configuration does not say it; what a mixture holds it never says.
     """
     command, out = ".venv/bin/python -m data_prep", f"--out {config.paths.data}"
-    tiny = " --tiny" if config.trainer.device == "cpu" and environment in SMALL else ""
+    if environment == LAPTOP or (environment == DEFAULT and _is_laptop(config)):
+        return f"{command} {out} {LAPTOP}"
+    tiny = " --tiny" if config.paths.get("tiny_policy") and environment in SMALL else ""
     if environment == DEFAULT:
         return f"{command} {out}{tiny}"
     if environment == MIXTURE:
@@ -74,11 +80,18 @@ def environment_of(config: DictConfig, file: str) -> str:
 
     The warm start does not say which environments there are, so any name but BFCL's is that of one.
     """
+    if _is_laptop(config) and Path(file).name in FILES:
+        return LAPTOP
     found = MADE.fullmatch(Path(file).name)
     if found is None or found[1] in BFCL:
         return DEFAULT
     named = found[1] == MIXTURE or found[1] in ENVIRONMENTS or found[1] in _own(config)
     return found[1] if named or "interaction" not in config else DEFAULT
+
+
+def _is_laptop(config: DictConfig) -> bool:
+    """Whether the profile is that of a CPU with a model that is not the tiny policy."""
+    return config.trainer.device == "cpu" and not config.paths.get("tiny_policy")
 
 
 def _own(config: DictConfig) -> Any:

@@ -44,7 +44,7 @@ def configured(train: Any, val: Any, **agent: Any) -> DictConfig:
     return OmegaConf.create(
         {
             "trainer": {"device": "cpu"},
-            "paths": {"data": "data/tiny"},
+            "paths": {"data": "data/tiny", "tiny_policy": "none"},
             "interaction": {"protocol": "think_xml", "docs": "signature", "user": None, "train": {}, "val": {}},
             "data": {"train_files": train, "val_files": val, "train_batch_size": 2},
             "actor_rollout_ref": {
@@ -265,15 +265,19 @@ def test_where_no_task_is_held_out_that_is_said_and_not_only_how_data_are_made(t
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
+    ("name", "tiny", "command"),
     [
-        ("inventory_sft.parquet", "data_prep --environment FILE --out data/tiny`"),
-        ("sft_train.parquet", "data_prep --out data/tiny --tiny`"),
-        ("tiny_sft.parquet", "data_prep --out data/tiny --tiny`"),
+        ("inventory_sft.parquet", "none", "data_prep --environment FILE --out data/cpu`"),
+        ("sft_train.parquet", "none", "data_prep --out data/cpu --tiny`"),
+        ("tiny_sft.parquet", "none", "data_prep --out data/cpu --tiny`"),
+        ("stage0_sft.parquet", None, "data_prep --out data/cpu --laptop`"),
+        ("sft_train.parquet", None, "data_prep --out data/cpu --laptop`"),
     ],
 )
-def test_a_warm_start_without_its_data_names_the_command_of_their_environment(name: str, command: str) -> None:
-    config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/tiny"}})
+def test_a_warm_start_without_its_data_names_the_command_of_their_environment(
+    name: str, tiny: str | None, command: str
+) -> None:
+    config = OmegaConf.create({"trainer": {"device": "cpu"}, "paths": {"data": "data/cpu", "tiny_policy": tiny}})
     with pytest.raises(PreflightError) as error:
         read_conversations([name], data_command(config, environment_of(config, name)))
     assert command in str(error.value)
@@ -289,6 +293,15 @@ def test_a_warm_start_without_its_data_names_the_command_of_their_environment(na
 )
 def test_data_that_are_not_there_name_the_command_of_their_environment(name: str, command: str, made: Path) -> None:
     assert command in refusal(configured(str(made / name), val_of(made)))
+
+
+def test_data_of_the_cpu_profile_for_another_prompt_name_its_command(tmp_path: Path) -> None:
+    assert prepare_data(["--out", str(tmp_path), "--laptop"]) == 0
+    config = configured(*(str(tmp_path / name) for name in ("stage1_format.parquet", "val.parquet")))
+    config.paths.tiny_policy = None
+    assert "data_prep --out data/cpu --laptop --protocol think_xml --docs signature`" in refusal(config)
+    config.interaction.protocol = "python_calls"
+    check_data(config)
 
 
 def test_rows_of_several_environments_are_played_from_one_file_and_from_several(made: Path, tmp_path: Path) -> None:

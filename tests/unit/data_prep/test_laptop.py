@@ -1,0 +1,61 @@
+"""The data of a real model on a CPU: mixed batches, nothing held out, and tasks that are not asked twice."""
+
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+
+from data_prep.__main__ import main
+from data_prep.laptop import TRAIN, WARM_START
+from interaction.environment import load_tasks
+
+STAGES = [name for name in TRAIN if name != WARM_START]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("laptop")
+    assert main(["--out", str(out), "--laptop"]) == 0
+    return out
+
+
+def tasks_of(path):
+    """In the order of the rows."""
+    tasks = {**load_tasks("bfcl_single"), **load_tasks("bfcl")}
+    return [tasks[row.get("task_id") or row["extra_info"]["task_id"]] for row in pq.read_table(path).to_pylist()]
+
+
+def test_the_same_command_writes_the_same_bytes(made, tmp_path):
+    assert main(["--out", str(tmp_path), "--laptop"]) == 0
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == {
+        path.name: path.read_bytes() for path in tmp_path.iterdir()
+    }
+
+
+def test_every_batch_of_a_stage_has_each_category_in_its_share(made):
+    for name in STAGES:
+        categories = [task.category for task in tasks_of(made / name)]
+        assert Counter(categories) == TRAIN[name]
+        share = {category: 8 * count / len(categories) for category, count in TRAIN[name].items()}
+        for start in range(0, len(categories), 8):
+            assert Counter(categories[start : start + 8]) == share
+
+
+def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_twice(made):
+    trained = [task for name in TRAIN for task in tasks_of(made / name)]
+    assert len({task.id for task in trained}) == len(trained) == 184 + 64 + 64 + 32
+    shown, held_out = tasks_of(made / "sft_all.parquet"), tasks_of(made / "val.parquet")
+    assert {task.part for task in trained + shown} == {"train"}
+    clusters = [{(task.environment, task.cluster) for task in those} for those in (trained + shown, held_out)]
+    assert clusters[0].isdisjoint(clusters[1])
+    assert Counter((task.part, task.environment) for task in held_out) == {
+        ("choose", "bfcl_single"): 48,
+        ("choose", "bfcl"): 4,
+        ("report", "bfcl_single"): 200,
+        ("report", "bfcl"): 12,
+    }
+
+
+def test_what_it_chooses_itself_cannot_be_given(tmp_path, capsys):
+    assert main(["--out", str(tmp_path / "out"), "--laptop", "--tiny"]) == 1
+    assert "leave out" in capsys.readouterr().err and not (tmp_path / "out").exists()
