@@ -298,7 +298,7 @@ def test_data_that_are_not_there_name_the_command_of_their_environment(name: str
 def test_data_of_the_cpu_profile_for_another_prompt_name_its_command(tmp_path: Path) -> None:
     assert prepare_data(["--out", str(tmp_path), "--laptop"]) == 0
     config = configured(*(str(tmp_path / name) for name in ("stage1_format.parquet", "val.parquet")))
-    config.paths.tiny_policy = None
+    config.paths = {"data": "data/cpu", "tiny_policy": None}
     assert "data_prep --out data/cpu --laptop --protocol think_xml --docs signature`" in refusal(config)
     config.interaction.protocol = "python_calls"
     check_data(config)
