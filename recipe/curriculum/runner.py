@@ -66,7 +66,8 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     """Make each stage's checks. A stage before that has no model yet is replaced by the start model."""
     given = [item for item in stages[0].overrides if item.startswith(OF_THE_FIRST)]
     results = {}
-    start = os.environ.get("MODEL") or (_start_of_warm_start(stages[0]) if stages[0].composed.stage.warm_start else None)
+    warm_start = stages[0].composed.stage.warm_start
+    start = os.environ.get("MODEL") or (_start_of_warm_start(stages[0]) if warm_start else None)
     for stage in stages:
         arguments, environment = [*stage.arguments, "preflight_only=true"], dict(os.environ)
         previous, warm = stage.composed.stage.previous, stage.composed.stage.warm_start

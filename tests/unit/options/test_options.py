@@ -93,7 +93,7 @@ def test_every_setting_of_ours_that_a_start_has_is_listed(name: str) -> None:
 
 def test_what_verl_has_is_listed_with_our_value_and_both_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "--config-name", "stage1", "max_num_batched_tokens") == {
-        "actor_rollout_ref.rollout.max_num_batched_tokens": {"": 16384, "cpu": 8192, "gpu8_24gb": 8192}
+        "actor_rollout_ref.rollout.max_num_batched_tokens": {"": 16384, "cpu": 8192, "tiny": 8192, "gpu8_24gb": 8192}
     }
     main(["--config-name", "stage1", "max_num_batched_tokens"])
     text = capsys.readouterr().out
