@@ -25,6 +25,7 @@ from recipe.report.rise import Difference, Rise
 from recipe.report.tables import interval_text, run_text, stage_rows, windows_text
 
 RESULTS, PAGE = Path("docs/data/rises"), Path("docs/tiny_models.md")
+OF = {"all": "acc", "all, official": "acc_official"}
 
 
 def git(*arguments: str) -> str:
@@ -41,7 +42,8 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
     found = [
         (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
     ]
-    found += [(stage, f"held-out {of}", moved.runs[0]) for stage, _, of, moved in held_out.rows([folder])]
+    titles, held = held_out.rows([folder])
+    found += [(titles[-1], f"held-out {OF.get(row.name, row.name)}", [*row.since.values()][-1].runs[0]) for row in held]
     result = {
         "commit": git("rev-parse", "HEAD"),
         "command": shlex.join([f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),

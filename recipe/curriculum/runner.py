@@ -15,15 +15,23 @@ from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
 from recipe.launch import processes
-from recipe.launch.compose import compose
+from recipe.launch.compose import compose, quoted
 from recipe.preflight.start import resolve_model, warm_started
+from recipe.settings.data_files import as_list
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
+from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import DONE_FILE, Done
 
 
 class StageFailed(SystemExit):
     """A stage ended without being done; the message says why and what to do."""
+
+
+VALIDATION_ONLY = (
+    *(f"stage.name={starts.BEFORE}", "stage.gate=null", "stage.handover=last"),
+    *("trainer.val_only=true", "trainer.val_before_train=true", "trainer.save_freq=-1"),
+)
 
 
 def launch(module: str, arguments: Sequence[str], watch: console.Watch, note: Path) -> int:
@@ -85,6 +93,20 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     print(f"\n{table}")
 
 
+def _before(run: Path, stages: Sequence[Stage], note: Path) -> None:
+    """With `stage.before`: validate the model that the warm start begins with, once."""
+    first, folder = stages[0], run / starts.BEFORE
+    if not first.composed.stage.before or read_steps(folder) or (model := _start_of_warm_start(first)) is None:
+        return
+    watch = console.Watch(folder, _log(run, folder.name))
+    print(f"{folder.name}: validates {model}, log in {watch.log}", flush=True)
+    rows = ",".join(map(quoted, as_list(first.composed.data.train_files)))  # the profile's own are the stage's by name
+    arguments = [*first.arguments, *VALIDATION_ONLY]
+    arguments += [f"data.train_files=[{rows}]", f"actor_rollout_ref.model.path={quoted(model)}"]
+    if code := launch("recipe.train", arguments, watch, note):
+        _fail(folder.name, watch.log, f"ended with status {code}", stages)
+
+
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     """The warm start that the first stage's `stage.warm_start` names, unless it is there; the stage begins with it.
 
@@ -96,6 +118,8 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     given = model.path is not None and (tiny or model.path != os.environ.get("MODEL"))
     if given or model.lora_adapter_path is not None or config.stage.previous:
         return
+    if name:
+        _before(run, stages, note)
     folder = warm_started(config)
     if not (folder / "config.json").is_file():
         if not name:
@@ -137,7 +161,8 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
     launches = state.entries[stage.name].launches + 1
     advance(status=states.RUNNING, reason=None, launches=launches, log=str(watch.log))
     try:
-        code = launch("recipe.train", stage.arguments, watch, note)
+        first = stage.composed.stage.before and not stage.composed.stage.previous
+        code = launch("recipe.train", [*stage.arguments, *["trainer.val_before_train=true"] * first], watch, note)
     except KeyboardInterrupt:
         advance(status=states.INTERRUPTED, reason="interrupted")
         raise

@@ -1,105 +1,121 @@
-"""How much the held-out tasks moved, from the first validation of a stage to its last.
+"""How many held-out tasks a run solves: before its warm start, after it, and after each stage.
 
 Only tasks for reporting: those for choosing may have decided something. They stand for tasks that nobody has played, so
 the standard error of a run covers which tasks they are, and which episodes were sampled.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import nan
 from pathlib import Path
+from statistics import fmean
 from textwrap import fill
-from typing import Any
 
 from interaction.environment import task_key_of
 from recipe.columns import aligned
 from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Rise, compare
-from recipe.report.tables import brackets, difference_text, run_text, trained_stages, windows_text
+from recipe.report.tables import brackets, interval_text, run_text, trained_stages
 from recipe.stage import choosing
+from recipe.stage.starts import BEFORE
 
-METRICS = ("acc", "acc_official")
+ALL = "all"
+MARKS = {"report": "", choosing.GUARD: ", guard"}
+WARM_START = "warm start"
 WHAT = (
-    "Held-out tasks for reporting: the first validation of a stage against its last, each task counting the same. +- "
-    "is one standard error over tasks."
+    "Shares of held-out tasks for reporting that are solved, each task counting the same; since: how far the last "
+    "column is above that one, task by task."
 )
 
-
-def held_out(stages: list[Path], metric: str, part: str = "report", category: str | None = None) -> Rise | None:
-    """How a metric moved in a stage of several runs; None if any has not validated twice, or no such tasks."""
-    runs = []
-    for stage in stages:
-        files = validation_files(stage)
-        if len(files) < 2:
-            return None
-        first, last = (_values(path, metric, part, category) for path in (files[0], files[-1]))
-        difference = compare(first, last, drawn=True)
-        if difference is None:
-            return None
-        runs.append(difference)
-    return Rise(tuple(runs)) if runs else None
+Values = dict[Hashable, list[float]]
+"""Task -> a value of each of its episodes."""
 
 
-def rows(runs: list[Path]) -> Iterator[tuple[str, list[bool], str, Rise]]:
-    """What has moved in each stage of the first run: stage, which runs have it, name of the metric, the move."""
-    for stage in trained_stages(runs[0]):
-        of_runs = [(run / stage.name / "metrics").is_dir() for run in runs]
-        stages = [run / stage.name for run, has in zip(runs, of_runs, strict=True) if has]
-        for name, moved in _moved(stages):
-            yield stage.name, of_runs, name, moved
+@dataclass(frozen=True)
+class Row:
+    """One category, or all together."""
+
+    name: str
+    shares: list[tuple[float, int]]
+    """Of each column the mean over tasks and runs, and the number of tasks."""
+    since: dict[str, Rise]
+    """Title of an earlier column -> the move from it to the last one."""
 
 
-def table(runs: list[Path]) -> str:
-    """The stages that have validated twice, as text; empty where there is none."""
-    lines = [["stage", "runs", "tasks", "of", "first -> last", "difference", "each run"]]
-    before, found = "", list(rows(runs))
-    for stage, of_runs, name, moved in found:
-        head = ["", ""] if stage == before else [stage, str(sum(of_runs))]
-        tasks = str(max(run.tasks for run in moved.runs))
-        each = ", ".join(map(run_text, moved.runs)) if len(moved.runs) > 1 else ""
-        lines.append([*head, tasks, name, windows_text(moved), difference_text(moved), each])
-        before = stage
-    if len(lines) == 1:
-        return ""
-    if not any(line[-1] for line in lines[1:]):
-        lines = [line[:-1] for line in lines]
-    return f"{aligned(lines)}\n\n{fill(explanation([moved for *_, moved in found]), 120)}"
+def columns(run: Path) -> dict[str, Path]:
+    """Title -> validation: of the model before the warm start, the first one of all stages, the last one of each."""
+    found = {BEFORE: files[-1]} if (files := validation_files(run / BEFORE)) else {}
+    for stage in trained_stages(run):
+        for path in validation_files(stage):
+            if int(path.stem) > 0:
+                found[stage.name] = path
+            elif set(found) <= {BEFORE}:
+                found[WARM_START if found else "start"] = path
+    return found
 
 
-def explanation(moved: Sequence[Rise]) -> str:
-    """What the numbers of these rows are."""
-    return " ".join([WHAT, *brackets(moved)])
+def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
+    """Titles of the columns that all runs have, and a row for each category; nothing with fewer than two columns."""
+    found = [columns(run) for run in runs]
+    titles = [title for title in found[0] if all(title in one for one in found)]
+    if len(titles) < 2:
+        return [], []
+    played = [[_values(one[title]) for title in titles] for one in found]
+    listed, keys = [], sorted(played[0][-1])
+    for key in keys:
+        if key[1] or sum(key[:2] == other[:2] for other in keys) > 1:  # a category alone is the same as all
+            listed.append(_row(titles, key[2], [[column.get(key, {}) for column in one] for one in played]))
+    return titles, [row for row in listed if row]
 
 
-def _moved(stages: list[Path]) -> Iterator[tuple[str, Rise]]:
-    """What is shown of a stage: the metrics over all tasks, the first one by category, and what a guard plays."""
-    names: list[tuple[str, str, str, str | None]] = [(metric, metric, "report", None) for metric in METRICS]
-    files = validation_files(stages[0])
-    kinds = sorted({(str(_part(header)), str(header["category"])) for header in _headers(files[-1])} if files else ())
-    for part, title in (("report", ""), (choosing.GUARD, ", guard")):
-        categories = [category for of, category in kinds if of == part]
-        if title and categories:
-            names.append((f"{METRICS[0]}{title}", METRICS[0], part, None))
-        if len(categories) > 1:
-            names += [(f"{METRICS[0]}{title}: {category}", METRICS[0], part, category) for category in categories]
-    for name, metric, part, category in names:
-        if (rise := held_out(stages, metric, part, category)) is not None:
-            yield name, rise
+def _row(titles: Sequence[str], name: str, played: Sequence[Sequence[Values]]) -> Row | None:
+    """One row from the values in each column of each run; None where columns have no task in common."""
+    since = {}
+    for at, title in enumerate(titles[:-1]):
+        if at == 0 or title == WARM_START:
+            moved = [one for run in played if (one := compare(run[at], run[-1], drawn=True))]
+            if len(moved) < len(played):
+                return None
+            since[title] = Rise(tuple(moved))
+    of_tasks = [[[*map(fmean, run[at].values())] for run in played] for at in range(len(titles))]
+    return Row(name, [(fmean(map(fmean, runs)) if all(runs) else nan, len(runs[0])) for runs in of_tasks], since)
 
 
-def _values(path: Path, metric: str, part: str, category: str | None) -> dict[Hashable, list[float]]:
-    """Task -> values of its episodes."""
-    values: dict[Hashable, list[float]] = defaultdict(list)
-    for header in _headers(path):
-        value = (header.get("reward") or {}).get(metric)
-        chosen = _part(header) == part and category in (None, header["category"])
-        if chosen and isinstance(value, int | float):
-            values[task_key_of(header)].append(float(value))
-    return values
+def _values(path: Path) -> dict[tuple[str, int, str], Values]:
+    """What a validation has of each row, under a key by which the rows are sorted: guard, kind of row, name."""
+    found: dict[tuple[str, int, str], Values] = defaultdict(lambda: defaultdict(list))
+    for header in (place.header for place in headers(path)):
+        mark = MARKS.get(str(header.get("part") or choosing.part_of_row(header)))
+        names = ((0, str(header["category"]), "acc"), (1, ALL, "acc"), (2, f"{ALL}, official", "acc_official"))
+        for kind, name, metric in names[: 2 if mark else 3]:
+            if mark is not None and isinstance(value := header["reward"].get(metric), int | float):
+                found[mark, kind, name + mark][task_key_of(header)].append(float(value))
+    return found
 
 
-def _headers(path: Path) -> list[dict[str, Any]]:
-    return [place.header for place in headers(path)]
+def lines(runs: Sequence[Path]) -> tuple[list[list[str]], str]:
+    """The table's cells, its head first, and what they are; empty where there is nothing to compare."""
+    titles, found = rows(runs)
+    if not found:
+        return [], ""
+    several, short = len(runs) > 1, [re.sub(r"^(stage\d+)_.*", r"\1", title) for title in titles]
+    heads = short if len(set(short)) == len(short) else titles
+    cells = [["held-out", "tasks", *heads, *(f"since {title}" for title in found[0].since), *["each run"] * several]]
+    for row in found:
+        tasks = row.shares[-1][1]
+        shares = [f"{share:.3f}{'' if count == tasks else f' of {count}'}" for share, count in row.shares]
+        since = [
+            f"{rise.difference:+.3f}{interval_text(rise.interval or rise.runs[0].interval)}"
+            for rise in row.since.values()
+        ]
+        each = [", ".join(map(run_text, [*row.since.values()][-1].runs))] * several
+        cells.append([row.name, str(tasks), *shares, *since, *each])
+    return cells, " ".join([WHAT, *brackets([rise for row in found for rise in row.since.values()])])
 
 
-def _part(header: dict[str, Any]) -> str | None:
-    return header.get("part") or choosing.part_of_row(header)
+def table(runs: Sequence[Path]) -> str:
+    """The table as text; empty where there is none."""
+    cells, words = lines(runs)
+    return f"{aligned(cells)}\n\n{fill(words, 120)}" if cells else ""

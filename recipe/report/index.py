@@ -7,7 +7,7 @@ from pathlib import Path
 from recipe.files import write_atomic
 from recipe.report import losses, tables
 from recipe.report.episodes import validation_files
-from recipe.report.held_out import held_out
+from recipe.report.held_out import ALL, rows
 from recipe.report.page import entries
 from recipe.report.render import render
 from recipe.report.rise import Rise
@@ -30,8 +30,6 @@ class StageLine:
     reward: Rise | None
     validated: Validation | None
     """All tasks of its last validation; None without one."""
-    moved: Rise | None
-    """The share of held-out tasks solved, from the first validation to the last."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ class Listed:
     """When its first start was, as the manifest says it; empty where it does not."""
     has_page: bool
     stages: Sequence[StageLine]
+    moved: Rise | None
+    """The share of held-out tasks solved, from the run's first validation to its last."""
 
     @property
     def done(self) -> int:
@@ -79,10 +79,9 @@ def _listed(run: Path) -> Listed:
     folders = {stage.name: stage for stage in tables.stage_dirs(run)}
     names = dict.fromkeys([*(name for name in planned if name in folders), *folders])
     stages = [_stage(run, folders[name], planned.get(name)) for name in names]
-    waiting = [
-        StageLine(name, status, 0, None, None, None, None) for name, status in planned.items() if name not in names
-    ]
-    return Listed(run.name, begun, (run / PAGE).exists(), stages + waiting)
+    waiting = [StageLine(name, status, 0, None, None, None) for name, status in planned.items() if name not in names]
+    moved = next((rise for row in rows([run])[1] if row.name == ALL for rise in row.since.values()), None)
+    return Listed(run.name, begun, (run / PAGE).exists(), stages + waiting, moved)
 
 
 def _stage(run: Path, stage: Path, planned: str | None) -> StageLine:
@@ -95,5 +94,4 @@ def _stage(run: Path, stage: Path, planned: str | None) -> StageLine:
         target.total_steps if target else None,
         tables.rise([stage], tables.REWARD),
         overall(validation(run, files[-1])) if files else None,
-        held_out([stage], "acc"),
     )

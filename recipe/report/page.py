@@ -21,6 +21,7 @@ from recipe.report.slowest import slowest
 from recipe.stage import choosing, step_times
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
+from recipe.stage.starts import BEFORE
 
 EPISODES = 2000
 """How many a page holds."""
@@ -39,7 +40,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     slow = [found for stage in stages if (found := slowest(stage))]
     chosen, shown_at = _episodes(stages, [one.place for found in slow for one in found.named])
     timed = times.stage_times(runs)
-    moved = list(held_out.rows(runs))
+    moved, words = held_out.lines(runs)
     page = render(
         "report.html",
         runs=[str(path.name) for path in runs],
@@ -58,7 +59,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         metrics=validation.METRICS,
         validation_curves=Markup(validation_curves.draw([path.name for path in runs], lines, ends[:-1])),
         moved=moved,
-        held_out=held_out.explanation([value for *_, value in moved]),
+        held_out=words,
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=entries(run / "curriculum.json", "stages"),
         starts=entries(run / "manifest.json", "starts"),
@@ -117,7 +118,7 @@ def _configuration(stage: Path) -> dict[str, str]:
 def _missing(run: Path, stages: list[Path]) -> list[str]:
     """What a reader may look for in vain, and why."""
     started = sorted(path.parents[1] for path in run.glob("*/config/config.yaml"))
-    idle = [stage.name for stage in started if max(read_steps(stage), default=0) < 1]
+    idle = [stage.name for stage in started if stage.name != BEFORE and max(read_steps(stage), default=0) < 1]
     notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
     for stage in stages:
         if (stage / BATCHES_FILE).exists():

@@ -19,6 +19,7 @@ from recipe.report.rise import Difference, Rise, compare
 from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
+from recipe.stage.starts import BEFORE
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"
@@ -26,8 +27,9 @@ WINDOW = 5
 
 
 def stage_dirs(run: Path) -> list[Path]:
-    """The folders of a run that hold metrics, in the order of their names."""
-    return sorted(path.parent for path in run.glob("*/metrics") if any(path.iterdir()))
+    """The folders of a run that hold metrics of training, in the order of their names."""
+    found = (path.parent for path in run.glob("*/metrics") if any(path.iterdir()))
+    return sorted(path for path in found if path.name != BEFORE)
 
 
 def trained_stages(run: Path) -> list[Path]:

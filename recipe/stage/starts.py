@@ -46,6 +46,9 @@ CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
 ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
 
+BEFORE = "before"
+"""Folder beside the stages for the validation of the model that the warm start begins with (`stage.before`)."""
+
 REMEDY = (
     "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over: what is there is then set aside."
 )

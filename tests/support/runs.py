@@ -12,18 +12,20 @@ def write_metrics(run: Path, stage: str, name: str, lines: list[tuple[int, dict]
     (folder / name).write_text("".join(json.dumps({"step": step, "data": data}) + "\n" for step, data in lines))
 
 
-def a_run(folder: Path, values: list[float]) -> Path:
+def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
     lines = [
         (step, {"critic/score/mean": value, "train/progress": value / 2, "timing_s/step": 1.0})
         for step, value in enumerate(values, start=1)
     ]
-    write_metrics(folder, STAGE, "20260101-000000.jsonl", lines)
+    write_metrics(folder, stage, "20260101-000000.jsonl", lines)
     return folder
 
 
-def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report") -> None:
+def validated(
+    run: Path, step: int, passed: dict[str, list[float]], part: str = "report", stage: str = STAGE
+) -> None:
     """A validation of these tasks, a value an episode."""
-    path = run / STAGE / "rollouts" / "val" / f"{step:06d}.jsonl"
+    path = run / stage / "rollouts" / "val" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for task, values in passed.items():

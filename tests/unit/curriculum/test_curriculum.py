@@ -11,7 +11,7 @@ from support.runs import write_metrics
 
 from recipe.curriculum import __main__ as command
 from recipe.curriculum import ablations, compose_stage, runner, stages, state
-from recipe.stage import checkpoints
+from recipe.stage import checkpoints, choosing
 
 ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
 
@@ -107,6 +107,33 @@ def test_an_adapter_that_is_named_needs_no_tiny_policy(tmp_path, launched, monke
     monkeypatch.delenv("MODEL")
     command.main([f"{ADAPTER}=/given", "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}"])
     assert [module for module, _, _ in launched] == ["recipe.train"] * 3
+
+
+def test_the_model_of_the_warm_start_is_validated_before_it_until_that_is_done(tmp_path, launched, monkeypatch):
+    monkeypatch.setenv("HARDWARE", "cpu")
+    monkeypatch.setattr(stages, "compose_stage", lambda name, overrides: compose_stage(name, overrides))
+    given = ["--stages=stage1", "stage.handover=best", "trainer.save_freq=1000", f"paths.run={tmp_path}"]
+
+    def run() -> list[str]:
+        monkeypatch.setenv("MODEL", "/m")
+        launched.clear()
+        command.main(given)
+        return [f"{module} {'stage.name=before' in arguments} {model}" for module, arguments, model in launched]
+
+    began = ["recipe.train True /m", "recipe.sft False /m", "recipe.train False None"]
+    assert run() == began
+    before = compose_stage("stage1", launched[0][1][2:])
+    assert (before.paths.stage, before.actor_rollout_ref.model.path) == (f"{tmp_path}/before", "/m")
+    assert (before.trainer.val_only, before.trainer.val_before_train, before.trainer.save_freq) == (True, True, -1)
+    assert before.data.train_files == ["data/cpu/stage1_format.parquet"]
+    assert choosing.deciding(before) == []
+    assert compose_stage("stage1", launched[2][1][2:]).trainer.val_before_train
+    assert statuses(tmp_path) == [("stage1_format", "done")]
+    (tmp_path / "stage1_format" / "done.json").unlink()
+    assert run() == began  # as after an interruption: nothing was logged
+    write_metrics(tmp_path, "before", "1.jsonl", [(0, {"val/acc": 0.5})])
+    (tmp_path / "stage1_format" / "done.json").unlink()
+    assert run() == began[1:]
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):

@@ -6,7 +6,7 @@ from statistics import stdev
 
 import pytest
 from support.report_pages import record, store
-from support.runs import STAGE, a_run, validated
+from support.runs import STAGE, a_run, validated, write_metrics
 
 from bfcl_env import load_scenarios
 from recipe.report import held_out
@@ -23,40 +23,58 @@ def test_the_difference_is_that_of_the_tasks_for_reporting_and_its_error_that_of
     validated(run, 9, {"a": [1, 1], "b": [1, 0], "c": [1, 0], "d": [1, 1]})
     validated(run, 0, {"e": [1, 1]}, part="choose")
     validated(run, 9, {"e": [0, 0]}, part="choose")
-    moved = held_out.held_out([run / STAGE], "acc")
-    assert moved is not None and (moved.first, moved.last) == (0.375, 0.75)
-    (only,) = moved.runs
-    assert only.standard_error == pytest.approx(stdev([1.0, 0.0, 0.5, 0.0]) / 2) and only.tasks == 4
+    titles, (every, _) = held_out.rows([run])
+    assert titles == ["start", STAGE] and every.shares == [(0.375, 4), (0.75, 4)]
+    (only,) = every.since["start"].runs
+    assert (only.first, only.last, only.tasks) == (0.375, 0.75, 4)
+    assert only.standard_error == pytest.approx(stdev([1.0, 0.0, 0.5, 0.0]) / 2)
 
 
-def test_the_table_is_printed_where_a_stage_has_validated_twice(run: Path, capsys, monkeypatch) -> None:
+def test_a_column_is_the_model_before_after_the_warm_start_and_after_each_stage_that_was_validated(
+    run: Path, capsys, monkeypatch
+) -> None:
     monkeypatch.setattr("sys.argv", ["report", str(run)])
-    validated(run, 0, {"a": [0, 0], "b": [1, 0]})
+    for stage in ("stage2_base", "stage3_full"):
+        a_run(run, [0.3] * 10, stage)
+    write_metrics(run, "before", "a.jsonl", [(0, {"val/acc": 0.0})])
+    (run / "before" / "config").mkdir()
+    (run / "before" / "config" / "config.yaml").write_text("")
+    validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [1]}, stage="before")
     main()
-    assert "Held-out tasks" not in capsys.readouterr().out
-    validated(run, 9, {"a": [1, 0], "b": [1, 1]})
+    assert "held-out" not in capsys.readouterr().out
+    validated(run, 0, {"a_1": [0], "a_2": [1], "b_1": [1], "b_2": [1]})
+    validated(run, 5, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]})
+    validated(run, 9, {"a_1": [1], "b_1": [0]})
+    validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]}, stage="stage3_full")
+    validated(run, 9, {"a_1": [1], "a_2": [1], "b_1": [1], "b_2": [0]}, stage="stage3_full")
     main()
-    said = capsys.readouterr().out
-    assert "0.250 -> 0.750" in said and "acc_official" in said and "Held-out tasks for reporting" in said
+    said, page = capsys.readouterr().out, (run / "report.html").read_text()
+    table = said[said.index("held-out  ") :].splitlines()
+    assert re.split(r"  +", table[0]) == [
+        *("held-out", "tasks", "before", "warm start", "stage1", "stage3", "since before", "since warm start")
+    ]
+    assert [re.split(r"  +", line)[:6] for line in table[1:4]] == [
+        ["a", "2", "0.000", "0.500", "1.000 of 1", "1.000"],
+        ["b", "2", "0.500", "1.000", "0.000 of 1", "0.500"],
+        ["all", "4", "0.250", "0.750", "0.500 of 2", "0.750"],
+    ]
+    assert "+0.500 [-1.091, +2.091]    +0.000 [-1.299, +1.299]" in table[3]
+    assert "<th>since warm start</th>" in page and "<td>1.000 of 1</td>" in page
+    assert "before has not logged a training step" not in page
 
 
-def test_categories_and_what_a_guard_plays_have_rows_of_their_own(run: Path) -> None:
+def test_what_a_guard_plays_has_rows_of_its_own_and_a_category_alone_has_none(run: Path) -> None:
     validated(run, 0, {"base_1": [0, 0], "base_2": [0, 0]})
     validated(run, 9, {"base_1": [1, 1], "base_2": [1, 1]})
-    assert "acc: " not in held_out.table([run]) and "guard" not in held_out.table([run])
-    validated(run, 0, {"miss_1": [1, 1], "miss_2": [1, 1]})
-    validated(run, 9, {"miss_1": [0, 0], "miss_2": [1, 1]})
+    assert [row.name for row in held_out.rows([run])[1]] == ["all", "all, official"]
     validated(run, 0, {"easy_1": [1, 1], "easy_2": [1, 1], "long_1": [1, 1], "long_2": [1, 1]}, part="guard")
     validated(run, 9, {"easy_1": [0, 0], "easy_2": [0, 0], "long_1": [1, 1], "long_2": [1, 1]}, part="guard")
-    found = dict(re.findall(r"(acc[^\d]*?) +(\d\.\d+ -> \d\.\d+)", held_out.table([run])))
-    assert found == {
-        "acc": "0.500 -> 0.750",
-        "acc_official": "1.000 -> 1.000",
-        "acc: base": "0.000 -> 1.000",
-        "acc: miss": "1.000 -> 0.500",
-        "acc, guard": "1.000 -> 0.500",
-        "acc, guard: easy": "1.000 -> 0.000",
-        "acc, guard: long": "1.000 -> 1.000",
+    assert {row.name: [share for share, _ in row.shares] for row in held_out.rows([run])[1]} == {
+        "all": [0.0, 1.0],
+        "all, official": [1.0, 1.0],
+        "easy, guard": [1.0, 0.0],
+        "long, guard": [1.0, 1.0],
+        "all, guard": [1.0, 0.5],
     }
 
 
@@ -65,9 +83,9 @@ def test_several_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
     for folder, end in ((run, 1.0), (other, 0.5)):
         validated(folder, 0, {"a": [0, 0], "b": [0, 0]})
         validated(folder, 9, {"a": [end, end], "b": [end, end]})
-    moved = held_out.held_out([run / STAGE, other / STAGE], "acc")
-    assert moved is not None and [each.value for each in moved.runs] == [1.0, 0.5]
-    assert "+1.000" in held_out.table([run, other]) and moved.interval is not None
+    moved = held_out.rows([run, other])[1][0].since["start"]
+    assert [each.value for each in moved.runs] == [1.0, 0.5] and moved.interval is not None
+    assert "+0.750 [-2.427, +3.927]  +1.000 +- 0.000, +0.500 +- 0.000" in held_out.table([run, other])
 
 
 OF_ONE, OF_SEVERAL = "Of one run the brackets are", "Of several runs the brackets are"
@@ -91,7 +109,7 @@ def test_page_and_console_explain_the_brackets_that_they_show_and_no_others(
     printed, page = (
         " ".join(text.split()) for text in (capsys.readouterr().out, (folders[0] / "report.html").read_text())
     )
-    for said, begin in ((printed, "tasks of first -> last"), (page, "<th>first → last</th>")):
+    for said, begin in ((printed, "held-out tasks start"), (page, "<th>held-out</th>")):
         stages, _, moved = said.partition(begin)
         for part in (stages, moved):
             assert re.search(r"[+-]\d\.\d+, [+-]\d\.\d+\]", part)
