@@ -45,6 +45,7 @@ CAUSES = {
         r"the cluster has lost the node \1: its machine, its network or its Ray went down. `ray start` joins it again "
         "(bash run_cluster.sh there)"
     ),
+    r"\nRAY (worker .*)": r"\1",
     r"GCS.*(unavailable|is dead|connection.*lost)|Failed to connect to GCS|lost connection to the GCS": (
         "the cluster's head does not answer any more: start the cluster again (bash run_cluster.sh on each node)"
     ),
