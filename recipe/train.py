@@ -124,7 +124,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     mask_prints(main_ppo)
     if cluster is None:
         count_devices(config)
-        with watching_ray(), watching_workers(grace=15.0):
+        with watching_ray(), watching_workers(grace=10.0):
             run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
