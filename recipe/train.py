@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe import loopback
 from recipe.cards.model_card import note_card
 from recipe.cluster import workers
-from recipe.cluster.watch import NodeWatch, watching_ray
+from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
@@ -124,14 +124,14 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     mask_prints(main_ppo)
     if cluster is None:
         count_devices(config)
-        with watching_ray():
+        with watching_ray(), watching_workers(grace=10.0):
             run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
     join(config, cluster)
-    with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching():
+    with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching(), watching_workers(GRACE):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
         run_ppo(reward_file.for_verl(config), task_runner_class=task_runner)
 

@@ -1,4 +1,4 @@
-"""Name the node that was lost, or the process of Ray's own that has died on this machine.
+"""Name the node that was lost, the worker that has died, or the process of Ray's own that has died on this machine.
 
 When a machine goes down, or somebody kills its raylet, the trainer is told that an actor has died, or of a connection
 that was closed, or nothing at all: processes on GPUs wait in a collective for a peer that is gone. Here a thread of the
@@ -165,13 +165,13 @@ def _dead(found: dict[str, psutil.Process]) -> str | None:
     with suppress(psutil.NoSuchProcess):  # another one that has ended meanwhile
         if len(found) < len(RAY):
             found |= {child.name(): child for child in psutil.Process().children() if child.name() in RAY}
-    for name, process in found.items():
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return name
-        except psutil.NoSuchProcess:
-            return name
-    return None
+    return next((name for name, process in found.items() if not _lives(process)), None)
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _why(what: str, log: str) -> str:
@@ -185,3 +185,69 @@ def _why(what: str, log: str) -> str:
         f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB of memory free. "
         f"{f'{log}: {said[-1]}' if said else 'End what else runs on this machine, and start again.'}"
     )
+
+
+LESS = "End what else runs here, or lower what the stage takes (docs/troubleshooting.md)"
+
+
+def dead_worker(engines: set[psutil.Process]) -> tuple[str, str] | None:
+    """A worker that has died unasked and what Ray says of it. `engines` keeps vLLM's processes here, unknown to Ray."""
+    from ray._private.state import state  # the public list of actors needs Ray's dashboard
+
+    with suppress(Exception):  # Ray has not started, or its head is gone
+        for actor in state.actor_table(None, actor_state_name="DEAD").values():
+            cause, name = actor["DeathCause"], actor["ActorClassName"].rpartition(".")[2]
+            text = cause.oom_context.error_message or cause.actor_died_error_context.error_message
+            if cause.HasField("oom_context") or "SYSTEM_ERROR" in text:
+                return f"{name} (process {actor['Pid']})", text
+    with suppress(psutil.NoSuchProcess):  # another one that has ended meanwhile
+        engines |= {child for child in psutil.Process().children(recursive=True) if child.name().startswith("VLLM::")}
+    gone = [f"VLLM (process {engine.pid})" for engine in engines if not _lives(engine)]
+    return (gone[0], "") if gone else None
+
+
+def kills_for_memory() -> int:
+    """Processes that this machine's kernel has killed for memory since it started."""
+    found = re.search(r"^oom_kill (\d+)", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+@contextmanager
+def watching_workers(grace: float, end: Callable[[], Any] = _end, every: float = EVERY) -> Iterator[None]:
+    """Say in one line which worker has died and why, and end this process where the training waits for it.
+
+    Ray tells of a death in the answer to a call only. Without this the wait for a queue or a socket has no end.
+    """
+    over, said = threading.Event(), threading.Event()
+    engines: set[psutil.Process] = set()
+    kills, free = kills_for_memory(), [psutil.virtual_memory().available]
+
+    def look() -> bool:
+        found = dead_worker(engines)
+        if found and not said.is_set():
+            said.set()
+            used = re.search(r"was ([\d.]+GB used / [\d.]+GB)", found[1])
+            why = (
+                f"was killed by Ray because memory ran out ({used[1]})"
+                if used
+                else "was killed by the kernel because memory ran out"
+                if kills_for_memory() > kills
+                else f"has died; {min(free) / 1e9:.1f} GB of memory were free before"
+            )
+            print(f"RAY worker {found[0]} {why}. {LESS}", flush=True)
+        free[:] = [free[-1], psutil.virtual_memory().available]
+        return said.is_set()
+
+    def watch() -> None:
+        while not over.wait(every):
+            if dead_worker(engines) and not over.wait(1.0) and look() and not over.wait(grace):  # not as the stage ends
+                return end()
+
+    threading.Thread(target=watch, daemon=True, name="workers").start()
+    try:
+        yield
+    except Exception:
+        look()
+        raise
+    finally:
+        over.set()

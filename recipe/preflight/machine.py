@@ -44,6 +44,8 @@ def check_machine(config: DictConfig) -> list[str]:
             if not config.preflight_only:
                 raise
             lacks.append(str(error))
+    if alone:
+        print(needs_line(config), flush=True)
     if estimate := check_memory(config):
         print(estimate, flush=True)
     return lacks
@@ -82,26 +84,26 @@ def check_devices(config: DictConfig) -> None:
 
 
 def check_host_memory(config: DictConfig) -> None:
-    """Memory for the processes, and for what the model takes outside the GPUs. Prints a line where little is free.
+    """Memory for the processes, and for what the model takes outside the GPUs.
 
     Raises:
         PreflightError: the machine has less; the message has both figures.
     """
-    memory, wanted = psutil.virtual_memory(), wanted_memory(config)
-    listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
-    needs = (
-        f"this run needs {wanted / GB:.0f}: processes {config.launcher.needs.memory_gb} (launcher.needs.memory_gb)"
-        f"{listed}."
-    )
-    if memory.total < wanted:
+    total, wanted = psutil.virtual_memory().total, wanted_memory(config)
+    if total < wanted:
+        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
         raise PreflightError(
-            f"this machine has {memory.total / GB:.1f} GB of memory, {needs} Lower that setting if you know better."
+            f"this machine has {total / GB:.1f} GB of memory, this run needs {wanted / GB:.0f}: "
+            f"processes {config.launcher.needs.memory_gb} (launcher.needs.memory_gb){listed}. "
+            "Lower that setting if you know better."
         )
-    if memory.available < wanted:
-        print(
-            f"NOTE {memory.available / GB:.1f} GB of memory are free just now, {needs} End what else runs here.",
-            flush=True,
-        )
+
+
+def needs_line(config: DictConfig) -> str:
+    """Memory and disk that a stage takes on this machine, and how little memory is free where that is less."""
+    free, wanted = psutil.virtual_memory().available, wanted_memory(config)
+    short = f". Only {free / GB:.0f} GB of memory are free just now: end what else runs here" if free < wanted else ""
+    return f"NEEDS about {wanted / GB:.0f} GB of memory and {wanted_disk(config) / GB:.0f} GB of disk{short}"
 
 
 def wanted_memory(config: DictConfig) -> float:
@@ -117,9 +119,7 @@ def check_disk(config: DictConfig) -> None:
     """
     folder = Path(config.paths.stage).absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
-    there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
-    wanted = max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
+    wanted = wanted_disk(config)
     room = shutil.disk_usage(existing).free
     if room < wanted:
         raise PreflightError(
@@ -128,6 +128,13 @@ def check_disk(config: DictConfig) -> None:
             "disk, lower trainer.max_actor_ckpt_to_keep, or take `optimizer` out of "
             "actor_rollout_ref.actor.checkpoint.save_contents (such a run cannot be resumed exactly)."
         )
+
+
+def wanted_disk(config: DictConfig) -> float:
+    """Bytes of disk that a stage takes beside what an earlier start of it has written."""
+    resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
+    there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
+    return max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
 
 
 def checkpoint_bytes(config: DictConfig) -> float:

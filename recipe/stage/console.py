@@ -29,7 +29,7 @@ VALIDATED = {
     "val_guard/acc": "of the guard {:.3f}",
 }
 
-SAID = ("ALARM ", "CLUSTER ", "GATE ", "NOTE the reward ", "RAY ", "RESUME ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "NEEDS ", "NOTE the reward ", "RAY ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
@@ -45,15 +45,16 @@ CAUSES = {
         r"the cluster has lost the node \1: its machine, its network or its Ray went down. `ray start` joins it again "
         "(bash run_cluster.sh there)"
     ),
+    r"\nRAY (worker .*)": r"\1",
     r"GCS.*(unavailable|is dead|connection.*lost)|Failed to connect to GCS|lost connection to the GCS": (
         "the cluster's head does not answer any more: start the cluster again (bash run_cluster.sh on each node)"
     ),
     r"No space left on device|ENOSPC|File too large|PytorchStreamWriter failed writing": FULL,
     r"ActorDiedError|ActorUnavailableError|WorkerCrashedError|OwnerDiedError|worker died unexpectedly": (
         "a worker process died. If the machine ran out of memory, its kernel log says so (dmesg): lower what the stage "
-        "takes (README, When something is wrong)"
+        "takes (docs/troubleshooting.md)"
     ),
-    r"OutOfMemoryError|CUDA out of memory": "out of memory: see README, When something is wrong",
+    r"OutOfMemoryError|CUDA out of memory": "out of memory: see docs/troubleshooting.md",
 }
 """What in a log means that a stage could not go on, and what to do about it; `\\1` is what the pattern has found."""
 

@@ -40,7 +40,6 @@ from recipe.training.async_sampling import AsyncSampling
 from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
 from recipe.training.old_log_probs import OldLogProbs
 from recipe.training.overlong_filter import leave_out_cut_episodes
-from recipe.training.worker_watch import WorkerWatch
 from recipe.user_code import reward_file
 
 COUNTING = (DynamicSampling, AsyncSampling)
@@ -79,9 +78,7 @@ class Curriculum(PPOTrainer):
             )
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """verl's training, which the stage's gate may end early and the death of a worker ends at once."""
-        watch = WorkerWatch(agent_loop_manager.agent_loop_workers)
-        self.replay_buffer._wait_for_next_poll = watch.before(self.replay_buffer._wait_for_next_poll)
+        """verl's training, which the stage's gate may end early."""
         planned = min(self.total_training_steps, self.steps_per_epoch * self.config.trainer.total_epochs)
         self.stage_end = StageEnd(self.config, planned, self.global_steps)
         self.total_training_steps = self.stage_end.last

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.cluster.watch import NodeWatch, State, watching_ray
+from recipe.cluster import watch
+from recipe.cluster.watch import NodeWatch, State, watching_ray, watching_workers
 from recipe.stage.console import cause
 
 NODES = {"a": "first (10.0.0.1)", "b": "second (10.0.0.2)"}
@@ -135,6 +136,61 @@ def test_rays_own_start_ends_within_a_minute_of_a_death(tmp_path: Path, name: st
         found[0].kill()
         assert start.wait(60) == 1
     assert f"RAY its {name} has died. Load" in log.read_text() and "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "kills", "why"),
+    [
+        ("Memory was 9.5GB used / 10.0GB limit", 0, "killed by Ray because memory ran out (9.5GB used / 10.0GB). "),
+        ("exit type: SYSTEM_ERROR", 1, "killed by the kernel because memory ran out. "),
+        ("exit type: SYSTEM_ERROR", 0, "GB of memory were free before. "),
+    ],
+)
+def test_a_training_that_waits_for_a_dead_worker_is_ended_with_its_cause(monkeypatch, capsys, text, kills, why) -> None:
+    counts, ended = iter([0, kills]), threading.Event()
+    monkeypatch.setattr(watch, "kills_for_memory", lambda: next(counts))
+    monkeypatch.setattr(watch, "dead_worker", lambda _: ("WorkerDict (process 7)", text))
+    with watching_workers(grace=0.1, end=ended.set, every=0.05):
+        assert ended.wait(10)
+    said = capsys.readouterr().out
+    assert said.startswith("RAY worker WorkerDict (process 7) ") and why in said and said.count("\n") == 1
+
+
+RAYS_WORKERS = """
+import os, sys, time, ray
+from subprocess import Popen
+from recipe.cluster.watch import watching_workers
+
+@ray.remote
+class Work:
+    def start(self, engine):
+        return os.getpid(), Popen([engine, "600"]).pid
+    def leave(self):
+        ray.actor.exit_actor()
+
+ray.init(num_cpus=4, include_dashboard=False)
+with watching_workers(grace=1.0):
+    ray.kill(Work.remote())
+    left, work = Work.remote(), Work.remote()
+    left.leave.remote()
+    found = ray.get(work.start.remote(sys.argv[1]))
+    time.sleep(10)
+    print("killing", flush=True)
+    os.kill(found[int(sys.argv[2])], 9)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "name"), [(0, "Work"), (1, "VLLM")])
+def test_a_worker_of_rays_or_vllms_that_is_killed_is_named_and_no_other_that_ends(tmp_path: Path, number, name) -> None:
+    shutil.copy("/bin/sleep", engine := tmp_path / "VLLM::EngineCore")
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as temp:
+        command = [sys.executable, "-c", RAYS_WORKERS, engine, str(number)]
+        environment = {**os.environ, "RAY_TMPDIR": temp}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1 and done.stdout.startswith("killing\n")
+    assert f"\nRAY worker {name} (process " in done.stdout and done.stdout.count("RAY worker") == 1
 
 
 def test_the_cause_that_a_log_shows_names_the_node(tmp_path: Path) -> None:

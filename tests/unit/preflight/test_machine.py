@@ -9,7 +9,15 @@ from omegaconf import OmegaConf
 from recipe.errors import PreflightError
 from recipe.memory.__main__ import compose_stage
 from recipe.preflight.batches import fit_bucket
-from recipe.preflight.machine import GB, check_disk, check_host_memory, check_machine, checkpoint_bytes, wanted_memory
+from recipe.preflight.machine import (
+    GB,
+    check_disk,
+    check_host_memory,
+    check_machine,
+    checkpoint_bytes,
+    needs_line,
+    wanted_memory,
+)
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "total available")
@@ -60,9 +68,13 @@ def test_too_little_memory_is_named(config, machine):
         check_room(config, machine(5, 3))
 
 
-def test_memory_that_is_taken_just_now_is_a_line_and_stops_nothing(config, machine, capsys):
+def test_memory_that_is_taken_just_now_is_a_line_and_stops_nothing(config, machine):
     check_room(config, machine(7, 3, free_gb=5))
-    assert "NOTE 5.0 GB of memory are free just now, this run needs 6" in capsys.readouterr().out
+    assert needs_line(config) == (
+        "NEEDS about 6 GB of memory and 2 GB of disk. Only 5 GB of memory are free just now: end what else runs here"
+    )
+    machine(7, 3)
+    assert needs_line(config) == "NEEDS about 6 GB of memory and 2 GB of disk"
 
 
 def test_too_little_disk_is_named(config, machine):

@@ -115,6 +115,10 @@ def test_the_time_left_counts_validations_and_is_empty_after_the_last_step():
     [
         ("RuntimeError: [enforce fail] PytorchStreamWriter failed writing file data/1", "the disk is full"),
         ("RAY its raylet has died. Load 9.0 on 2 cores", "its raylet has died"),
+        (
+            "RAY worker A (process 7) was killed by Ray because memory ran out (9GB used / 10GB)\nActorDiedError",
+            "memory",
+        ),
         ("ray.exceptions.ActorDiedError: The actor died unexpectedly", "a worker process died"),
         ("torch.OutOfMemoryError: CUDA out of memory", "out of memory"),
     ],
