@@ -21,9 +21,7 @@ def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
     return folder
 
 
-def validated(
-    run: Path, step: int, passed: dict[str, list[float]], part: str = "report", stage: str = STAGE
-) -> None:
+def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report", stage: str = STAGE) -> None:
     """A validation of these tasks, a value an episode."""
     path = run / stage / "rollouts" / "val" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
