@@ -5,24 +5,37 @@ The engines themselves need no change. One of their helpers assumes CUDA: the re
 on CPUs takes ten times as long where its result underflows, which is nearly everywhere for a policy that has learned
 something, and both log-probabilities and entropy go through `logsumexp`. `log_softmax` has no such cliff.
 
-Two things are left out that change no number, where rows are padded and nothing asks for more. Attention needs no mask:
-rows are padded on the right, behind everything that a token may look at, and without a mask the half of the scores
-above the diagonal is not computed. And the vocabulary's logits are computed only where a token of the model follows:
-most tokens are the prompt's and the environment's, whose log-probabilities no loss looks at; they come out as 0.
+Three things are left out that change no number:
+
+- What rows have in common at their beginning, a group's prompt above all, is computed once. Sorted rows make a tree:
+  each is the beginning of the row before it and tokens of its own. These tokens stand in one row, without padding;
+  attention alone knows what each of them may see.
+- The vocabulary's logits are computed only where a token of the model follows: most tokens are the prompt's and the
+  environment's, whose log-probabilities no loss looks at; they come out as 0.
+- Rows whose advantages are all 0 are left out of an update where the policy's loss is the only one: theirs is 0, and so
+  are its gradients. If all rows are such, the shortest is computed: the optimizer makes its step on momentum.
 """
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import verl.utils.torch_functional
 import verl.workers.engine.fsdp.transformer_impl as fsdp
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.base import EngineRegistry
+from verl.workers.utils.losses import ppo_loss
 
 import recipe.vocabulary  # noqa: F401
 
 WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_topk", "distillation_only")
 """What of a batch needs the logits of every token, or never sees logits."""
+PROPORTIONAL = ("vanilla", "gspo", "cispo", "appo_step")
+"""Policy losses that are, row by row, the advantage times something."""
 
 _CPUOffloadPolicy = fsdp.CPUOffloadPolicy
 fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=False)
@@ -43,6 +56,107 @@ verl.utils.torch_functional.logprobs_from_logits_v2 = logprobs_from_logits
 verl.utils.torch_functional.entropy_from_logits = entropy_from_logits
 
 
+@dataclass(frozen=True)
+class Tree:
+    """Rows of which each is a beginning of the row before it and tokens of its own, cut into pieces where rows part."""
+
+    own: torch.Tensor
+    """Places of the tokens in the padded rows, flat, (tokens)."""
+    where: torch.Tensor
+    """Which token of the tree stands at a place, (rows, length); any behind a row's end."""
+    sizes: list[int]
+    """Tokens of each piece; the pieces follow one another."""
+    paths: list[list[int]]
+    """For each piece, the pieces that it and what stands before it in its rows consist of."""
+    masks: list[torch.Tensor | None]
+    """For each piece, what is added to its attention, (its tokens, tokens of its path); None where it begins a row."""
+
+    @classmethod
+    def of(cls, rows: Sequence[torch.Tensor]) -> "Tree":
+        """The tree of these rows, in their order."""
+        shared, columns = _shared(rows), torch.arange(max(map(len, rows)))
+        own = torch.stack([(columns >= size) & (columns < len(row)) for size, row in zip(shared, rows, strict=True)])
+        where = (own.flatten().cumsum(0) - 1).view_as(own)
+        own = own.flatten().nonzero()[:, 0]
+        begins = torch.zeros(len(own) + 1, dtype=torch.bool)
+        begins[own.div(len(columns), rounding_mode="floor").diff(prepend=own.new_tensor([-1])).nonzero()] = True
+        for number, size in enumerate(shared):
+            where[number, :size] = where[number - 1, :size]
+            begins[where[number, size - 1] + 1] |= size > 0
+        piece = begins[:-1].cumsum(0) - 1
+        ends = [divmod(place, len(columns)) for place in own[begins[:-1]].tolist()]
+        paths = [piece[where[row, : column + 1]].unique_consecutive().tolist() for row, column in ends]
+        sizes = piece.bincount().tolist()
+        masks = []
+        for path in paths:
+            size, before = sizes[path[-1]], sum(sizes[number] for number in path[:-1])
+            masks.append(torch.full((size, before + size), -torch.inf).triu(before + 1) if before else None)
+        return cls(own, where, sizes, paths, masks)
+
+
+def _shared(rows: Sequence[torch.Tensor]) -> list[int]:
+    """With how many tokens of the row before it each row begins; the first with none."""
+    sizes = [0]
+    for before, row in itertools.pairwise(rows):
+        size = min(len(before), len(row))
+        sizes.append(int((row[:size] == before[:size]).long().cumprod(0).sum()))
+    return sizes
+
+
+_sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+
+def _attend(module: Any, query: Any, key: Any, value: Any, mask: Any, tree: Tree | None = None, **given: Any) -> Any:
+    """transformers' attention, or piece by piece of a tree: each sees its path."""
+    if tree is None:
+        return _sdpa(module, query, key, value, mask, **given)
+    queries, keys, values = (states.split(tree.sizes, dim=2) for states in (query, key, value))
+    seen = [
+        torch.nn.functional.scaled_dot_product_attention(
+            queries[path[-1]],
+            torch.cat([keys[number] for number in path], dim=2),
+            torch.cat([values[number] for number in path], dim=2),
+            attn_mask=mask,
+            dropout_p=given["dropout"],
+            is_causal=mask is None,
+            scale=given["scaling"],
+            enable_gqa=True,
+        )
+        for path, mask in zip(tree.paths, tree.masks, strict=True)
+    ]
+    return torch.cat(seen, dim=2).transpose(1, 2).contiguous(), None
+
+
+ALL_ATTENTION_FUNCTIONS.register("sdpa", _attend)
+
+
+def _takes_trees(module: Any) -> bool:
+    """Whether the function of attention alone decides what a token sees, and that function is ours."""
+    config = module.config
+    return (
+        config._attn_implementation == "sdpa"
+        and module._supports_attention_backend
+        and not module._is_stateful
+        and getattr(config, "sliding_window", None) is None
+        and {*(getattr(config, "layer_types", None) or ())} <= {"full_attention"}
+    )
+
+
+def _policy_alone(loss: Any) -> bool:
+    """Whether a loss is 0 for a row whose advantages are, whatever the policy."""
+    if not isinstance(loss, partial) or loss.func is not ppo_loss:
+        return False
+    config = loss.keywords["config"]
+    return not (config.use_kl_loss or config.entropy_coeff) and config.policy_loss.get("loss_mode") in PROPORTIONAL
+
+
+def _with_advantage(data: Any) -> list[int]:
+    """The rows that have an advantage other than 0; the shortest if none has."""
+    pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
+    found = [number for number, (row, mask) in enumerate(pairs) if (row * mask).any()]
+    return found or [int(data["input_ids"].offsets().diff().argmin())]
+
+
 def _learned(mask: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Whether the token after each of `ids` is learned, (tokens of all rows).
 
@@ -55,43 +169,91 @@ def _learned(mask: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return torch.cat(parts).bool().roll(-1)
 
 
-class _Causal:
-    """An engine whose padded rows get no attention mask."""
+_prepare_micro_batches = fsdp.prepare_micro_batches
+
+
+def prepare_micro_batches(data: Any, dp_group: Any = None, **given: Any) -> tuple[list[Any], Any]:
+    """verl's; with one worker of sorted rows, and `max_token_len_per_gpu` is then the tokens of a tree.
+
+    Rows that are too many are halved, where they have little in common.
+    """
+    if torch.distributed.get_world_size(dp_group) > 1 or not tu.get_non_tensor_data(data, "trees", False):
+        return _prepare_micro_batches(data, dp_group=dp_group, **given)
+    rows = data["input_ids"].unbind()
+    left = _with_advantage(data) if tu.get_non_tensor_data(data, "policy_alone", False) else range(len(rows))
+    order = sorted(left, key=lambda number: rows[number].tolist())
+    shared = _shared([rows[number] for number in order])
+
+    def parts(first: int, end: int) -> list[list[int]]:
+        size = sum(len(rows[number]) for number in order[first:end]) - sum(shared[first + 1 : end])
+        if end - first == 1 or size <= data["max_token_len_per_gpu"]:
+            return [order[first:end]]
+        middle = min(range(first + 1, end), key=lambda place: shared[place] + abs(2 * place - first - end))
+        return parts(first, middle) + parts(middle, end)
+
+    if data["use_dynamic_bsz"]:
+        found = parts(0, len(order))
+    else:
+        size = data["micro_batch_size_per_gpu"]
+        found = [order[first : first + size] for first in range(0, len(order), size)]
+    tu.assign_non_tensor(data, use_dynamic_bsz=True)  # verl then puts the answers back into the rows' order
+    return [tu.index_select_tensor_dict(data, part) for part in found], found
+
+
+fsdp.prepare_micro_batches = prepare_micro_batches
+
+
+class _Trees:
+    """An engine that lays the rows of a micro-batch out as a tree, where its model takes one."""
+
+    def initialize(self) -> None:
+        """verl's."""
+        super().initialize()  # type: ignore[misc]
+        self._takes_trees = _takes_trees(self.module)  # type: ignore[attr-defined]
+
+    def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
+        """verl's; says to what follows what may be left out."""
+        trees = self._takes_trees and not any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
+        alone = not forward_only and not tu.get_non_tensor_data(data, "calculate_entropy", False)
+        tu.assign_non_tensor(data, trees=trees, policy_alone=alone and _policy_alone(loss_function))
+        return super().forward_backward_batch(data, loss_function, forward_only)  # type: ignore[misc]
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """verl's inputs; padding is numbered on from its row, or it would be taken for further rows."""
+        """verl's, or the tokens of a tree in one row, each numbered as in its own."""
         inputs, args = super().prepare_model_inputs(micro_batch)  # type: ignore[misc]
-        if (mask := inputs["attention_mask"]) is not None and mask.dim() == 2 and inputs["position_ids"].dim() == 2:
-            columns = torch.arange(mask.shape[1]).expand(mask.shape)
-            inputs["position_ids"] = torch.where(mask.bool(), inputs["position_ids"], columns)
-            inputs["attention_mask"] = None
-            args["rows"] = mask.bool()
+        if tu.get_non_tensor_data(micro_batch, "trees", False) and inputs["position_ids"].dim() == 2:
+            args["tree"] = tree = Tree.of(micro_batch["input_ids"].unbind())
+            for name in ("input_ids", "position_ids"):
+                inputs[name] = inputs[name].flatten()[tree.own].unsqueeze(0)
+            inputs["attention_mask"] = torch.empty(1, 1, 0, 0)  # of four dimensions: transformers makes none itself
+            inputs["tree"] = tree
         return inputs, args
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPULanguageModelEngine(_Causal, fsdp.FSDPEngineWithLMHead):
+class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
     """Policy and reference model."""
 
     _wanted: torch.Tensor | None = None
-    """Which places of the padded rows, (rows, tokens), get logits in the forward pass to come; None: all."""
+    """Which tokens of the tree get logits in the forward pass to come; None: all."""
 
     def initialize(self) -> None:
         """verl's; the head of the model then sees only what it is wanted for."""
         super().initialize()
 
         def select(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-            return None if self._wanted is None else (given[0][self._wanted], *given[1:])
+            return None if self._wanted is None else (given[0][0, self._wanted], *given[1:])
 
         self.module.get_output_embeddings().register_forward_pre_hook(select)
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """As above, and what logits are wanted for."""
         inputs, args = super().prepare_model_inputs(micro_batch)
-        self._wanted, rows = None, args.get("rows")
-        if rows is not None and not any(tu.get_non_tensor_data(micro_batch, name, False) for name in WANT_ALL):
+        self._wanted = None
+        if tree := args.get("tree"):
             args["learned"] = _learned(micro_batch["loss_mask"], micro_batch["input_ids"])
-            self._wanted = torch.zeros_like(rows).masked_scatter(rows, args["learned"])
+            there = torch.arange(tree.where.shape[1]) < micro_batch["input_ids"].offsets().diff()[:, None]
+            self._wanted = tree.where[there][args["learned"]]
         return inputs, args
 
     def prepare_model_outputs(
@@ -102,8 +264,9 @@ class CPULanguageModelEngine(_Causal, fsdp.FSDPEngineWithLMHead):
         if (learned := output_args.get("learned")) is None:
             return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
         offsets = micro_batch["input_ids"].offsets()
-        temperature = output_args["temperature"].repeat_interleave(offsets.diff())[learned]
-        logits = output.logits / temperature.unsqueeze(-1)
+        logits = output.logits
+        if not output_args["temperature_is_one"]:
+            logits = logits / output_args["temperature"].repeat_interleave(offsets.diff())[learned].unsqueeze(-1)
         found = {"log_probs": logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][learned])}
         if tu.get_non_tensor_data(micro_batch, "calculate_entropy", False):
             found["entropy"] = entropy_from_logits(logits)
@@ -115,5 +278,13 @@ class CPULanguageModelEngine(_Causal, fsdp.FSDPEngineWithLMHead):
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUValueModelEngine(_Causal, fsdp.FSDPEngineWithValueHead):
+class CPUValueModelEngine(_Trees, fsdp.FSDPEngineWithValueHead):
     """Critic."""
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
+    ) -> dict[str, torch.Tensor]:
+        """Values as jagged rows."""
+        if tree := output_args.get("tree"):
+            output.logits = output.logits[0][tree.where]
+        return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)

@@ -11,10 +11,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-LENGTHS = ((3, 1), (40, 31), (9, 16), (30, 5), (2, 60), (24, 24))
-"""Prompt and response of each row, three rows a micro-batch."""
+LENGTHS = ((3, 1), (40, 31), (9, 16), (40, 5), (3, 60), (40, 24))
+"""Prompt and response of each row, three rows a micro-batch. Prompts of one length are the same prompt, and their
+responses begin alike."""
 NOTHING_LEARNED = 3
 """The row in which nothing is learned."""
+NO_ADVANTAGE = (0, 4)
+"""The rows of a group without differences."""
 
 
 def engine_of(kind: str, path: str, lora_rank: int) -> Any:
@@ -61,6 +64,8 @@ def rows(whole: bool) -> Any:
     generator, made = torch.Generator().manual_seed(1), []
     for number, (prompt, response) in enumerate(LENGTHS):
         ids = torch.randint(5, 2000, (prompt + response,), generator=generator)
+        alike = torch.randint(5, 2000, (prompt + response // 4,), generator=torch.Generator().manual_seed(prompt))
+        ids[: len(alike)] = alike
         mask = (torch.rand(response, generator=generator) < 0.4).long() * (number != NOTHING_LEARNED)
         old = -7.6 + 0.1 * torch.randn(response, generator=generator)
         made.append(
@@ -72,7 +77,8 @@ def rows(whole: bool) -> Any:
                 "response_mask": mask,
                 "loss_mask": torch.cat([torch.zeros(prompt).long(), mask]) if whole else mask,
                 "old_log_probs": old,
-                "advantages": torch.randn(response, generator=generator),
+                "ref_log_prob": old - 0.2,
+                "advantages": torch.randn(response, generator=generator) * (number not in NO_ADVANTAGE),
             }
         )
     columns = {
@@ -85,9 +91,9 @@ def rows(whole: bool) -> Any:
             "pad_token_id": 0,
             "use_remove_padding": False,
             "use_fused_kernels": False,
-            "use_dynamic_bsz": False,
+            "use_dynamic_bsz": whole,
             "micro_batch_size_per_gpu": 3,
-            "max_token_len_per_gpu": 10**6,
+            "max_token_len_per_gpu": 90,
             "global_batch_size": len(made),
             "calculate_entropy": True,
         },
@@ -102,17 +108,26 @@ def of_learned(values: Any, masks: Any) -> torch.Tensor:
 
 def answers(engine: Any, loss: Any, whole: bool) -> dict[str, torch.Tensor]:
     """All that an engine is asked for: log-probabilities or values, loss, gradients; and its model called directly."""
+    from verl.utils import tensordict_utils as tu
+
     with engine.eval_mode():
         said = engine.infer_batch(rows(whole))["model_output"]
     if "values" in said:
         return {"values": said["values"].values()}
     found = {name: of_learned(said[name], rows(whole)["loss_mask"]) for name in ("log_probs", "entropy")}
+    tokens: list[int] = []
+    counting = engine.module.get_input_embeddings().register_forward_pre_hook(
+        lambda _, given: tokens.append(given[0].numel())
+    )
     with engine.train_mode():
         engine.optimizer_zero_grad()
-        found["loss"] = torch.tensor(engine.forward_backward_batch(rows(whole), loss)["loss"])
+        given = tu.assign_non_tensor(rows(whole), calculate_entropy=False)
+        found["loss"] = torch.tensor(engine.forward_backward_batch(given, loss)["loss"]).sum()
         for name, parameter in engine.module.named_parameters():
             if parameter.grad is not None:
                 found[f"gradient of {name}"] = parameter.grad.full_tensor().clone()
+    counting.remove()
+    found["tokens"] = torch.tensor(sum(tokens))
     with torch.no_grad():
         found["logits of all"] = engine.module(input_ids=torch.arange(40).reshape(2, 20)).logits.clone()
     return found
@@ -124,10 +139,17 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     from verl.workers.config import ActorConfig
     from verl.workers.utils.losses import ppo_loss, sft_loss
 
-    actor = ActorConfig(strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=3, use_dynamic_bsz=False)
-    losses = {"ppo": (partial(ppo_loss, config=actor), False), "sft": (partial(sft_loss, config=actor), True)}
+    import recipe.cpu.engine as engine
+
+    actor = partial(ActorConfig, strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=3, use_dynamic_bsz=False)
+    losses = {
+        "ppo": (partial(ppo_loss, config=actor()), False),
+        "kl": (partial(ppo_loss, config=actor(use_kl_loss=True)), False),
+        "sft": (partial(sft_loss, config=actor()), True),
+    }
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
-    for side in ("ours", "verl's"):
+    sides = {"ours": engine.prepare_micro_batches, "verl's": engine._prepare_micro_batches}
+    for side, verls.prepare_micro_batches in sides.items():
         policy, critic = engine_of("language_model", path, lora_rank), engine_of("value_model", path, 0)
         if side == "verl's":
             policy.__class__ = type("Plain", (verls.FSDPEngineWithLMHead,), {"_wanted": None})

@@ -55,7 +55,10 @@ def found(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("model", MODELS)
 def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found: dict[str, Any], model: str) -> None:
     ours, plain = found[model]["ours"], found[model]["verl's"]
-    assert ours.keys() == plain.keys() == {"ppo", "sft", "values"}
+    assert ours.keys() == plain.keys() == {"ppo", "kl", "sft", "values"}
+    computed = {what: int(side[what].pop("tokens")) for side in (plain, ours) for what in ("ppo", "kl", "sft")}
+    if model != "window":  # beginnings once; rows without advantage or learned tokens only where KL wants them
+        assert computed["ppo"] == 9 + 16 + 40 + 31 + 24 - 6 and computed["kl"] >= computed["ppo"] + 3 + 1 + 60 + 5 - 1
     for what, tensors in plain.items():
         assert ours[what].keys() == tensors.keys()
         for name, expected in tensors.items():
