@@ -8,10 +8,17 @@
 #   RUN=name      results in outputs/<name>      SEED, TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, HARDWARE=cpu|tiny|gpu1|gpu8|gpu8_24gb
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh"
-bash setup.sh
-HARDWARE=${HARDWARE:-$(<.venv/profile)}
 curriculum=
 [[ " $* " =~ " --curriculum"[=\ ]([^ ]*/)?([^ /]+) ]] && curriculum=${BASH_REMATCH[2]%.yaml}
+memory_gb=$(awk '/^MemTotal/ {print int($2 / 1e6)}' /proc/meminfo)
+if [[ ${HARDWARE:-cpu} == cpu && -z ${MODEL:-} && ! $curriculum =~ ^(tiny|tau|tau_tiny)$ ]] \
+    && ((memory_gb < 11)) && ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "run_all.sh: this machine has $memory_gb GB of memory; to train SmolLM2-135M takes 11 GB." >&2
+    echo "Train the tiny model instead: bash run_all.sh --curriculum tiny" >&2
+    exit 2
+fi
+bash setup.sh
+HARDWARE=${HARDWARE:-$(<.venv/profile)}
 options=()
 arguments=("$@")
 if [[ $HARDWARE == cpu && $curriculum =~ ^(tiny|tau|tau_tiny)$ ]]; then
