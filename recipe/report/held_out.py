@@ -19,6 +19,7 @@ from recipe.report.episodes import headers, validation_files
 from recipe.report.rise import Rise, compare
 from recipe.report.tables import brackets, interval_text, run_text, trained_stages
 from recipe.stage import choosing
+from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
 ALL = "all"
@@ -45,11 +46,17 @@ class Row:
 
 
 def columns(run: Path) -> dict[str, Path]:
-    """Title -> validation: of the model before the warm start, the first one of all stages, the last one of each."""
-    found = {BEFORE: files[-1]} if (files := validation_files(run / BEFORE)) else {}
-    for stage in trained_stages(run):
+    """Title -> validation: of the model before the warm start, the first one of all stages, the last one of each.
+
+    A validation that was not played to its end has not been logged, and is left out: its short episodes came first.
+    """
+    found: dict[str, Path] = {}
+    for stage in (run / BEFORE, *trained_stages(run)):
+        logged = read_steps(stage)
         for path in validation_files(stage):
-            if int(path.stem) > 0:
+            if (step := int(path.stem)) not in logged:
+                continue
+            if step > 0 or stage.name == BEFORE:
                 found[stage.name] = path
             elif set(found) <= {BEFORE}:
                 found[WARM_START if found else "start"] = path

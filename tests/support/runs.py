@@ -22,7 +22,9 @@ def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
 
 
 def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report", stage: str = STAGE) -> None:
-    """A validation of these tasks, a value an episode."""
+    """A validation of these tasks, a value an episode; that of step 0 is logged too."""
+    if step == 0:
+        write_metrics(run, stage, "0.jsonl", [(0, {})])
     path = run / stage / "rollouts" / "val" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

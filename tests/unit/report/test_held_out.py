@@ -6,7 +6,7 @@ from statistics import stdev
 
 import pytest
 from support.report_pages import record, store
-from support.runs import STAGE, a_run, validated, write_metrics
+from support.runs import STAGE, a_run, validated
 
 from bfcl_env import load_scenarios
 from recipe.report import held_out
@@ -36,8 +36,7 @@ def test_a_column_is_the_model_before_after_the_warm_start_and_after_each_stage_
     monkeypatch.setattr("sys.argv", ["report", str(run)])
     for stage in ("stage2_base", "stage3_full"):
         a_run(run, [0.3] * 10, stage)
-    write_metrics(run, "before", "a.jsonl", [(0, {"val/acc": 0.0})])
-    (run / "before" / "config").mkdir()
+    (run / "before" / "config").mkdir(parents=True)
     (run / "before" / "config" / "config.yaml").write_text("")
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [1]}, stage="before")
     main()
@@ -47,6 +46,7 @@ def test_a_column_is_the_model_before_after_the_warm_start_and_after_each_stage_
     validated(run, 9, {"a_1": [1], "b_1": [0]})
     validated(run, 0, {"a_1": [0], "a_2": [0], "b_1": [0], "b_2": [0]}, stage="stage3_full")
     validated(run, 9, {"a_1": [1], "a_2": [1], "b_1": [1], "b_2": [0]}, stage="stage3_full")
+    validated(run, 11, {"a_1": [0]}, stage="stage3_full")  # goes on
     main()
     said, page = capsys.readouterr().out, (run / "report.html").read_text()
     table = said[said.index("held-out  ") :].splitlines()
