@@ -3,10 +3,10 @@
     python -m recipe.chat outputs/default/stage3_full/hf --environment bfcl_single --task simple_python_0
     python -m recipe.chat http://127.0.0.1:8000/v1 --protocol hermes --tools functions.json
 
-A task has functions, and code that runs their calls. You type the messages; an empty line sends the task's own next
-one. With --tools you type the results of calls too. Ctrl-D ends. Options of recipe.evaluate hold here: --environment,
---max-tokens, --temperature, --adapter, --served-name, --api-key-env, what follows `--` for vLLM, and --protocol and
---docs, which are by default those that the folder's model was trained with.
+You type the messages; an empty line sends the task's own next one. Calls run on the task's code; with --tools you type
+what they return. Ctrl-D ends. Options of recipe.evaluate hold here too: --environment, --max-tokens, --temperature,
+--served-name, --api-key-env, --adapter, what follows `--` for vLLM, and --protocol and --docs, by default those that
+the folder's model was trained with.
 """
 
 import argparse
@@ -38,7 +38,6 @@ from recipe.launch.processes import Interruptible
 
 USAGE = "python -m recipe.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
 ASKED = {"protocol": "--protocol", "docs": "--docs", "max_tokens_per_reply": "--max-tokens"}
-"""Settings of training under `interaction`, and the options for them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,8 +116,10 @@ async def _talk(endpoint: Endpoint, settings: Settings, begun: Callable[[], Any]
         typist: Any = Typist(begun)
         shown: Any = SimpleNamespace(complete=complete)
         episode = (await play_episode(shown, settings, typist))["episode"]
-        verdict = f"passed: {episode['outcome']['passed']}" if typist.as_written else ""
-        show("end", "; ".join(filter(None, [episode["stop_reason"], episode["fault"], verdict, "begun again"])))
+        judged = episode["outcome"] if typist.as_written else None
+        verdict = judged and ("passed" if judged["passed"] else "not passed")
+        ends = [episode["stop_reason"], episode["fault"], verdict, "a new conversation begins"]
+        show("end", "; ".join(filter(None, ends)))
 
 
 class Typist:
@@ -146,7 +147,8 @@ class Typist:
         return result
 
     def answer(self, text: str) -> Request | None:
-        return self._said(self._of.answer(text) if self._own else replace(self._next, functions=()))
+        goes_on = self._own or self._of.over
+        return self._said(self._of.answer(text) if goes_on else replace(self._next, functions=()))
 
     def _said(self, following: Request | AskUser | None) -> Request | None:
         self._own, asked = True, isinstance(following, AskUser)
@@ -175,6 +177,7 @@ def typed(name: str) -> str:
     try:
         line = input(f"{name:>9}> ").strip()
     except EOFError:
+        print()
         raise SystemExit(0) from None
     if not sys.stdin.isatty():
         print(line, flush=True)

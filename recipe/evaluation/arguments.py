@@ -18,17 +18,7 @@ from interaction.environment import DEFAULT, named, read_options, source_of, tur
 from interaction.policy import read_policy
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
-from recipe.evaluation import plain
-from recipe.evaluation.server import (
-    ADAPTER_NAME,
-    PROFILES,
-    SERVED_NAME,
-    adapter_flags,
-    check_adapter_folder,
-    check_model_folder,
-    fingerprint,
-    serve,
-)
+from recipe.evaluation import plain, server
 from recipe.evaluation.store import PARTS, Settings
 
 Work = Callable[[Endpoint], Awaitable[Any]]
@@ -47,11 +37,8 @@ OPTIONS = Named(
 )
 
 
-def parse(arguments: list[str], description: str | None, **program: Any) -> tuple[argparse.Namespace, list[str]]:
-    """What was given, checked, and what goes to vLLM. Ends the process with a line where it makes no sense.
-
-    `program`: `prog` and `usage` of another program that takes these arguments.
-    """
+def parse(arguments: list[str], description: str | None, **program: str) -> tuple[argparse.Namespace, list[str]]:
+    """What was given, checked, and what goes to vLLM. Ends the process with a line where it makes no sense."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     own, flags = arguments[:at], arguments[at + 1 :]
     parser = _parser(description, {"prog": "python -m recipe.evaluate"} | program)
@@ -107,7 +94,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     )
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
-    parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")
+    parser.add_argument("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
     parser.add_argument(
         "--split",
         choices=tuple(PARTS),
@@ -224,11 +211,11 @@ def _top_k(value: str) -> int:
 def settings_of(given: argparse.Namespace) -> Settings:
     """What decides the outcome. Raises ServerError if there is no model in the folder."""
     if given.model:
-        check_model_folder(given.model)
-        model = f"{given.model.resolve()} {fingerprint(given.model)}"
+        server.check_model_folder(given.model)
+        model = f"{given.model.resolve()} {server.fingerprint(given.model)}"
         if given.adapter:
-            check_adapter_folder(given.adapter, given.model)
-            model += f" with {given.adapter.resolve()} {fingerprint(given.adapter)}"
+            server.check_adapter_folder(given.adapter, given.model)
+            model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
     else:
         model = given.served_name
     return Settings(
@@ -259,11 +246,7 @@ def _sampling(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:
-    """What `work` makes of the endpoint. For a model folder a server is started, and ended afterwards.
-
-    Raises:
-        ServerError, EndpointRefusal: there is no endpoint.
-    """
+    """What `work` makes of the endpoint. Raises ServerError and EndpointRefusal if there is none."""
 
     async def asked(url: str, name: str, key: str, made_plain: plain.Plain) -> Any:
         how = (given.timeout, given.attempts, given.backoff)
@@ -273,10 +256,10 @@ def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings,
     if given.endpoint:
         return asyncio.run(asked(given.endpoint, given.served_name, key_of(given), plain.generic))
     print(f"starting vLLM, log in {log}", flush=True)
-    name, all_flags = SERVED_NAME, [*flags]
+    name, all_flags = server.SERVED_NAME, [*flags]
     if given.adapter:
-        name, all_flags = ADAPTER_NAME, [*adapter_flags({ADAPTER_NAME: given.adapter}), *flags]
-    with serve(given.model, log, given.hardware, all_flags) as url:
+        name, all_flags = server.ADAPTER_NAME, [*server.adapter_flags({server.ADAPTER_NAME: given.adapter}), *flags]
+    with server.serve(given.model, log, given.hardware, all_flags) as url:
         return asyncio.run(asked(url, name, "EMPTY", plain.of_model(given.model, flags)))
 
 

@@ -245,7 +245,7 @@ def test_it_is_printed_before_a_server_is_started_and_kept_with_the_results(tmp_
             said_before.append(capsys.readouterr().out)
             yield server.url
 
-        monkeypatch.setattr("recipe.evaluation.arguments.serve", serve)
+        monkeypatch.setattr("recipe.evaluation.server.serve", serve)
         out = tmp_path / "out"
         arguments = ["--model", str(model), "--category", "base", "--limit", "2", "--out", str(out)]
         assert evaluate.main([*arguments, "--docs", "signature"]) == 0
