@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -29,28 +28,17 @@ from pathlib import Path
 from typing import Any
 
 from interaction.endpoint.client import Endpoint, EndpointRefusal
-from interaction.environment import DEFAULT, judge_of, known, load_tasks, source_of, turn_policy
+from interaction.environment import judge_of, known, load_tasks
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.cards import trained_with
-from recipe.evaluation import plain
-from recipe.evaluation.arguments import OPTIONS, SAMPLING_OPTIONS, parse
+from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
 from recipe.evaluation.context import check_context, over_budget_line
 from recipe.evaluation.cost import cost
 from recipe.evaluation.lost import all_lost
 from recipe.evaluation.play import Lost, play_all, progress_bar
-from recipe.evaluation.server import (
-    ADAPTER_NAME,
-    SERVED_NAME,
-    ServerError,
-    adapter_flags,
-    check_adapter_folder,
-    check_model_folder,
-    context_length,
-    fingerprint,
-    serve,
-)
+from recipe.evaluation.server import ServerError, context_length
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
@@ -83,7 +71,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     """Play what is not played yet, judge everything, write results.json and results.txt."""
     if given.endpoint and not given.served_name:
         given.served_name = asyncio.run(_only_model(given))
-    settings = _settings(given)
+    settings = settings_of(given)
     settings.require_tasks()
     require_answer(settings.user)
     folder = given.out or Path("outputs") / "evaluation" / _name(given)
@@ -183,70 +171,19 @@ def _otherwise(given: argparse.Namespace, vllm_flags: Sequence[str], settings: S
 
 
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
-    async def through(url: str, name: str, key: str, made_plain: plain.Plain) -> list[Lost]:
-        asked = (given.timeout, given.attempts, given.backoff)
-        async with Endpoint(url, name, key, *asked, settings.sampling(), made_plain, named=OPTIONS) as endpoint:
-            return await play_all(endpoint, settings, store, given.concurrency)
-
-    if given.endpoint:
-        return asyncio.run(through(given.endpoint, given.served_name, _key(given), plain.generic))
-    if len(store.episodes()) == len(settings.tasks()):
-        return []  # a server is not started for nothing
+    if given.model:
+        if len(store.episodes()) == len(settings.tasks()):
+            return []  # a server is not started for nothing
+        if line := over_budget_line(given.model, vllm_flags, settings):
+            print(line, flush=True)
     log = store.folder / "server.log"
-    if line := over_budget_line(given.model, vllm_flags, settings):
-        print(line, flush=True)
-    print(f"starting vLLM, log in {log}", flush=True)
-    name, flags = SERVED_NAME, [*vllm_flags]
-    if given.adapter:
-        name, flags = ADAPTER_NAME, [*adapter_flags({ADAPTER_NAME: given.adapter}), *vllm_flags]
-    with serve(given.model, log, given.hardware, flags) as url:
-        return asyncio.run(through(url, name, "EMPTY", plain.of_model(given.model, vllm_flags)))
+    return through(given, vllm_flags, settings, log, lambda it: play_all(it, settings, store, given.concurrency))
 
 
 async def _only_model(given: argparse.Namespace) -> str:
     asked = (given.timeout, given.attempts, given.backoff)
-    async with Endpoint(given.endpoint, None, _key(given), *asked, named=OPTIONS) as endpoint:
+    async with Endpoint(given.endpoint, None, key_of(given), *asked, named=OPTIONS) as endpoint:
         return endpoint.model or ""
-
-
-def _key(given: argparse.Namespace) -> str:
-    return os.environ[given.api_key_env] if given.api_key_env else "EMPTY"
-
-
-def _settings(given: argparse.Namespace) -> Settings:
-    if given.model:
-        check_model_folder(given.model)
-        model = f"{given.model.resolve()} {fingerprint(given.model)}"
-        if given.adapter:
-            check_adapter_folder(given.adapter, given.model)
-            model += f" with {given.adapter.resolve()} {fingerprint(given.adapter)}"
-    else:
-        model = given.served_name
-    return Settings(
-        model=model,
-        endpoint=given.endpoint,
-        split=given.split,
-        categories=tuple(given.category),
-        protocol=given.protocol,
-        docs=given.docs,
-        samples=given.samples,
-        max_tokens=given.max_tokens,
-        limit=given.limit,
-        environment=given.environment,
-        options=given.option,
-        user=given.user,
-        policy=turn_policy(given.environment, given.option) | given.turn_policy,
-        source={} if given.environment == DEFAULT else source_of(given.environment),
-        strategy=given.strategy,
-        max_nodes=given.max_nodes,
-        **_sampling(given),
-    )
-
-
-def _sampling(given: argparse.Namespace) -> dict[str, Any]:
-    """The sampling settings that differ from training's validation."""
-    chosen = {name: getattr(given, name) for name in SAMPLING_OPTIONS if getattr(given, name) is not None}
-    return {"temperature": 0.0} | chosen | dict.fromkeys(given.leave_out)
 
 
 def _name(given: argparse.Namespace) -> str:

@@ -1,24 +1,27 @@
-"""The command line of `recipe.evaluate`, checked."""
+"""The command line of `recipe.evaluate`, checked, and what it leads to: settings, and an endpoint."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
-from interaction.endpoint.client import SAMPLING, Named
-from interaction.environment import DEFAULT, named, read_options
+from interaction.endpoint.client import SAMPLING, Endpoint, Named
+from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
 from interaction.policy import read_policy
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
-from recipe.evaluation.server import PROFILES
-from recipe.evaluation.store import PARTS
+from recipe.evaluation import plain, server
+from recipe.evaluation.store import PARTS, Settings
+
+Work = Callable[[Endpoint], Awaitable[Any]]
 
 MAX_NODES = 60
 """Of a search by default: twice the messages that tau allows one episode."""
@@ -34,11 +37,11 @@ OPTIONS = Named(
 )
 
 
-def parse(arguments: list[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
+def parse(arguments: list[str], description: str | None, **program: str) -> tuple[argparse.Namespace, list[str]]:
     """What was given, checked, and what goes to vLLM. Ends the process with a line where it makes no sense."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     own, flags = arguments[:at], arguments[at + 1 :]
-    parser = _parser(description)
+    parser = _parser(description, {"prog": "python -m recipe.evaluate"} | program)
     given = parser.parse_args(own)
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
@@ -79,10 +82,9 @@ def parse(arguments: list[str], description: str | None) -> tuple[argparse.Names
     return given, flags
 
 
-def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.evaluate", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def _parser(description: str | None, program: dict[str, Any]) -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(**program, description=description, formatter_class=form)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
     source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
@@ -92,7 +94,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
-    parser.add_argument("--hardware", choices=PROFILES, help="profile for --model (default: as in training)")
+    parser.add_argument("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
     parser.add_argument(
         "--split",
         choices=tuple(PARTS),
@@ -204,3 +206,63 @@ def _top_k(value: str) -> int:
     if value != "-1" and (not value.isdecimal() or int(value) < 1):
         raise argparse.ArgumentTypeError(f"{value!r} is neither -1, for all tokens, nor a whole number, 1 or more")
     return int(value)
+
+
+def settings_of(given: argparse.Namespace) -> Settings:
+    """What decides the outcome. Raises ServerError if there is no model in the folder."""
+    if given.model:
+        server.check_model_folder(given.model)
+        model = f"{given.model.resolve()} {server.fingerprint(given.model)}"
+        if given.adapter:
+            server.check_adapter_folder(given.adapter, given.model)
+            model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
+    else:
+        model = given.served_name
+    return Settings(
+        model=model,
+        endpoint=given.endpoint,
+        split=given.split,
+        categories=tuple(given.category),
+        protocol=given.protocol,
+        docs=given.docs,
+        samples=given.samples,
+        max_tokens=given.max_tokens,
+        limit=given.limit,
+        environment=given.environment,
+        options=given.option,
+        user=given.user,
+        policy=turn_policy(given.environment, given.option) | given.turn_policy,
+        source={} if given.environment == DEFAULT else source_of(given.environment),
+        strategy=given.strategy,
+        max_nodes=given.max_nodes,
+        **_sampling(given),
+    )
+
+
+def _sampling(given: argparse.Namespace) -> dict[str, Any]:
+    """The sampling settings that differ from training's validation."""
+    chosen = {name: getattr(given, name) for name in SAMPLING_OPTIONS if getattr(given, name) is not None}
+    return {"temperature": 0.0} | chosen | dict.fromkeys(given.leave_out)
+
+
+def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:
+    """What `work` makes of the endpoint. Raises ServerError and EndpointRefusal if there is none."""
+
+    async def asked(url: str, name: str, key: str, made_plain: plain.Plain) -> Any:
+        how = (given.timeout, given.attempts, given.backoff)
+        async with Endpoint(url, name, key, *how, settings.sampling(), made_plain, named=OPTIONS) as endpoint:
+            return await work(endpoint)
+
+    if given.endpoint:
+        return asyncio.run(asked(given.endpoint, given.served_name, key_of(given), plain.generic))
+    print(f"starting vLLM, log in {log}", flush=True)
+    name, all_flags = server.SERVED_NAME, [*flags]
+    if given.adapter:
+        name, all_flags = server.ADAPTER_NAME, [*server.adapter_flags({server.ADAPTER_NAME: given.adapter}), *flags]
+    with server.serve(given.model, log, given.hardware, all_flags) as url:
+        return asyncio.run(asked(url, name, "EMPTY", plain.of_model(given.model, flags)))
+
+
+def key_of(given: argparse.Namespace) -> str:
+    """The endpoint's key."""
+    return os.environ[given.api_key_env] if given.api_key_env else "EMPTY"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep", "elsewhere")
-STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore", "recipe.publish")
+STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore", "recipe.publish", "recipe.chat")
 
 
 def name_of(path: Path) -> str:

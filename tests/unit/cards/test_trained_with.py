@@ -56,7 +56,7 @@ CHANGES = {
 
 def settings_of(model, *more):
     given, flags = parse(["--model", str(model), *more], None)
-    settings = evaluate._settings(given)
+    settings = evaluate.settings_of(given)
     context = int(flags[flags.index("--max-model-len") + 1]) if flags else CONTEXT
     return trained_with.notes(settings, model, context), [*trained_with.differing(settings, found(model), context)]
 
@@ -146,7 +146,7 @@ def test_a_folder_that_was_copied_away_is_known_by_its_card_and_another_not_at_a
     (away / "README.md").unlink()
     assert trained_with.trained(away) is None
     given, _ = parse(["--model", str(away)], None)
-    assert trained_with.notes(evaluate._settings(given), away, None) == []
+    assert trained_with.notes(evaluate.settings_of(given), away, None) == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_damaged_configuration_is_no_reason_to_fail(damage, tmp_path):
     model = trained_run(tmp_path) / "stage2_base" / "hf"
     (model.parent / "config" / "resolved.yaml").write_text(damage)
     given, _ = parse(["--model", str(model)], None)
-    trained_with.notes(evaluate._settings(given), model, 100)
+    trained_with.notes(evaluate.settings_of(given), model, 100)
 
 
 HOSTILE = {
@@ -178,7 +178,7 @@ MANIFESTS = [{"versions": [1]}, {"data": [1]}, {"versions": "x", "data": 3, "see
 
 def said_of(model):
     given, _ = parse(["--model", str(model)], None)
-    lines = trained_with.notes(evaluate._settings(given), model, 100)
+    lines = trained_with.notes(evaluate.settings_of(given), model, 100)
     assert all(line.isprintable() and len(line) < 1000 for line in lines)
     return lines
 
@@ -245,7 +245,7 @@ def test_it_is_printed_before_a_server_is_started_and_kept_with_the_results(tmp_
             said_before.append(capsys.readouterr().out)
             yield server.url
 
-        monkeypatch.setattr(evaluate, "serve", serve)
+        monkeypatch.setattr("recipe.evaluation.server.serve", serve)
         out = tmp_path / "out"
         arguments = ["--model", str(model), "--category", "base", "--limit", "2", "--out", str(out)]
         assert evaluate.main([*arguments, "--docs", "signature"]) == 0

@@ -198,7 +198,7 @@ def test_tasks_that_are_longer_than_the_context_are_counted_before_the_server_st
     def start(*_):
         raise Started
 
-    monkeypatch.setattr(evaluate, "serve", start)
+    monkeypatch.setattr("recipe.evaluation.server.serve", start)
     given = ["--model", str(tiny), "--docs", "signature", "--limit", "2", "--out"]
     for context, said in (("1000000", False), ("300", True)):
         with pytest.raises(Started):
@@ -246,7 +246,7 @@ def test_the_limit_that_gold_does_not_fit_is_named_and_what_fits_it(context, rep
 def test_where_no_prompt_fits_the_context_nothing_is_started_and_nothing_written(
     flags, said, tiny, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(evaluate, "serve", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: pytest.fail("a server was started"))
     out = tmp_path / "out"
     assert evaluate.main(["--model", str(tiny), "--limit", "2", "--out", str(out), "--", *flags]) == 1
     error = capsys.readouterr().err
@@ -303,7 +303,7 @@ def test_a_model_is_evaluated_on_any_environment(environment, tiny, tmp_path, mo
         played.append(environment)
         yield "http://127.0.0.1:9/v1"
 
-    monkeypatch.setattr(evaluate, "serve", start)
+    monkeypatch.setattr("recipe.evaluation.server.serve", start)
     given = ["--model", str(tiny), "--environment", environment, "--docs", "signature", "--limit", "1"]
     given += ["--samples", "2", "--temperature", "1", "--attempts", "1", "--out", str(tmp_path)]
     given += ["--user", "kind=scripted", "--user", "lines=[Hello.]", "--", "--max-model-len", "100000"]
@@ -325,7 +325,7 @@ def test_a_model_whose_template_comes_with_the_servers_flags_is_evaluated_withou
     (model / "chat_template.jinja").unlink(missing_ok=True)
     config = json.loads((model / "tokenizer_config.json").read_text())
     (model / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": template}))
-    monkeypatch.setattr(evaluate, "serve", start)
+    monkeypatch.setattr("recipe.evaluation.server.serve", start)
     with pytest.raises(Started):
         evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / "out")])
     assert "over budget: not counted" in capsys.readouterr().out

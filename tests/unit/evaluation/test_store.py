@@ -44,7 +44,7 @@ GIVEN = {
 @pytest.mark.parametrize("words", GIVEN)
 def test_whose_rules_an_evaluation_goes_by_is_decided_by_the_rules_and_not_by_what_was_given(words: str) -> None:
     given, _ = parse(["--endpoint", "http://x/v1", "--served-name", "m", *words.split()], None)
-    assert evaluate._settings(given).by_bfcl() is GIVEN[words]
+    assert evaluate.settings_of(given).by_bfcl() is GIVEN[words]
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ def a_server_that_answers_done(monkeypatch):
             yield f"http://127.0.0.1:{server.server_address[1]}/v1"
             server.shutdown()
 
-    monkeypatch.setattr(evaluate, "serve", serve)
+    monkeypatch.setattr("recipe.evaluation.server.serve", serve)
 
 
 @pytest.mark.parametrize(("split", "said"), [("val", True), ("choose", True), ("report", False), ("train", False)])
