@@ -74,6 +74,7 @@ class Stage:
     alarms: Alarms
     warm_start: FolderName | None
     before: bool
+    group_size: Whole
     tiny: Tiny = field(default_factory=Tiny)
 
 

@@ -117,13 +117,13 @@ def test_flash_attn_is_absent_so_no_profile_asks_for_it():
     assert len(profiles) >= 4
     for profile in profiles:
         named = re.findall(r"attn_implementation: (\S+)", profile.read_text())
-        assert set(named) <= {"sdpa", "varlen"} and (named or "- gpu8" in profile.read_text()), profile
+        assert set(named) <= {"sdpa", "varlen"} and (named or re.search("- (gpu8|cpu)$", profile.read_text(), re.M)), profile
 
 
 def test_setup_refuses_an_unknown_hardware_profile(checkout):
     done = run_setup(checkout, HARDWARE="tpu")
     assert done.returncode == 2
-    assert "HARDWARE=tpu" in done.stderr and "cpu, gpu8, gpu8_24gb or gpu1" in done.stderr
+    assert "HARDWARE=tpu" in done.stderr and "cpu, tiny, gpu8, gpu8_24gb or gpu1" in done.stderr
     assert not (checkout / ".venv").exists()
 
 

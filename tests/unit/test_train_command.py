@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with data, a model, and a run that has trained from another model."""
     path = tmp_path_factory.mktemp("work")
-    assert prepare_data(["--out", str(path / "data" / "cpu"), "--tiny"]) == 0
+    assert prepare_data(["--out", str(path / "data" / "tiny"), "--tiny"]) == 0
     make_tiny_policy(path / "model")
     stage = path / "outputs" / "default" / "stage1_format"
     for name in ("checkpoints/global_step_3/data.pt", "metrics/1.jsonl", "config/overrides.yaml", "hf/config.json"):

@@ -39,7 +39,7 @@ def configured(tmp_path: Path):
     def configured(
         *overrides: str,
         algorithm: str = "step_grained",
-        hardware: str = "cpu",
+        hardware: str = "tiny",
         name: str = "offline",
         file: Path = path,
     ) -> Any:
@@ -56,7 +56,7 @@ def lines_of(config: Any) -> str:
     return "\n".join(check_trajectories(config, tokenizer(), MODEL))
 
 
-@pytest.mark.parametrize("hardware", ["cpu", "gpu8", "gpu1", "gpu8_24gb"])
+@pytest.mark.parametrize("hardware", ["cpu", "tiny", "gpu8", "gpu1", "gpu8_24gb"])
 @pytest.mark.parametrize("algorithm", ["step_grained", "appo", "tppo"])
 def test_it_composes_for_every_profile_and_every_algorithm_with_a_critic(
     configured: Any, algorithm: str, hardware: str
