@@ -63,7 +63,8 @@ def test_it_composes_for_every_profile_and_every_algorithm_with_a_critic(
 ) -> None:
     config = configured(algorithm=algorithm, hardware=hardware)
     assert config.trainer.test_freq == -1 and config.trainer.val_before_train is False and config.data.shuffle
-    assert config.trainer.total_epochs == 5 and config.actor_rollout_ref.rollout.n == 1
+    assert config.trainer.total_epochs == (1 if hardware == "cpu" else 5)
+    assert config.actor_rollout_ref.rollout.n == 1
     assert "16 of 16 trajectories" in lines_of(config)
 
 
