@@ -1,0 +1,233 @@
+"""GRPO by TRL's GRPOTrainer and by this project: speed, memory and held-out accuracy on the same task.
+
+    python -m benchmarks.against_trl --model MODEL --data DIR --out OUT
+
+MODEL is a folder that solves some tasks and not all, such as a short warm start of SmolLM2-135M; DIR is made with
+
+    python -m data_prep --mixture bfcl_single/simple_python=2 bfcl_single/multiple=1 bfcl_single/irrelevance=1 \
+      --protocol python_calls --docs signature --rows 64 --val-rows 64 --out DIR
+
+Both sides train all weights in float32 on the same rows in the same order. Prompts, judge, reward, rollouts, sampling,
+optimizer and loss are the same: GRPO with a mean over tokens and no KL. TRL is installed once, in OUT/env.
+
+The sides take turns: each trains `--block` steps in a process of its own and goes on from its checkpoint. Then the
+faster one goes on until its steps have taken as long as the slower one's. `recipe.evaluate` plays the held-out tasks.
+The table is printed and written to OUT/table.md. It takes two hours on two cores, which should have no other load.
+
+A step is timed without start and checkpoint. Tokens are those of prompts and replies, without padding. Memory is the
+peak over all processes of a side, shared pages counted once.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+
+SIDES = ("trl", "ours")
+ROLLOUTS, REPLY, LR, BETA2 = 8, 96, 1e-5, 0.95
+CHECKPOINTS = "ours/stage2_base/checkpoints"
+PACKAGES = ("torch==2.13.0", "trl==1.16.0", "pydantic", "psutil")
+ALLOCATOR = dict(MALLOC_ARENA_MAX="1", MALLOC_MMAP_THRESHOLD_="4000000000", MALLOC_TRIM_THRESHOLD_="8000000000")
+"""As in recipe/config/hardware/cpu.yaml: TRL is faster with it too."""
+
+
+def train_with_trl(given: argparse.Namespace) -> None:
+    """Train up to a step, from the last checkpoint if there is one. Runs in TRL's environment."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    from interaction.conversation import Conversation
+    from interaction.environment import task_of
+    from interaction.protocol import get_protocol
+    from rewards.progress import compute_score
+
+    def score(reply: list[dict], ids: list[int], info: dict) -> float:
+        with Conversation(task_of(info), get_protocol("python_calls", docs="signature")) as conversation:
+            conversation.start()
+            conversation.reply(
+                reply[0]["content"], truncated=len(ids) >= REPLY and ids[-1] not in trainer.eos_token_ids
+            )
+            return compute_score("", "", None, {"episode": conversation.record().to_dict()})["score"]
+
+    def reward(completions: list, completion_ids: list, extra_info: list, **_: Any) -> list[float]:
+        return [*map(score, completions, completion_ids, extra_info)]
+
+    class Steps(TrainerCallback):
+        """Writes a line for each step."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.began, self.before = time.perf_counter(), state.num_input_tokens_seen
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            line = {"seconds": time.perf_counter() - self.began, "tokens": state.num_input_tokens_seen - self.before}
+            with open(given.out / "trl.jsonl", "a") as file:
+                print(json.dumps(line), file=file)
+
+    config = GRPOConfig(
+        output_dir=str(given.out / "trl"),
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=given.prompts * ROLLOUTS // 8,  # all rollouts of a step are sampled in one batch
+        num_generations=ROLLOUTS,
+        max_completion_length=REPLY,
+        learning_rate=LR,
+        lr_scheduler_type="constant",
+        adam_beta2=BETA2,
+        shuffle_dataset=False,  # the file is
+        model_init_kwargs={"dtype": "float32"},
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=True,
+        max_steps=given.trl_until,
+        save_steps=given.trl_until,
+        logging_steps=1,
+        report_to=[],
+    )
+    rows = pq.read_table(given.out / "train.parquet", columns=["prompt", "extra_info"]).to_pylist()
+    trainer = GRPOTrainer(str(given.model), reward, config, Dataset.from_list(rows), callbacks=[Steps()])
+    trainer.train(resume_from_checkpoint=any((given.out / "trl").glob("checkpoint-*")))
+
+
+def command(side: str, given: argparse.Namespace, until: int) -> tuple[list[str], dict[str, str]]:
+    """What trains a side up to a step, and variables of its environment."""
+    if side == "trl":
+        words = f"{given.out}/env/bin/python -m benchmarks.against_trl --trl-until {until}".split()
+        return [*words, *sys.argv[1:]], ALLOCATOR | {"OMP_NUM_THREADS": str(os.cpu_count())}
+    overrides = f"""paths.run={given.out}/ours stage.previous=null data.train_files={given.out}/train.parquet
+        data.shuffle=false data.val_files=[] trainer.test_freq=-1 trainer.val_before_train=false
+        trainer.total_epochs=1000 trainer.total_training_steps={until} trainer.save_freq={until}
+        data.max_response_length={REPLY} interaction.max_tokens_per_reply={REPLY}
+        interaction.protocol=python_calls interaction.docs=signature
+        reward.custom_reward_function.path=pkg://rewards.progress actor_rollout_ref.actor.optim.lr={LR}
+        actor_rollout_ref.actor.optim.betas=[0.9,{BETA2}] actor_rollout_ref.actor.loss_agg_mode=token-mean
+        actor_rollout_ref.rollout.n={ROLLOUTS} actor_rollout_ref.rollout.temperature=1.0"""
+    sizes = dict.fromkeys(("TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"), str(given.prompts))
+    return ["bash", "run_stage2.sh", *overrides.split(), *given.override], sizes | {"MODEL": str(given.model)}
+
+
+def prepare(given: argparse.Namespace) -> None:
+    """TRL's environment, and the rows in the order in which both sides train on them."""
+    ready, python = given.out / "env" / "ready", str(given.out / "env" / "bin" / "python")
+    given.out.mkdir(parents=True, exist_ok=True)
+    if not ready.exists():
+        bfcl = [line for line in Path("requirements/cpu.txt").read_text().splitlines() if line.startswith("bfcl-eval")]
+        for line in (
+            [sys.executable, "-m", "venv", "--clear", str(given.out / "env")],
+            [python, "-m", "pip", "install", "-q", *PACKAGES],
+            [python, "-m", "pip", "install", "-q", "--no-deps", *bfcl],  # the tasks
+        ):
+            subprocess.run(line, check=True)
+        ready.touch()
+    rows = pq.read_table(given.data / "mixture_train.parquet")
+    pq.write_table(rows.take(random.Random(1).sample(range(len(rows)), len(rows))), given.out / "train.parquet")
+
+
+def train(side: str, given: argparse.Namespace, until: int) -> float:
+    """Train a side up to a step; returns the peak of its memory in GB."""
+    words, variables = command(side, given, until)
+    began, peak = time.time(), 0.0
+    with open(given.out / f"{side}.log", "a") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log, env=os.environ | variables)
+    while process.poll() is None:
+        with suppress(psutil.Error):  # one has just ended
+            root = psutil.Process(process.pid)
+            tree = [root, *root.children(recursive=True)]
+            peak = max(peak, sum(item.memory_full_info().pss for item in tree) / 1e9)
+        time.sleep(2)
+    if process.returncode:
+        raise SystemExit(f"{side} failed: see {log.name}")
+    spent = sum(step["seconds"] for step in steps(side, given))
+    print(f"{side}: step {until}, {spent:.0f} s of steps; this turn {time.time() - began:.0f} s", flush=True)
+    return peak
+
+
+def steps(side: str, given: argparse.Namespace) -> list[dict[str, float]]:
+    """Seconds and tokens of each step so far."""
+    from recipe.stage.metrics_log import read_steps
+
+    if side == "trl":
+        return [json.loads(line) for line in (given.out / "trl.jsonl").read_text().splitlines()]
+    return [
+        {"seconds": one["timing_s/step"] - one["timing_s/save_checkpoint"], "tokens": one["perf/total_num_tokens"]}
+        for one in read_steps(given.out / "ours" / "stage2_base").values()
+    ]
+
+
+def solved(side: str, step: int, given: argparse.Namespace) -> dict[str, float]:
+    """Held-out task -> 1 if the model of a step solves it, played greedily."""
+    from recipe.evaluation.store import read_episodes
+    from rewards.metrics import episode_metrics
+
+    path = f"trl/checkpoint-{step}" if side == "trl" else f"{CHECKPOINTS}/global_step_{step}/actor/huggingface"
+    model, out = given.out / path if step else given.model, given.out / f"held_out_{side if step else 'start'}_{step}"
+    words = f"""-m recipe.evaluate --model {model} --out {out} --environment bfcl_single --split report
+        --category simple_python --category multiple --category irrelevance
+        --protocol python_calls --docs signature --max-tokens {REPLY} --limit {given.limit}"""
+    with open(given.out / "held_out.log", "a") as log:
+        subprocess.run([sys.executable, *words.split()], check=True, stdout=log, stderr=log)
+    return {one.task_id: episode_metrics(one.to_dict())["acc"] for one in read_episodes(out / "episodes.jsonl")[0]}
+
+
+def difference(ours: dict[str, float], theirs: dict[str, float]) -> str:
+    """Paired by task, with its 95 % interval over clusters of tasks."""
+    from interaction.environment import load_tasks
+    from recipe.evaluation.intervals import t_interval
+
+    tasks = load_tasks("bfcl_single")
+    low, high = t_interval([ours[name] - theirs[name] for name in ours], [tasks[name].cluster for name in ours])
+    return f"{fmean(ours.values()) - fmean(theirs.values()):+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--model", "--data", "--out"):
+        parser.add_argument(name, type=lambda text: Path(text).absolute(), required=True)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--block", type=int, default=4, help="steps in one turn")
+    parser.add_argument("--prompts", type=int, default=8, help="of a step")
+    parser.add_argument("--limit", type=int, default=1000, help="held-out tasks of each category")
+    parser.add_argument("--override", action="append", default=[], help="of our configuration")
+    parser.add_argument("--trl-until", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.trl_until:
+        train_with_trl(given)
+        return
+    prepare(given)
+    peak = dict.fromkeys(SIDES, 0.0)
+    for until in range(given.block, given.steps + 1, given.block):
+        for side in SIDES:
+            peak[side] = max(peak[side], train(side, given, until))
+    spent, tokens = ([sum(step[of] for step in steps(side, given)) for side in SIDES] for of in ("seconds", "tokens"))
+    last = [int(given.steps * max(spent) / seconds) for seconds in spent]
+    train(SIDES[last.index(max(last))], given, max(last))
+    text = ["| | TRL | this project | |", "| --- | --- | --- | --- |"]
+    for name, (theirs, ours) in {
+        "seconds a step": [seconds / given.steps for seconds in spent],
+        "tokens a second": [count / seconds for count, seconds in zip(tokens, spent, strict=True)],
+        "peak memory, GB": [*peak.values()],
+    }.items():
+        text.append(f"| {name} | {theirs:.1f} | {ours:.1f} | x {ours / theirs:.2f} |")
+    for name, at in {
+        "before": [0, 0],
+        f"after {given.steps} steps": [given.steps] * 2,
+        f"after {max(spent):.0f} s: {last[0]} and {last[1]} steps": last,
+    }.items():
+        found = [solved(side, step, given) for side, step in zip(SIDES, at, strict=True)]
+        theirs, ours = (fmean(one.values()) for one in found)
+        text.append(f"| held-out tasks solved, {name} | {theirs:.3f} | {ours:.3f} | {difference(*found[::-1])} |")
+    (given.out / "table.md").write_text("\n".join(text) + "\n")
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
