@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 SIDES = ("trl", "ours")
 ROLLOUTS, REPLY, LR, BETA2 = 8, 96, 1e-5, 0.95
 CHECKPOINTS = "ours/stage2_base/checkpoints"
-PACKAGES = ("torch==2.13.0", "trl==1.16.0", "pydantic", "psutil")
+PACKAGES = ("torch==2.13.0", "trl==1.16.0", "pydantic", "psutil"), ("--no-deps", "bfcl-eval==2026.3.23")
 ALLOCATOR = dict(MALLOC_ARENA_MAX="1", MALLOC_MMAP_THRESHOLD_="4000000000", MALLOC_TRIM_THRESHOLD_="8000000000")
 """As in recipe/config/hardware/cpu.yaml: TRL is faster with it too."""
 
@@ -55,9 +55,8 @@ def train_with_trl(given: argparse.Namespace) -> None:
     def score(reply: list[dict], ids: list[int], info: dict) -> float:
         with Conversation(task_of(info), get_protocol("python_calls", docs="signature")) as conversation:
             conversation.start()
-            conversation.reply(
-                reply[0]["content"], truncated=len(ids) >= REPLY and ids[-1] not in trainer.eos_token_ids
-            )
+            cut = len(ids) >= REPLY and ids[-1] not in trainer.eos_token_ids
+            conversation.reply(reply[0]["content"], truncated=cut)
             return compute_score("", "", None, {"episode": conversation.record().to_dict()})["score"]
 
     def reward(completions: list, completion_ids: list, extra_info: list, **_: Any) -> list[float]:
@@ -70,9 +69,9 @@ def train_with_trl(given: argparse.Namespace) -> None:
             self.began, self.before = time.perf_counter(), state.num_input_tokens_seen
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            line = {"seconds": time.perf_counter() - self.began, "tokens": state.num_input_tokens_seen - self.before}
+            seconds, tokens = time.perf_counter() - self.began, state.num_input_tokens_seen - self.before
             with open(given.out / "trl.jsonl", "a") as file:
-                print(json.dumps(line), file=file)
+                print(json.dumps({"step": state.global_step, "seconds": seconds, "tokens": tokens}), file=file)
 
     config = GRPOConfig(
         output_dir=str(given.out / "trl"),
@@ -117,17 +116,12 @@ def command(side: str, given: argparse.Namespace, until: int) -> tuple[list[str]
 
 def prepare(given: argparse.Namespace) -> None:
     """TRL's environment, and the rows in the order in which both sides train on them."""
-    ready, python = given.out / "env" / "ready", str(given.out / "env" / "bin" / "python")
-    given.out.mkdir(parents=True, exist_ok=True)
-    if not ready.exists():
-        bfcl = [line for line in Path("requirements/cpu.txt").read_text().splitlines() if line.startswith("bfcl-eval")]
-        for line in (
-            [sys.executable, "-m", "venv", "--clear", str(given.out / "env")],
-            [python, "-m", "pip", "install", "-q", *PACKAGES],
-            [python, "-m", "pip", "install", "-q", "--no-deps", *bfcl],  # the tasks
-        ):
-            subprocess.run(line, check=True)
-        ready.touch()
+    environment = given.out / "env"
+    if not (environment / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
+        for packages in PACKAGES:
+            subprocess.run([environment / "bin" / "python", "-m", "pip", "install", "-q", *packages], check=True)
+        (environment / "ready").touch()
     rows = pq.read_table(given.data / "mixture_train.parquet")
     pq.write_table(rows.take(random.Random(1).sample(range(len(rows)), len(rows))), given.out / "train.parquet")
 
@@ -156,7 +150,8 @@ def steps(side: str, given: argparse.Namespace) -> list[dict[str, float]]:
     from recipe.stage.metrics_log import read_steps
 
     if side == "trl":
-        return [json.loads(line) for line in (given.out / "trl.jsonl").read_text().splitlines()]
+        lines = map(json.loads, (given.out / "trl.jsonl").read_text().splitlines())
+        return [*{line["step"]: line for line in lines}.values()]  # a turn that was interrupted is played again
     return [
         {"seconds": one["timing_s/step"] - one["timing_s/save_checkpoint"], "tokens": one["perf/total_num_tokens"]}
         for one in read_steps(given.out / "ours" / "stage2_base").values()
