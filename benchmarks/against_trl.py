@@ -8,24 +8,26 @@ MODEL is a folder that solves some tasks and not all, such as a short warm start
       --protocol python_calls --docs signature --rows 64 --val-rows 64 --out DIR
 
 Both sides train all weights in float32 on the same rows in the same order. Prompts, judge, reward, rollouts, sampling,
-optimizer and loss are the same: GRPO with a mean over tokens and no KL. TRL is installed once, in OUT/env.
+optimizer and loss are the same: GRPO with a mean over tokens and no KL. TRL is installed once, in OUT/env, and samples
+with transformers: its vLLM mode ends on a CPU when it writes the first weights into the engine.
 
 The sides take turns: each trains `--block` steps in a process of its own and goes on from its checkpoint. Then the
 faster one goes on until its steps have taken as long as the slower one's. `recipe.evaluate` plays the held-out tasks.
-The table is printed and written to OUT/table.md. It takes two hours on two cores, which should have no other load.
-
 A step is timed without start and checkpoint. Tokens are those of prompts and replies, without padding. Memory is the
-peak over all processes of a side, shared pages counted once.
+peak over all processes of a side, shared pages counted once. The table is printed and is in OUT/table.md. It takes two
+hours on two cores, which should have no other load, and 10 GB of disk.
 """
 
 import argparse
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -63,8 +65,6 @@ def train_with_trl(given: argparse.Namespace) -> None:
         return [*map(score, completions, completion_ids, extra_info)]
 
     class Steps(TrainerCallback):
-        """Writes a line for each step."""
-
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self.began, self.before = time.perf_counter(), state.num_input_tokens_seen
 
@@ -75,8 +75,8 @@ def train_with_trl(given: argparse.Namespace) -> None:
 
     config = GRPOConfig(
         output_dir=str(given.out / "trl"),
-        per_device_train_batch_size=8,
-        gradient_accumulation_steps=given.prompts * ROLLOUTS // 8,  # all rollouts of a step are sampled in one batch
+        per_device_train_batch_size=ROLLOUTS,
+        gradient_accumulation_steps=given.prompts,  # the rollouts of a step are still sampled in one batch
         num_generations=ROLLOUTS,
         max_completion_length=REPLY,
         learning_rate=LR,
@@ -90,7 +90,6 @@ def train_with_trl(given: argparse.Namespace) -> None:
         max_steps=given.trl_until,
         save_steps=given.trl_until,
         logging_steps=1,
-        report_to=[],
     )
     rows = pq.read_table(given.out / "train.parquet", columns=["prompt", "extra_info"]).to_pylist()
     trainer = GRPOTrainer(str(given.model), reward, config, Dataset.from_list(rows), callbacks=[Steps()])
@@ -131,17 +130,15 @@ def train(side: str, given: argparse.Namespace, until: int) -> float:
     words, variables = command(side, given, until)
     began, peak = time.time(), 0.0
     with open(given.out / f"{side}.log", "a") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log, env=os.environ | variables)
+        process = psutil.Popen(words, stdout=log, stderr=log, env=os.environ | variables)
     while process.poll() is None:
         with suppress(psutil.Error):  # one has just ended
-            root = psutil.Process(process.pid)
-            tree = [root, *root.children(recursive=True)]
+            tree = [process, *process.children(recursive=True)]
             peak = max(peak, sum(item.memory_full_info().pss for item in tree) / 1e9)
         time.sleep(2)
     if process.returncode:
         raise SystemExit(f"{side} failed: see {log.name}")
-    spent = sum(step["seconds"] for step in steps(side, given))
-    print(f"{side}: step {until}, {spent:.0f} s of steps; this turn {time.time() - began:.0f} s", flush=True)
+    print(f"{side}: step {until}, {time.time() - began:.0f} s with start and checkpoint", flush=True)
     return peak
 
 
@@ -173,16 +170,6 @@ def solved(side: str, step: int, given: argparse.Namespace) -> dict[str, float]:
     return {one.task_id: episode_metrics(one.to_dict())["acc"] for one in read_episodes(out / "episodes.jsonl")[0]}
 
 
-def difference(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    """Paired by task, with its 95 % interval over clusters of tasks."""
-    from interaction.environment import load_tasks
-    from recipe.evaluation.intervals import t_interval
-
-    tasks = load_tasks("bfcl_single")
-    low, high = t_interval([ours[name] - theirs[name] for name in ours], [tasks[name].cluster for name in ours])
-    return f"{fmean(ours.values()) - fmean(theirs.values()):+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--model", "--data", "--out"):
@@ -195,17 +182,20 @@ def main() -> None:
     parser.add_argument("--trl-until", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.trl_until:
-        train_with_trl(given)
-        return
+        return train_with_trl(given)
+    from benchmarks.rises import git
+    from interaction.environment import load_tasks
+    from recipe.evaluation.intervals import t_interval
+
     prepare(given)
     peak = dict.fromkeys(SIDES, 0.0)
-    for until in range(given.block, given.steps + 1, given.block):
-        for side in SIDES:
-            peak[side] = max(peak[side], train(side, given, until))
+    for until, side in product(range(given.block, given.steps + 1, given.block), SIDES):
+        peak[side] = max(peak[side], train(side, given, until))
     spent, tokens = ([sum(step[of] for step in steps(side, given)) for side in SIDES] for of in ("seconds", "tokens"))
     last = [int(given.steps * max(spent) / seconds) for seconds in spent]
-    train(SIDES[last.index(max(last))], given, max(last))
-    text = ["| | TRL | this project | |", "| --- | --- | --- | --- |"]
+    if max(last) > given.steps:
+        train(SIDES[last.index(max(last))], given, max(last))
+    text = [f"| | {PACKAGES[0][1].replace('trl==', 'TRL ')} | this project | |", "| --- | --- | --- | --- |"]
     for name, (theirs, ours) in {
         "seconds a step": [seconds / given.steps for seconds in spent],
         "tokens a second": [count / seconds for count, seconds in zip(tokens, spent, strict=True)],
@@ -217,9 +207,13 @@ def main() -> None:
         f"after {given.steps} steps": [given.steps] * 2,
         f"after {max(spent):.0f} s: {last[0]} and {last[1]} steps": last,
     }.items():
-        found = [solved(side, step, given) for side, step in zip(SIDES, at, strict=True)]
-        theirs, ours = (fmean(one.values()) for one in found)
-        text.append(f"| held-out tasks solved, {name} | {theirs:.3f} | {ours:.3f} | {difference(*found[::-1])} |")
+        theirs, ours = (solved(side, step, given) for side, step in zip(SIDES, at, strict=True))
+        more = [ours[task] - theirs[task] for task in ours]
+        low, high = t_interval(more, [load_tasks("bfcl_single")[task].cluster for task in ours])
+        means = f"{fmean(theirs.values()):.3f} | {fmean(ours.values()):.3f}"
+        text.append(f"| held-out tasks solved, {name} | {means} | {fmean(more):+.3f} [{low:+.3f}, {high:+.3f}] |")
+    source = shlex.join(["python", "-m", "benchmarks.against_trl", *sys.argv[1:]])
+    text += ["", f"`{source}`, {time.strftime('%Y-%m-%d')}, commit {git('rev-parse', '--short', 'HEAD')}"]
     (given.out / "table.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
 
