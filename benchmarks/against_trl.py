@@ -93,7 +93,8 @@ def train_with_trl(given: argparse.Namespace) -> None:
     )
     rows = pq.read_table(given.out / "train.parquet", columns=["prompt", "extra_info"]).to_pylist()
     trainer = GRPOTrainer(str(given.model), reward, config, Dataset.from_list(rows), callbacks=[Steps()])
-    trainer.train(resume_from_checkpoint=any((given.out / "trl").glob("checkpoint-*")))
+    if not (given.out / "trl" / f"checkpoint-{given.trl_until}").exists():  # else it would train a step more
+        trainer.train(resume_from_checkpoint=any((given.out / "trl").glob("checkpoint-*")))
 
 
 def command(side: str, given: argparse.Namespace, until: int) -> tuple[list[str], dict[str, str]]:
