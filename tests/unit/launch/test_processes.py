@@ -118,7 +118,8 @@ def interrupted(folder: Path, chance: random.Random) -> None:
     began = time.monotonic()
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         time.sleep(0.02)
-    print(number.name, f"{time.monotonic() - began:.2f}", os.waitstatus_to_exitcode(ended[1]), flush=True)
+    status = os.waitstatus_to_exitcode(ended[1])
+    os.write(1, f"{number.name} {time.monotonic() - began:.2f} {status}\n".encode())  # one call: lines do not mix
 
 
 @pytest.mark.slow
@@ -257,6 +258,7 @@ def test_temporary_files_are_gone_after_a_good_end_and_the_logs_of_ray_are_kept_
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     for worker in range(8):
         if not os.fork():
             for number in range(worker, 500, 8):
