@@ -37,6 +37,9 @@ WANT_ALL = ("use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_t
 PROPORTIONAL = ("vanilla", "gspo", "cispo", "appo_step")
 """Policy losses that are, row by row, the advantage times something."""
 
+LONGEST = 256
+"""Tokens of a piece of a tree: all of them are compared with all that stands before its end."""
+
 _CPUOffloadPolicy = fsdp.CPUOffloadPolicy
 fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=False)
 
@@ -78,7 +81,7 @@ class Tree:
         own = torch.stack([(columns >= size) & (columns < len(row)) for size, row in zip(shared, rows, strict=True)])
         where = (own.flatten().cumsum(0) - 1).view_as(own)
         own = own.flatten().nonzero()[:, 0]
-        begins = torch.zeros(len(own) + 1, dtype=torch.bool)
+        begins = torch.nn.functional.pad(own % len(columns) % LONGEST == 0, (0, 1))
         begins[own.div(len(columns), rounding_mode="floor").diff(prepend=own.new_tensor([-1])).nonzero()] = True
         for number, size in enumerate(shared):
             where[number, :size] = where[number - 1, :size]

@@ -148,6 +148,7 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
         "sft": (partial(sft_loss, config=actor()), True),
     }
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
+    engine.LONGEST = 16
     sides = {"ours": engine.prepare_micro_batches, "verl's": engine._prepare_micro_batches}
     for side, verls.prepare_micro_batches in sides.items():
         policy, critic = engine_of("language_model", path, lora_rank), engine_of("value_model", path, 0)
