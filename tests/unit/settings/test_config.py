@@ -120,7 +120,13 @@ def test_composing_imports_neither_torch_nor_ray():
 
 @pytest.mark.parametrize(
     ("hardware", "rows"),
-    [("gpu8", "sft_train"), ("gpu8_24gb", "sft_train"), ("gpu1", "sft_train"), ("cpu", "stage0_sft"), ("tiny", "tiny_sft")],
+    [
+        ("gpu8", "sft_train"),
+        ("gpu8_24gb", "sft_train"),
+        ("gpu1", "sft_train"),
+        ("cpu", "stage0_sft"),
+        ("tiny", "tiny_sft"),
+    ],
 )
 def test_the_warm_start_composes_for_every_profile(hardware: str, rows: str):
     own = [item for item in launch_overrides([], group="sft_hardware") if item.startswith("hydra.searchpath")]
