@@ -32,18 +32,18 @@ from interaction.environment import judge_of, known, load_tasks
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
-from recipe.cards import trained_with
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
 from recipe.evaluation.context import check_context, over_budget_line
 from recipe.evaluation.cost import cost
 from recipe.evaluation.lost import all_lost
 from recipe.evaluation.play import Lost, play_all, progress_bar
-from recipe.evaluation.server import ServerError, context_length
+from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
 from recipe.launch.processes import Interruptible
 from recipe.stage import choosing
+from recipe.stage.card import trained_with
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 
@@ -80,7 +80,7 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     store = Store(folder, settings)
     try:
         print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
-        otherwise = _otherwise(given, vllm_flags, settings)
+        otherwise = _otherwise(given, settings)
         print("\n".join([*otherwise, ""]), end="", flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
@@ -163,11 +163,16 @@ def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
     return judged
 
 
-def _otherwise(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings) -> list[str]:
-    """Where the settings are not those that the model was trained with, in lines; of an endpoint's nothing is known."""
+def _otherwise(given: argparse.Namespace, settings: Settings) -> list[str]:
+    """A line where the model was trained with another protocol, docs or reply length; none for an endpoint."""
     if not given.model:
         return []
-    return trained_with.notes(settings, given.adapter or given.model, context_length(given.model, vllm_flags))
+    trained = trained_with(given.adapter or given.model)
+    now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
+    differing = [
+        f"{name} {trained[name]}, not {value}" for name, value in now.items() if trained.get(name, value) != value
+    ]
+    return [f"NOTE the model was trained with {'; '.join(differing)}. It may do worse here."] if differing else []
 
 
 def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.cards.model_card import note_card
 from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
 from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.errors import PreflightError
@@ -35,6 +34,7 @@ from recipe.settings import reading
 from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
+from recipe.stage.card import write_card
 from recipe.stage.export import ExportError, export
 from recipe.stage.integrity import broken_export
 from recipe.stage.notes import MADE_WITH_FILE
@@ -218,7 +218,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
-    note_card(stage)
+    write_card(config, target)
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:

@@ -7,8 +7,8 @@ import pytest
 
 from recipe import evaluate
 from recipe.evaluation.lost import all_lost, causes
-from recipe.judge import __main__ as judge
 from recipe.report import __main__ as report
+from recipe.tools import judge
 from tests.support.evaluation import run, serving
 
 DEAD = (503, {"error": {"message": "overloaded"}})

@@ -7,8 +7,8 @@ from support.evaluation import PROTOCOL, run, serving
 
 from interaction.environment import load_tasks
 from recipe import evaluate
-from recipe.audit.policies import POLICIES, play
 from recipe.evaluation.summary import Judged, results, text
+from recipe.tools.policies import POLICIES, play
 
 TASKS = list(load_tasks("bfcl_single").values())
 HERE = ("--environment", "bfcl_single", "--split", "all")

@@ -5,8 +5,8 @@ from support.own_environment import write_namesake
 
 from interaction import get_protocol
 from interaction.environment import load_tasks, register
-from recipe.audit.policies import POLICIES, play
 from recipe.evaluation.summary import Judged, results, text
+from recipe.tools.policies import POLICIES, play
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 

@@ -1,7 +1,7 @@
 """Talk to a model that calls functions. Its calls and their results are shown as they happen.
 
-    python -m recipe.chat outputs/default/stage3_full/hf --environment bfcl_single --task simple_python_0
-    python -m recipe.chat http://127.0.0.1:8000/v1 --protocol hermes --tools functions.json
+    python -m recipe.tools.chat outputs/default/stage3_full/hf --environment bfcl_single --task simple_python_0
+    python -m recipe.tools.chat http://127.0.0.1:8000/v1 --protocol hermes --tools functions.json
 
 You type the messages; an empty line sends the task's own next one. Calls run on the task's code; with --tools you type
 what they return. Ctrl-D ends. Options of recipe.evaluate hold here too: --environment, --max-tokens, --temperature,
@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,19 +28,21 @@ from interaction.outcome import ToolResult, Verdicts
 from interaction.protocol import Message
 from interaction.protocol.docs import render_docs
 from interaction.words import cut, line_of
-from recipe.cards.trained_with import trained
 from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.episode import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
 from recipe.launch.processes import Interruptible
+from recipe.stage.card import trained_with
 
-USAGE = "python -m recipe.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
+USAGE = (
+    "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
+)
 ASKED = {"protocol": "--protocol", "docs": "--docs", "max_tokens_per_reply": "--max-tokens"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of `python -m recipe.chat`; returns the exit status."""
+    """Entry point of `python -m recipe.tools.chat`; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(usage=USAGE, description=__doc__, formatter_class=form)
     parser.add_argument("model", metavar="MODEL", help="Hugging Face folder to serve with vLLM, or a server's URL")
@@ -50,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--tools", type=Path, metavar="FILE", help="JSON list of functions as BFCL or OpenAI has them")
     own, rest = parser.parse_known_args(arguments)
     url = "://" in own.model
-    stage = None if url else trained(Path(own.model))
-    said = (stage and stage.setting("interaction")) or {}
+    said = {} if url else trained_with(Path(own.model))
     source = ["--endpoint" if url else "--model", own.model, "--max-tokens", "1024"]
     source += [word for name, flag in ASKED.items() if said.get(name) for word in (flag, str(said[name]))]
     given, flags = parse([*source, *rest], None, prog=parser.prog, usage=USAGE)
@@ -74,8 +74,7 @@ def _task(settings: Settings, name: str | None) -> Callable[[], Any]:
     tasks = load_tasks(settings.environment)
     name = name or min(tasks, key=lambda name: tasks[name].part != "report")
     if name not in tasks:
-        near = ", ".join(get_close_matches(name, tasks, 3) or [*tasks][:3])
-        raise SettingsError(f"environment {settings.environment} has no task {name!r} (--task)\nnear it: {near}")
+        raise SettingsError(f"environment {settings.environment} has no task {name} (--task), but {[*tasks][:3]} ...")
     options = read_options(settings.environment, settings.rules())
     return lambda: opened(tasks[name], options)
 
