@@ -18,7 +18,7 @@ from recipe import evaluate
 from recipe.evaluation.arguments import parse
 from recipe.evaluation.store import Settings as Kept
 from recipe.evaluation.store import SettingsError, Store, read_episodes
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 
 RECORD = sample_record()
 LINE = {"task_id": "multi_turn_base_0", "sample": 0, "attempts": 1, "episode": RECORD}
