@@ -18,7 +18,6 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -42,11 +41,8 @@ from interaction.environment import (
 )
 from interaction.record import EpisodeRecord, StopReason
 from recipe.columns import aligned
+from recipe.reward import caller, question_of, read_argument
 from recipe.tools.policies import ANSWERS, CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
-from recipe.user_code.reward_arguments import read_argument
-from recipe.user_code.reward_file import RewardFileError
-from recipe.user_code.reward_process import RewardProcess
-from recipe.user_code.reward_result import RewardError
 
 REWARDS: Mapping[str, dict[str, Any]] = {
     **{name: {} for name in ("format", "progress", "step", "all_or_nothing")},
@@ -77,16 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.tasks != "all" and not (given.tasks.isdecimal() and int(given.tasks)) or not given.seconds > 0:
         parser.error("--tasks: give a number from 1, or all; --seconds: give a number above 0")
     try:
-        with ExitStack() as held:
-            return _audit(given, held)
-    except (ValueError, RewardFileError, RewardError) as error:
+        return _audit(given)
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
 
 
-def _audit(given: argparse.Namespace, held: ExitStack) -> int:
+def _audit(given: argparse.Namespace) -> int:
     environment, protocol = named(given.environment), get_protocol(given.protocol, docs="signature")
     tasks = list(load_tasks(environment).values())
     if given.tasks != "all" and int(given.tasks) < len(tasks):
@@ -95,8 +90,9 @@ def _audit(given: argparse.Namespace, held: ExitStack) -> int:
         check_task(task, read_options(environment, {}))
     rewards: dict[str, Score] = {}
     if given.reward:
-        asked = held.enter_context(RewardProcess(given.reward, given.name, given.seconds, dict(given.arguments)))
-        rewards[given.reward] = partial(_score, asked, {})
+        rewards[given.reward] = partial(
+            _score, caller(given.reward, given.name, given.seconds, dict(given.arguments)), {}
+        )
     else:
         record = play(tasks[0], protocol, POLICIES[GOLD])
         for name, more in REWARDS.items():
@@ -121,10 +117,7 @@ def _audit(given: argparse.Namespace, held: ExitStack) -> int:
 
 def _score(reward: Callable[..., Any], arguments: Mapping[str, Any], record: EpisodeRecord) -> float:
     """What a reward pays, called as verl calls it."""
-    names = {"environment": record.environment, "task_id": record.task_id}
-    extra = {"split": "train", **names, "episode": record.to_dict()}
-    source = f"{record.environment}/{record.category}"
-    result = reward(data_source=source, solution_str="", ground_truth="[]", extra_info=extra, **arguments)
+    result = reward(**question_of(record.to_dict()), **arguments)
     return float(result["score"] if isinstance(result, dict) else result)
 
 

@@ -32,7 +32,7 @@ from interaction.endpoint.workers import side_by_side
 from interaction.protocol import Message
 from recipe.appended import Appended
 from recipe.errors import PreflightError
-from recipe.evaluation.lost import all_lost
+from recipe.evaluation.results import all_lost
 from recipe.files import lines, write_atomic
 from recipe.report import pass_rate_page, sources
 from rewards.votes import SOLVED

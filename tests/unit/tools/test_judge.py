@@ -16,8 +16,8 @@ from interaction.endpoint.client import Completion
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
 from recipe.appended import Appended
-from recipe.preflight.reward import sample_record
 from recipe.report import sources
+from recipe.reward import sample_record
 from recipe.tools import judge
 from recipe.tools.judge import FIELD, LONGEST_REPLY, LONGEST_TEXT, read_vote, shown
 from rewards.votes import SOLVED
