@@ -80,12 +80,13 @@ PAID = {
 
 
 def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> None:
-    (reward := tmp_path / "mine.py").touch()
     own = write_example(tmp_path)
-    for body, found in PAID.items():
+    for number, (body, found) in enumerate(PAID.items()):
+        reward = tmp_path / f"reward{number}.py"  # a file is run once in a process
         reward.write_text(f"def compute_score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
         status, said = audit("--environment", own, "--tasks", "5", "--reward", reward)
         assert status == 1 and found in said and "the audit has failed" in said, body
+    reward = tmp_path / "reward.py"
     passed = "[turn['passed'] for turn in extra_info['episode']['turns']][:-1]"
     reward.write_text(
         f"def compute_score(data_source, solution_str, ground_truth, extra_info): return float(all({passed}))"
