@@ -34,7 +34,8 @@ from recipe.appended import Appended
 from recipe.errors import PreflightError
 from recipe.evaluation.results import all_lost
 from recipe.files import lines, write_atomic
-from recipe.report import pass_rate_page, sources
+from recipe.report import sources
+from recipe.report.pass_rate import Comparison
 from rewards.votes import SOLVED
 
 LOST_STATUS = 3
@@ -145,7 +146,7 @@ async def _judge(given: argparse.Namespace) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, json.dumps(content, indent=1) + "\n")
     methods = sources.methods([*dict.fromkeys(file.parent for file in entries)])
-    print(f"\n{pass_rate_page.text(methods, methods[0])}\n\nwritten to {out}: python -m recipe.report --compare {out}")
+    print(f"\n{Comparison(methods, methods[0]).text()}\n\nwritten to {out}: python -m recipe.report --compare {out}")
     return 0
 
 

@@ -19,11 +19,10 @@ from typing import Any
 from omegaconf import DictConfig
 
 from data_prep.build import Options, build
-from recipe import report
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose, detect_hardware, quoted
 from recipe.launch.processes import Interruptible, end_with_parent
-from recipe.report import tables
+from recipe.report import page, tables
 
 CONFIGURATION = "fctncalling"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -83,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{CONFIGURATION} cannot start: {error}", file=sys.stderr)
         return 1
     if tables.trained_stages(Path(config.paths.run)):
-        report.write(Path(config.paths.run))
-        print(f"{report.table([Path(config.paths.run)])}\n\nresults       {results}")
+        page.write(Path(config.paths.run))
+        print(f"{tables.table([Path(config.paths.run)])}\n\nresults       {results}")
     return status
 
 
