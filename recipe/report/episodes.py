@@ -8,15 +8,14 @@ import heapq
 import json
 import math
 import random
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from interaction.environment import task_key_of
-from interaction.episode_file import parts_of, steps_in, whole_of
+from interaction.episode_file import parts_of, steps_in
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -110,21 +109,12 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
         few = min(TRAIN_STEPS, len(steps))
         for number in range(few):  # at equal distances
             trained += headers(steps[round(number * (len(steps) - 1) / max(few - 1, 1))])
-    failed = _in_turn(failed, lambda place: (place.stage, place.header["category"]), seed)
-    trained = _in_turn(trained, lambda place: whole_of(place.path), seed)
-    other = _in_turn(other, lambda place: whole_of(place.path), seed)
     validation = min(len(failed), max(limit // 2, limit - len(trained)))
-    chosen = failed[:validation] + trained[: limit - validation]
-    return (chosen + other)[:limit]
-
-
-def _in_turn(places: list[Place], group: Callable[[Place], Hashable], seed: int) -> list[Place]:
-    """In random order, but so that each group has its turn before any has its next."""
-    groups = defaultdict(list)
-    for place in random.Random(seed).sample(places, len(places)):
-        groups[group(place)].append(place)
-    rounds = max(map(len, groups.values()), default=0)
-    return [members[number] for number in range(rounds) for members in groups.values() if number < len(members)]
+    chosen: list[Place] = []
+    for places, most in ((failed, validation), (trained, limit), (other, limit)):
+        count = min(len(places), most, limit - len(chosen))
+        chosen += random.Random(seed).sample(places, count)
+    return chosen
 
 
 def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:

@@ -96,14 +96,13 @@ def stage_begins(run: Path) -> dict[str, int]:
 def timeline(rows: Sequence[Validation], begins: Mapping[str, int]) -> Timeline:
     """The validations of a run; those of stages that do not begin in it are left out."""
     points: dict[tuple[str, str], list[tuple[int, Measured]]] = {}
-    for (stage, step), group in groupby(rows, key=lambda row: (row.stage, row.step)):
+    for (stage, step), group in groupby(rows, key=lambda row: (row["stage"], row["step"])):
         if stage in begins:
-            found = {row.category: row for row in group}
+            found = {row["category"]: row for row in group}
             if (whole := overall(list(found.values()))) is not None:
                 found[OVERALL] = whole
             for category, metric in product(found, METRICS):
-                measured = getattr(found[category], metric)
-                points.setdefault((category, metric), []).append((begins[stage] + step, measured))
+                points.setdefault((category, metric), []).append((begins[stage] + step, found[category][metric]))
     return points
 
 
@@ -154,11 +153,7 @@ def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes,
         if len(runs) > 1:
             axes.flat[0].legend(fontsize=7)
         _draw_stops(axes.flat[len(titles)], lines[0])
-        for axis in axes.flat[: len(titles) + 1]:
-            for begin in [*begins.values()][1:]:
-                axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
-        for axis in axes.flat[len(titles) + 1 :]:
-            axis.set_visible(False)
+        _part_stages(axes, len(titles) + 1, begins)
         for axis in axes[-1]:
             axis.set_xlabel(label("step (" + ", then ".join(begins) + ")"), fontsize=7)
         if warm:
@@ -167,6 +162,14 @@ def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes,
         png = io.BytesIO()
         figure.savefig(png, format="png", dpi=110)
         return png.getvalue(), _svg(figure)
+
+
+def _part_stages(axes: Any, used: int, begins: Mapping[str, int]) -> None:
+    """A line between two stages in each panel that is used; the others are hidden."""
+    for number, axis in enumerate(axes.flat):
+        axis.set_visible(number < used)
+        for begin in [*begins.values()][1:] if number < used else ():
+            axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
 
 
 def _metrics(run: Path, stages: list[str]) -> dict[str, list[tuple[int, float]]]:
@@ -228,10 +231,7 @@ def draw_validation(names: Sequence[str], timelines: Sequence[Timeline], begins:
             title = METRICS[metric] + ("" if category == OVERALL else f": {label(category)}")
             axis.set_title(title, fontsize=9, loc="left")
             axis.set_xlabel("step", fontsize=7)
-            for begin in [*begins.values()][1:]:
-                axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
-        for axis in axes.flat[len(shown) :]:
-            axis.set_visible(False)
+        _part_stages(axes, len(shown), begins)
         if len(names) > 1:
             axes.flat[0].legend(fontsize=7)
         figure.tight_layout()

@@ -204,12 +204,12 @@ def _listed(run: Path) -> dict[str, Any]:
             }
         )
     stages += [{"name": name, "status": status, "steps": 0} for name, status in planned.items() if name not in names]
-    found = [rise for row in validation.rows([run])[1] if row.name == validation.OVERALL for rise in row.since.values()]
+    moved = [since for name, _, since in validation.rows([run])[1] if name == validation.OVERALL]
     return {
         "name": run.name,
         "begun": next((start["time"] for start in entries(run / "manifest.json", "starts")), ""),
         "has_page": (run / "report.html").exists(),
         "stages": stages,
         "done": sum(stage["status"] == "done" for stage in stages),
-        "moved": next(iter(found), None),
+        "moved": next(iter(moved[0].values())) if moved else None,
     }

@@ -4,12 +4,9 @@ A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved). Of one subset of the q
 
     s_v = mean over queries of vote v        pass rate = mean of the s_v +- their population standard deviation
 
-StepTool's published tables put subsets together in two ways, and so does this. I1, several subsets of one kind, is the
-mean of their pass rates and of their deviations, weighted by queries; Average weighs all subsets the same. Neither
-deviation is that of pooled votes, which would be smaller by about the root of the number of subsets.
-
-The deviation says how far the judge agrees with itself, and nothing about which queries there are. Whether one method
-is better than another is asked of the same queries, query by query (`compare`).
+Subsets are put together as in StepTool's published tables. I1, several subsets of one kind, is the mean of their pass
+rates and of their deviations, weighted by queries; Average weighs all subsets the same. The deviation says how far the
+judge agrees with itself. Whether one method is better than another is asked query by query (`compare`).
 """
 
 import csv
@@ -56,12 +53,11 @@ PAIRED = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The votes on one query, or the verdicts on the samples of one task."""
+    """The votes on one query, each from 0 to 1, or the verdicts on the samples of one task."""
 
     votes: tuple[float, ...]
-    """Each from 0 to 1; those at one place, over all queries, are one round."""
     cluster: Hashable
-    """Queries of one cluster resemble each other. Where none is known, something that no other query has."""
+    """Queries of one cluster resemble each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +94,12 @@ class Paired:
     method: str
     baseline: str
     subset: str
-    """A subset, or `ALL`: every query counts the same."""
     queries: int
     before: float
     """The baseline's pass rate on these queries; and the method's."""
     after: float
-    differing: int
-    """Queries whose pass rate is not the same under both."""
+    same: bool
+    """Whether each query has the same pass rate under both."""
     interval: Interval | None
     """95 % for the difference; None with fewer than two clusters, or where all of them differ by the same."""
 
@@ -152,38 +147,30 @@ def compare(method: Method, baseline: Method) -> list[Paired]:
 
     The means of a query's votes are compared. The interval is Student's t over clusters of queries.
     """
-    found = []
-    everything: list[tuple[float, float, Hashable]] = []
+    pairs: dict[str, list[tuple[float, float, Hashable]]] = {}
     for subset in ordered(method.subsets):
         others = baseline.subsets.get(subset, {})
-        pairs = [
-            (fmean(others[name].votes), fmean(query.votes), query.cluster)
-            for name, query in method.subsets[subset].items()
-            if name in others
-        ]
-        if pairs:
-            found.append(_paired(method, baseline, subset, pairs))
-            everything += pairs
-    if len(found) > 1:
-        found.append(_paired(method, baseline, ALL, everything))
-    return found
+        for name, query in method.subsets[subset].items():
+            if name in others:
+                pair = (fmean(others[name].votes), fmean(query.votes), query.cluster)
+                pairs.setdefault(subset, []).append(pair)
+    if len(pairs) > 1:
+        pairs[ALL] = sum(pairs.values(), [])
+    return [_paired(method, baseline, subset, found) for subset, found in pairs.items()]
 
 
 def _paired(method: Method, baseline: Method, subset: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Paired:
     before, after, clusters = zip(*pairs, strict=True)
     differences = [new - old for old, new in zip(before, after, strict=True)]
-    differing = sum(abs(difference) > NOTHING for difference in differences)
     interval = t_interval(differences, clusters) if len({*clusters}) > 1 else None
     if interval is not None and interval[1] - interval[0] < NOTHING:
         interval = None
-    names, means = (method.name, baseline.name, subset), (fmean(before), fmean(after))
-    return Paired(*names, len(pairs), *means, differing, interval)
+    same, means = not any(abs(one) > NOTHING for one in differences), (fmean(before), fmean(after))
+    return Paired(method.name, baseline.name, subset, len(pairs), *means, same, interval)
 
 
 class Comparison:
     """Methods beside a baseline, as text, page and CSV files."""
-
-    title, what, paired = "Pass rates", WHAT, PAIRED
 
     def __init__(self, methods: Sequence[Method], baseline: Method) -> None:
         self.methods, self.baseline = methods, baseline
@@ -202,11 +189,11 @@ class Comparison:
         return lines
 
     def differences(self) -> list[list[str]]:
-        """A head and a row for each pair, in percentage points; empty without a pair."""
+        """A head and a row for each pair, in percentage points."""
         rows = [["row", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
         for pair in self.pairs:
             difference = f"{100 * (pair.after - pair.before):+.1f}"
-            if not pair.differing:
+            if pair.same:
                 difference = f"none: the same on all {pair.queries}"
             elif pair.interval is None:
                 difference += " (no interval)"
@@ -214,7 +201,7 @@ class Comparison:
                 difference += f" [{100 * pair.interval[0]:+.1f}, {100 * pair.interval[1]:+.1f}]"
             names = [pair.method, pair.baseline, label(pair.subset), str(pair.queries)]
             rows.append([*names, f"{100 * pair.before:.1f} -> {100 * pair.after:.1f}", difference])
-        return rows if self.pairs else []
+        return rows
 
     def notes(self) -> list[str]:
         """What a reader has to know of single rows."""
@@ -231,18 +218,14 @@ class Comparison:
 
     def text(self) -> str:
         """The tables for a terminal."""
-        parts = [aligned(self.table()), fill(self.what, 120)]
-        if rows := self.differences():
-            parts += [aligned(rows), fill(self.paired, 120)]
-        return "\n\n".join(parts + [fill(f"{note}.", 120) for note in self.notes()])
+        pairs = [aligned(self.differences()), fill(PAIRED, 120)] if self.pairs else []
+        notes = [fill(f"{note}.", 120) for note in self.notes()]
+        return "\n\n".join([aligned(self.table()), fill(WHAT, 120), *pairs, *notes])
 
     def write(self, out: Path) -> list[Path]:
         """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
 
         The CSV files have a line for each number, unrounded, in percent. Subsets put together have no votes.
-
-        Raises:
-            OSError: they cannot be written.
         """
         rates: list[list[object]] = [["method", "subset", "queries", "votes", "pass_rate", "standard_deviation"]]
         for method, name, item in ((m, name, it) for m, found in self.figures.items() for name, it in found.items()):
@@ -263,7 +246,7 @@ class Comparison:
             numbers = (pair.before, pair.after, pair.after - pair.before, *(pair.interval or (None, None)))
             differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *_percent(*numbers)])
         out.mkdir(parents=True, exist_ok=True)
-        texts = {"pass_rate.html": render("pass_rate.html", found=self)}
+        texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
         texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(differences)}
         for name, text in texts.items():
             write_atomic(out / name, text)

@@ -77,71 +77,69 @@ def methods(paths: Sequence[Path]) -> list[Method]:
             kinds = f"<subset>.json or <method>/<subset>.json with votes, {EPISODES} of an evaluation, or a run"
             wrong.append(f"{path} holds nothing to report: expected {kinds}")
         for file in files:
-            votes, faults = read_votes(file)
-            wrong += faults
+            try:
+                votes = read_votes(file)
+            except SourceError as error:
+                wrong.append(str(error))
+                continue
             before = found.get(file.parent, [Method(file.parent.name, {})])[0]
             found[file.parent] = [replace(before, subsets={**before.subsets, file.stem: votes})]
     if wrong:
         more = [f"and {len(wrong) - MOST_LINES} more"] if len(wrong) > MOST_LINES else []
         raise SourceError("\n".join(wrong[:MOST_LINES] + more))
     rows = [(folder, method) for folder, made in found.items() for method in made]
-    kinds = (lambda folder: "", lambda folder: f"{folder.parent.name}/", lambda folder: f"{folder.parent}/")
-    named = [[f"{kind(folder)}{method.name}" for folder, method in rows] for kind in kinds]
-    names = next((names for names in named if len({*names}) == len(names)), named[-1])
+    plain = [method.name for _, method in rows]
+    parent = [f"{folder.parent.name}/{method.name}" for folder, method in rows]
+    whole = [f"{folder.parent}/{method.name}" for folder, method in rows]
+    names = next((names for names in (plain, parent) if len({*names}) == len(names)), whole)
     return [replace(method, name=name) for name, (_, method) in zip(names, rows, strict=True)]
 
 
-def read_votes(path: Path) -> tuple[dict[str, Query], list[str]]:
-    """The queries of a file by id, and a line for everything that is wrong with it."""
+def read_votes(path: Path) -> dict[str, Query]:
+    """The queries of a file by id.
+
+    Raises:
+        SourceError: it cannot be read, a vote is none, or a query lacks a vote that another one has.
+    """
+    found: dict[str, Query] = {}
+    numbers: list[str] = []
     try:
-        content = read_json(path)
-        votes = {
-            name: {int(n): worth(vote) for n, vote in entry["is_solved"].items()} for name, entry in content.items()
-        }
+        for name, entry in read_json(path).items():
+            given = {number: worth(entry["is_solved"][number]) for number in sorted(entry["is_solved"], key=int)}
+            votes = [vote for vote in given.values() if vote is not None]
+            if not votes or len(votes) < len(given) or [*given] != (numbers := numbers or [*given]):
+                expected = f"{', '.join(SOLVED)} for each of the votes {', '.join(numbers[:5])}"
+                raise SourceError(f"{path}, query {shown(name, quote=False)}, is_solved: expected {expected}")
+            found[name] = Query(tuple(votes), entry.get("cluster", f"{path}\n{name}"))
+    except SourceError:
+        raise
     except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
         form = '{"query": {"is_solved": {"0": "Solved"}}}'
-        return {}, [f"{path} holds no votes: {type(error).__name__} {shown(error, quote=False)}; expected {form}"]
-    numbers = {number for given in votes.values() for number in given}
-    wrong = [f"{path} holds no votes"] * (not numbers)
-    for name, given in votes.items():
-        where = f"{path}, query {shown(name, quote=False)}, is_solved"
-        wrong += [f"{where}.{n}: is none of {', '.join(SOLVED)}" for n, vote in given.items() if vote is None]
-        wrong += [f"{where}: lacks vote {n}, which others have" for n in sorted(numbers - given.keys())[:5]]
-    if wrong:
-        return {}, wrong
-    return {
-        name: Query(tuple(vote for _, vote in sorted(given.items())), content[name].get("cluster", f"{path}\n{name}"))
-        for name, given in votes.items()
-    }, []
+        raise SourceError(f"{path} holds no votes: {type(error).__name__} {error}; expected {form}") from error
+    return found
 
 
 def episodes(path: Path) -> list[Episodes] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
-    if (path / EPISODES).is_file():
-        finished = finished_episodes(path / EPISODES)
-        spent = cost_of([path / EPISODES])
-        notes = (spent["text"],) if spent is not None and spent["strategy"] != "cot" else ()
-        several = len({record.environment for record in finished.values()}) > 1
-        played = []
-        for (_, sample), record in finished.items():
-            task = load_tasks(record.environment).get(record.task_id) if record.environment in known() else None
-            played.append(
-                Played(
-                    f"{record.environment}/{record.category}" if several else record.category,
-                    task_name(record.environment, record.task_id),
-                    sample,
-                    (record.environment, record.task_id if task is None else task.cluster),
-                    record.outcome is not None and record.outcome.passed,
-                    record.to_dict,
-                )
-            )
-        try:
-            settings = read_json(path / "settings.json")
-        except (FileNotFoundError, Damaged):
-            settings = {}
-        return [Episodes(path.name, played, notes, settings)] if played else []
-    stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
-    return [source for stage in stages for source in _of_stage(path, stage)] or None
+    if not (path / EPISODES).is_file():
+        stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
+        return [source for stage in stages for source in _of_stage(path, stage)] or None
+    finished = finished_episodes(path / EPISODES)
+    spent = cost_of([path / EPISODES])
+    notes = (spent["text"],) if spent is not None and spent["strategy"] != "cot" else ()
+    several = len({record.environment for record in finished.values()}) > 1
+    played = []
+    for (_, sample), record in finished.items():
+        task = load_tasks(record.environment).get(record.task_id) if record.environment in known() else None
+        cluster = record.task_id if task is None else task.cluster
+        passed = record.outcome is not None and record.outcome.passed
+        names = (record.environment, record.category, record.task_id)
+        played.append(_played(names, several, sample, cluster, passed, record.to_dict))
+    try:
+        settings = read_json(path / "settings.json")
+    except (FileNotFoundError, Damaged):
+        settings = {}
+    return [Episodes(path.name, played, notes, settings)] if played else []
 
 
 def _of_stage(run: Path, stage: Path) -> list[Episodes]:
@@ -153,20 +151,22 @@ def _of_stage(run: Path, stage: Path) -> list[Episodes]:
     for title, guard in ((name, False), (f"{name}, guard", True)):
         places = [place for place in reported(run, path) if is_guard(place.header) is guard]
         several = len({place.header["environment"] for place in places}) > 1
-        played = [
-            Played(
-                f"{head['environment']}/{head['category']}" if several else head["category"],
-                task_name(head["environment"], head["task_id"]),
-                head["session_id"],
-                (head["environment"], head["cluster"]),
-                head["reward"].get("acc") == 1.0,
-                partial(_episode, place),
-            )
-            for place in places
-            for head in [place.header]
-        ]
+        played = []
+        for place, header in ((place, place.header) for place in places):
+            names = (header["environment"], header["category"], header["task_id"])
+            passed = header["reward"].get("acc") == 1.0
+            record = partial(_episode, place)
+            played.append(_played(names, several, header["session_id"], header["cluster"], passed, record))
         found += [Episodes(title, played, (note,))] if played else []
     return found
+
+
+def _played(
+    names: tuple[str, str, str], several: bool, sample: int, cluster: str, passed: bool, record: Callable[[], Any]
+) -> Played:
+    environment, category, task = names
+    subset = f"{environment}/{category}" if several else category
+    return Played(subset, task_name(environment, task), sample, (environment, cluster), passed, record)
 
 
 def _episode(place: Place) -> Mapping[str, Any] | None:

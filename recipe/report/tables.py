@@ -1,16 +1,13 @@
 """How much the reward of each stage moved, and how sure that is.
 
-Within a run the first and the last steps are compared task by task, on the tasks that both have: on GPUs a step plays
-other tasks than the one before, and a window with easier ones is no progress. The standard error comes from the
-episodes, and not from the five step means of a window, whose own spread is mostly luck.
-
-It covers which episodes were sampled and, where the windows have not all tasks in common, which tasks they happened to
-share. It does not cover what another run would have done. For that there are several runs, taken as seeds of one
-experiment: the mean of their differences, and an interval from the spread of the differences.
+Within a run the first and the last steps are compared task by task, on the tasks that both have: a window with easier
+tasks is no progress. The standard error comes from the episodes: it covers which were sampled and, where the windows
+have not all tasks in common, which tasks they share. It does not cover another run. Several runs are taken as seeds of
+one experiment: the mean of their differences, and an interval from the spread of these.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -23,7 +20,7 @@ import numpy as np
 from interaction.environment import task_key_of
 from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, t_interval, t_quantile
-from recipe.report.episodes import Place, headers
+from recipe.report.episodes import headers
 from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
@@ -107,22 +104,17 @@ class Rise:
 
 
 def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference | None:
-    """The difference between two windows on the tasks that both have, each task counting the same.
-
-    `drawn` says that the tasks stand for others that nobody has played, as held-out ones do: f is 0 then.
+    """The difference between two windows on the tasks that both have, each task counting the same; None without any.
 
     With G tasks in common, d_t the difference of task t's means and s^2/n the variance of one such mean:
 
         variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
 
-    This is the variance of a mean from two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques,
-    3rd ed. 1977, chapter 10, units of equal size). f is the share of all tasks that are compared: 1 where every step
-    plays the same tasks. Where a window has drawn its tasks from a larger pool, the size of the pool is estimated from
-    the overlap, as if animals were caught, marked and caught again (Lincoln and Petersen): f = G^2 / (G1 G2), with G1
-    and G2 tasks in the windows. A task with one episode in a window has no s^2; then f is taken as 0, which makes the
+    as of two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques, 3rd ed. 1977, chapter 10).
+    f is the share of all tasks that are compared: 1 where every step plays the same tasks, 0 where they stand for tasks
+    that nobody has played (`drawn`). Else the size of the pool follows from the overlap (Lincoln and Petersen):
+    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows. A task with one episode has no s^2: then f is 0, and the
     error rather too large. Degrees of freedom are Satterthwaite's.
-
-    Returns None if no task is in both.
     """
     tasks = [task for task in first if task in last]
     if not tasks:
@@ -196,32 +188,28 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
         before = sum(map(len, values.values()))
-        for place in _trained_on(stage, step):
-            reward = place.header["reward"]
-            value = place.header["score"] if metric == REWARD else reward.get(metric.removeprefix("train/"))
-            if value is not None:
-                values[task_key_of(place.header)].append(float(value))
+        for path, uids in trained.files_of(stage, step).items():
+            for header in (place.header for place in headers(path)):
+                value = header["score"] if metric == REWARD else header["reward"].get(metric.removeprefix("train/"))
+                if value is not None and (uids is None or header["uid"] in uids):
+                    values[task_key_of(header)].append(float(value))
         if sum(map(len, values.values())) == before:
             return {}
     return values
-
-
-def _trained_on(stage: Path, step: int) -> Iterator[Place]:
-    for path, uids in trained.files_of(stage, step).items():
-        yield from (place for place in headers(path) if uids is None or place.header.get("uid") in uids)
 
 
 def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
     """One row for each stage of the first run, over all runs that have it."""
     rows = []
     for stage in trained_stages(runs[0]):
-        stages = [run / stage.name for run in runs if (run / stage.name / "metrics").is_dir()]
+        has = [(run / stage.name / "metrics").is_dir() for run in runs]
+        stages = [run / stage.name for run, there in zip(runs, has, strict=True) if there]
         correlation = [value for path in stages for value in values_of(path, CORRELATION)]
         rows.append(
             {
                 "stage": stage.name,
                 "runs": len(stages),
-                "of_runs": [run / stage.name in stages for run in runs],
+                "at": [sum(has[:number]) if there else None for number, there in enumerate(has)],
                 "steps": len(values_of(stage, REWARD)),
                 "reward": rise(stages, REWARD),
                 "progress": rise(stages, "train/progress"),
@@ -230,12 +218,6 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def each_run(value: Rise | None, of_runs: Sequence[bool]) -> list[str]:
-    """A text for each run of a report: its own difference; empty for one that has no such stage."""
-    texts = iter(map(str, value.runs) if value else ())
-    return [next(texts, "") if has else "" for has in of_runs]
 
 
 def brackets(interval: Interval | None) -> str:

@@ -47,17 +47,8 @@ class Measured:
         return f"{self.value:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
 
 
-@dataclass(frozen=True)
-class Validation:
-    """One validation of one category."""
-
-    stage: str
-    step: int
-    category: str
-    tasks: int
-    acc: Measured
-    acc_official: Measured
-    progress: Measured
+Validation = dict[str, Any]
+"""One validation of one category: stage, step, category, tasks, and what was `Measured` of each of `METRICS`."""
 
 
 def validations(run: Path) -> list[Validation]:
@@ -100,49 +91,39 @@ def reported(run: Path, path: Path) -> list[Place]:
 
 def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:
     clusters = [(header["environment"], header["cluster"]) for header in found]
-
-    def measured(name: str, interval: Any) -> Measured:
+    row = {"stage": stage, "step": found[0]["step"], "category": category, "tasks": len(found)}
+    for name in METRICS:
         values = [float(header["reward"].get(name, 0.0)) for header in found]
-        return Measured(fmean(values), interval(values, clusters))
-
-    shares = measured("acc", proportion_interval), measured("acc_official", proportion_interval)
-    return Validation(stage, found[0]["step"], category, len(found), *shares, measured("progress", mean_interval))
+        interval = (mean_interval if name == "progress" else proportion_interval)(values, clusters)
+        row[name] = Measured(fmean(values), interval)
+    return row
 
 
 def overall(rows: Sequence[Validation]) -> Validation | None:
     """Of one validation the row of all its tasks but a guard's; None where it played none."""
-    own = [row for row in rows if not row.category.endswith(GUARD_MARK)]
-    return next((row for row in own if row.category == OVERALL), own[0] if len(own) == 1 else None)
+    own = [row for row in rows if not row["category"].endswith(GUARD_MARK)]
+    return next((row for row in own if row["category"] == OVERALL), own[0] if len(own) == 1 else None)
 
 
 def first_and_last(rows: Sequence[Validation]) -> list[Validation]:
     """Of all validations of a run those that are the first or the last of their stage."""
     steps: dict[str, list[int]] = defaultdict(list)
     for row in rows:
-        steps[row.stage].append(row.step)
-    return [row for row in rows if row.step in (min(steps[row.stage]), max(steps[row.stage]))]
+        steps[row["stage"]].append(row["step"])
+    return [row for row in rows if row["step"] in (min(steps[row["stage"]]), max(steps[row["stage"]]))]
 
 
 def beside(runs: Sequence[Sequence[Validation]]) -> list[dict[str, Any]]:
     """The first and the last validations of several runs, stage by stage and category by category."""
     ends = [first_and_last(rows) for rows in runs]
-    keys = sorted(dict.fromkeys((row.stage, row.category) for rows in ends for row in rows), key=lambda key: key[0])
+    keys = sorted(
+        dict.fromkeys((row["stage"], row["category"]) for rows in ends for row in rows), key=lambda key: key[0]
+    )
     return [
         {"stage": key[0], "category": key[1]}
-        | {"runs": [[row for row in rows if (row.stage, row.category) == key] for rows in ends]}
+        | {"runs": [[row for row in rows if (row["stage"], row["category"]) == key] for rows in ends]}
         for key in keys
     ]
-
-
-@dataclass(frozen=True)
-class Row:
-    """How many tasks of a category, or of all together, were solved at each point of a run."""
-
-    name: str
-    shares: list[tuple[float, int]]
-    """Of each column the mean over tasks and runs, and the number of tasks."""
-    since: dict[str, Rise]
-    """Title of an earlier column -> the move from it to the last one."""
 
 
 def columns(run: Path) -> dict[str, Path]:
@@ -161,6 +142,11 @@ def columns(run: Path) -> dict[str, Path]:
             elif set(found) <= {BEFORE}:
                 found[WARM_START if found else "start"] = path
     return found
+
+
+Row = tuple[str, list[tuple[float, int]], dict[str, Rise]]
+"""Name; of each column the share of tasks solved and the number of tasks; title of an earlier column -> the move to
+the last one."""
 
 
 def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
@@ -187,7 +173,7 @@ def _row(titles: Sequence[str], name: str, played: Sequence[Sequence[Values]]) -
                 return None
             since[title] = Rise(tuple(moved))
     of_tasks = [[[*map(fmean, run[at].values())] for run in played] for at in range(len(titles))]
-    return Row(name, [(fmean(map(fmean, runs)) if all(runs) else nan, len(runs[0])) for runs in of_tasks], since)
+    return name, [(fmean(map(fmean, runs)) if all(runs) else nan, len(runs[0])) for runs in of_tasks], since
 
 
 def _values(path: Path) -> dict[tuple[str, int, str], Values]:
@@ -209,12 +195,12 @@ def moved(runs: Sequence[Path]) -> list[list[str]]:
         return []
     several, short = len(runs) > 1, [re.sub(r"^(stage\d+)_.*", r"\1", title) for title in titles]
     heads = short if len(set(short)) == len(short) else titles
-    cells = [["held-out", "tasks", *heads, *(f"since {title}" for title in found[0].since), *["each run"] * several]]
-    for row in found:
-        tasks, rises = row.shares[-1][1], [*row.since.values()]
-        shares = [f"{share:.3f}{'' if count == tasks else f' of {count}'}" for share, count in row.shares]
-        since = [f"{rise.difference:+.3f}{brackets(rise.interval or rise.runs[0].interval)}" for rise in rises]
-        cells.append([row.name, str(tasks), *shares, *since, *[", ".join(map(str, rises[-1].runs))] * several])
+    cells = [["held-out", "tasks", *heads, *(f"since {title}" for title in found[0][2]), *["each run"] * several]]
+    for name, counted, since in found:
+        tasks, rises = counted[-1][1], [*since.values()]
+        shares = [f"{share:.3f}{'' if count == tasks else f' of {count}'}" for share, count in counted]
+        texts = [f"{rise.difference:+.3f}{brackets(rise.interval or rise.runs[0].interval)}" for rise in rises]
+        cells.append([name, str(tasks), *shares, *texts, *[", ".join(map(str, rises[-1].runs))] * several])
     return cells
 
 

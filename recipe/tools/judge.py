@@ -86,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asyncio.run(_judge(given))
     except BlockingIOError:
         said, status = "another judge is writing there; wait for it, or choose another --out", 1
-    except (EndpointRefusal, PreflightError, OSError) as error:
+    except (EndpointRefusal, PreflightError) as error:
+        said, status = str(error), 1
+    except OSError as error:
         said, status = f"{error}\nvotes that were cast are kept; the same command goes on from there", 1
     except KeyboardInterrupt:
         said, status = "interrupted; votes that were cast are kept, the same command goes on from there", 130

@@ -5,6 +5,7 @@ Each hears gold's words from the user where the environment asks a user model fo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count, cycle, repeat
 from typing import Any
 
@@ -103,12 +104,16 @@ def plays(task: Task) -> Iterator[tuple[str, Policy]]:
     turns = len(_gold_turns(task))
     for name, policy in POLICIES.items():
         if name == CUT and turns != 1:
-            yield from ((name, lambda game, last=last: game.gold(last=last)) for last in range(1, turns))
+            yield from ((name, partial(Game.gold, last=last)) for last in range(1, turns))
         else:
             yield name, policy
     for name, calls_of in audit_policies(task.environment).items():
         if calls := calls_of(task):
-            yield name, lambda game, calls=calls: map(game.call, calls)
+            yield name, partial(_each, calls)
+
+
+def _each(calls: Iterable[Call], game: Game) -> Iterable[str]:
+    return map(game.call, calls)
 
 
 def _gold_turns(task: Task) -> list[list[GoldMessage]]:

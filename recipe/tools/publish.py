@@ -94,7 +94,7 @@ class Stage:
         self.folder, self.done = folder, _read(folder / "done.json")
         self.config = OmegaConf.create(yaml.safe_load((folder / "config" / "resolved.yaml").read_text("utf-8")))
         starts = _read(folder.parent / "manifest.json").get("starts", [])
-        self.start = next((one for one in reversed(starts) if one["stage"] == folder.name), {})
+        self.start: dict[str, Any] = next((one for one in reversed(starts) if one["stage"] == folder.name), {})
         self.rows = {name: _rows(Path(name).expanduser(), told) for name, told in self.start.get("data", {}).items()}
 
     def get(self, key: str) -> Any:
@@ -127,9 +127,8 @@ class Stage:
         apart = "No training task is" if parts <= {*choosing.APART} else "**Training tasks are**"
         lines = [f"| tasks | episodes | {' | '.join(METRICS)} |", "| --- " * (2 + len(METRICS)) + "|"]
         for one in scores:
-            found = [getattr(one, name) for name in METRICS]
-            cells = [f"{it.value:.3f} [{it.interval[0]:.3f}, {it.interval[1]:.3f}]" for it in found]
-            lines.append(f"| {one.category} | {one.tasks} | {' | '.join(cells)} |")
+            found = [one[name] for name in METRICS]
+            lines.append(f"| {one['category']} | {one['tasks']} | {' | '.join(map(str, found))} |")
         said = f"Validation at step {step}, with 95 % intervals over tasks. {apart} among them."
         return scores, [*lines, "", f"{said} {choosing.sentence(choosing.of_model(self.folder / 'hf'))}".rstrip()]
 
@@ -188,11 +187,11 @@ def complete_card(folder: Path) -> list[str]:
             card.data.model_name = stages[-1].folder.name
             card.data.eval_results = [
                 EvalResult(
-                    "text-generation", "held-out", f"held-out tasks, {one.category}", name, value, metric_name=name
+                    "text-generation", "held-out", f"held-out tasks, {one['category']}", name, value, metric_name=name
                 )
                 for one in scores
                 for name in METRICS
-                for value in [round(getattr(one, name).value, 4)]
+                for value in [round(one[name].value, 4)]
             ]
         card.save(path)
     lacks = {"license": card.data.license, "base_model": card.data.base_model, "scores": card.data.eval_results}

@@ -105,7 +105,7 @@ def test_a_reward_gets_the_arguments_that_were_given(tmp_path: Path, audit: Audi
     for given, status, said in (
         ([], 0, " 1.000 "),
         (["pay=-1", "pay=2"], 0, " 3.000 "),
-        (["pya=1"], 2, "has no parameter `pya`"),
+        (["pya=1"], 2, "takes no argument pya"),
     ):
         for arguments in ([*given, *options], [*options, *given]):
             found, text = audit(*arguments)

@@ -69,6 +69,7 @@ def test_what_a_model_was_trained_with_is_known_from_its_stage_or_its_card(tmp_p
 
 def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: Path) -> None:
     hf = run / LAST / "hf"
+    card_of(run / "stage1_format")
     assert complete_card(hf) == [f"{hf / 'README.md'} has no license"]
     card = ModelCard.load(hf / "README.md")
     found = {(result.metric_name, result.dataset_name): result.metric_value for result in card.data.eval_results}

@@ -86,7 +86,8 @@ def line(**changed: str) -> list[str]:
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     """The commands that were printed, as a shell would read them."""
-    return [shlex.split(text) for text in capsys.readouterr().out.replace("\\\n", " ").splitlines()]
+    said = capsys.readouterr().out.replace("\\\n", " ").splitlines()
+    return [shlex.split(text) for text in said if text.startswith("python")]
 
 
 def composed(overrides: list[str]) -> DictConfig:
