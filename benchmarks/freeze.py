@@ -8,7 +8,7 @@
     credit         on these: advantages, returns, loss and gradient of the policy loss of steps
     sft, offline, grpo, live   metrics of five steps, equal to 1e-6; of GRPO that plays, their names
 
-All is made from seeds. The file has a hash for each part, group and view, and three letters for each episode, so that a
+All is made from seeds. The file has a hash for each part, group and view, and two letters for each episode, so that a
 difference names the first one. Numbers of trainings hold for one kind of machine.
 """
 
@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -52,8 +53,9 @@ Views = Iterator[tuple[str, str, dict[str, Any]]]
 """Group and name of an episode, and all that must stay the same of it."""
 
 
-def digest(value: Any, length: int = 16) -> str:
-    return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:length]
+def digest(value: Any, length: int = 12) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return urlsafe_b64encode(sha256(text.encode()).digest())[:length].decode()
 
 
 def stable(value: Any) -> Any:
@@ -64,12 +66,12 @@ def stable(value: Any) -> Any:
 
 
 def summary(episodes: Views) -> dict[str, Any]:
-    """Group -> a hash of each view over its episodes; their names, and three letters for each."""
+    """Group -> a hash of each view over its episodes; their names, and two letters for each."""
     groups: dict[str, dict[str, Any]] = {}
     for group, name, views in episodes:
         found = groups.setdefault(group, {"list": [], "each": ""} | dict.fromkeys(views, ""))
         found["list"].append(name)
-        found["each"] += digest(views, 3)
+        found["each"] += digest(views, 2)
         found |= {view: digest([found[view], value]) for view, value in views.items()}
     return {group: found | {"names": digest(found["list"])} for group, found in groups.items()}
 
@@ -88,15 +90,13 @@ def scores(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def texts_of(items: Sequence[Any], protocol: Any) -> list[str]:
     """The model's messages. Raises ValueError for what a protocol cannot write."""
-    said = [item for item in items if not isinstance(item, UserWords)]
-    return [
-        item
-        if isinstance(item, str)
-        else protocol.render_calls("calls", item.calls)
-        if item.calls
-        else protocol.render_answer(item.answer or "done", item.answer or "done")
-        for item in said
-    ]
+    texts = [item for item in items if not isinstance(item, UserWords)]
+    for at, item in enumerate(texts):
+        if isinstance(item, GoldMessage) and item.calls:
+            texts[at] = protocol.render_calls("calls", item.calls)
+        elif isinstance(item, GoldMessage):
+            texts[at] = protocol.render_answer(item.answer or "done", item.answer or "done")
+    return texts
 
 
 def play(sample: Sample) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def trained(run: Path, script: str, *overrides: str, steps: int = 5, **variables
         for name, value in json.loads(line)["data"].items():
             if isinstance(value, int | float) and not any(word in name for word in MACHINE):
                 found.setdefault(name, []).append(float(f"{value:.9g}"))
-    return found
+    return {name: values[:1] if len(set(values)) == 1 else values for name, values in found.items()}
 
 
 def sft(folder: Path) -> dict[str, list[float]]:
@@ -402,8 +402,8 @@ def differences(part: str, before: dict[str, Any], now: dict[str, Any]) -> Itera
             near = [abs(one - other) <= 1e-6 * max(1.0, abs(one)) for one, other in zip(old, new, strict=False)]
             if len(old) != len(new) or not all(near):
                 yield f"{part}: {name} was {old}, is {new}"
-        elif views := [view for view in old if old[view] != new[view]]:
-            letters = [(old["each"][at : at + 3], new["each"][at : at + 3]) for at in range(0, len(new["each"]), 3)]
+        elif views := [view for view in old if view != "list" and old[view] != new[view]]:
+            letters = [(old["each"][at : at + 2], new["each"][at : at + 2]) for at in range(0, len(new["each"]), 2)]
             other = [task for task, (one, two) in zip(new["list"], letters, strict=True) if one != two]
             yield f"{part}: {name}: {', '.join(views)} differ in {len(other)} of {len(letters)}, first {other[:1]}"
 
@@ -417,15 +417,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="freeze_") as folder:
         for part in given.parts or PARTS:
             now = PARTS[part](Path(folder))
+            print(f"{part}: {len(now)} groups or numbers", flush=True)
             if given.what == "compare":
                 found += differences(part, before.get(part, {}), now)
-            for group in now.values() if given.what == "write" else ():
-                isinstance(group, dict) and group.pop("list")
-            before[part] = now
-            print(f"{part}: {len(now)}", flush=True)
-    if given.what == "write":
-        FILE.write_text("{\n" + ",\n".join(f'"{part}": {json.dumps(before[part])}' for part in before) + "\n}\n")
-    print("\n".join(found) if found else "all is as it was" if given.what == "compare" else FILE)
+                continue
+            before[part] = {
+                name: {**value, "list": 0} if isinstance(value, dict) else value for name, value in now.items()
+            }
+            FILE.write_text("{\n" + ",\n".join(f'"{name}": {json.dumps(before[name])}' for name in before) + "\n}\n")
+    print("\n".join(found) or ("all is as it was" if given.what == "compare" else FILE))
     return 1 if found else 0
 
 
