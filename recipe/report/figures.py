@@ -1,6 +1,7 @@
 """The figures of a page: SVG with the page's own ink and ground, so that they can be read in light and in dark."""
 
 import io
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, product
@@ -95,14 +96,14 @@ def stage_begins(run: Path) -> dict[str, int]:
 
 def timeline(rows: Sequence[Validation], begins: Mapping[str, int]) -> Timeline:
     """The validations of a run; those of stages that do not begin in it are left out."""
-    points: dict[tuple[str, str], list[tuple[int, Measured]]] = {}
+    points: dict[tuple[str, str], list[tuple[int, Measured]]] = defaultdict(list)
     for (stage, step), group in groupby(rows, key=lambda row: (row["stage"], row["step"])):
         if stage in begins:
             found = {row["category"]: row for row in group}
             if (whole := overall(list(found.values()))) is not None:
                 found[OVERALL] = whole
             for category, metric in product(found, METRICS):
-                points.setdefault((category, metric), []).append((begins[stage] + step, found[category][metric]))
+                points[category, metric].append((begins[stage] + step, found[category][metric]))
     return points
 
 
@@ -131,7 +132,7 @@ def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes,
             ]
             for title, names in CURVES.items()
         }
-    lines = [_metrics(run, [*begins]) for run in runs]
+    lines = [_metrics(run) for run in runs]
     titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
     columns, warm = 3, any(warm_starts(run) for run in runs)
     rows = -(-(len(titles) + 1 + warm) // columns)
@@ -172,16 +173,13 @@ def _part_stages(axes: Any, used: int, begins: Mapping[str, int]) -> None:
             axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
 
 
-def _metrics(run: Path, stages: list[str]) -> dict[str, list[tuple[int, float]]]:
+def _metrics(run: Path) -> dict[str, list[tuple[int, float]]]:
     """Metric -> (step of the whole run, value)."""
-    points: dict[str, list[tuple[int, float]]] = {}
-    before = 0
-    for stage in stages:
-        steps = read_steps(run / stage)
-        for step, numbers in steps.items():
+    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for stage, before in stage_begins(run).items():
+        for step, numbers in read_steps(run / stage).items():
             for name, value in numbers.items():
-                points.setdefault(name, []).append((before + step, value))
-        before += max(steps, default=0)
+                points[name].append((before + step, value))
     return points
 
 

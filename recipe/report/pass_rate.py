@@ -182,7 +182,7 @@ class Comparison:
         subsets = ordered(name for method in self.methods for name in method.subsets)
         more = {name for found in self.figures.values() for name in found if name not in subsets}
         columns = [*subsets, *sorted(more, key=lambda name: (name == AVERAGE, name))]
-        lines = [["row", "queries", *map(label, columns)]]
+        lines = [["method", "queries", *map(label, columns)]]
         for method in self.methods:
             queries, found = sum(map(len, method.subsets.values())), self.figures[method.name]
             lines.append([method.name, str(queries), *(str(found.get(name, "-")) for name in columns)])
@@ -190,7 +190,7 @@ class Comparison:
 
     def differences(self) -> list[list[str]]:
         """A head and a row for each pair, in percentage points."""
-        rows = [["row", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
+        rows = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
         for pair in self.pairs:
             difference = f"{100 * (pair.after - pair.before):+.1f}"
             if pair.same:
@@ -230,18 +230,8 @@ class Comparison:
         rates: list[list[object]] = [["method", "subset", "queries", "votes", "pass_rate", "standard_deviation"]]
         for method, name, item in ((m, name, it) for m, found in self.figures.items() for name, it in found.items()):
             rates.append([method, label(name), item.queries, item.votes, *_percent(item.mean, item.deviation)])
-        head = (
-            "method",
-            "baseline",
-            "subset",
-            "queries",
-            "baseline_pass_rate",
-            "pass_rate",
-            "difference",
-            "low",
-            "high",
-        )
-        differences: list[list[object]] = [[*head]]
+        head = "method baseline subset queries baseline_pass_rate pass_rate difference low high"
+        differences: list[list[object]] = [[*head.split()]]
         for pair in self.pairs:
             numbers = (pair.before, pair.after, pair.after - pair.before, *(pair.interval or (None, None)))
             differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *_percent(*numbers)])

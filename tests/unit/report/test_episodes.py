@@ -28,10 +28,9 @@ def line(step: int, task: int, rollout: int, launch: str | None = None, score: f
     head = {"step": step, "split": "train", "launch": launch, "uid": f"{launch}{step}{task}", "session_id": rollout}
     named = {"environment": "bfcl", "task_id": f"multi_turn_base_{task}", "category": "multi_turn_base"}
     reward = {"acc": score, "progress": score, "acc_official": score}
-    return {**head, **named, "cluster": str(task), "part": "report", "score": score, "reward": reward} | {
-        "episode": RECORD,
-        **more,
-    }
+    found = {**head, **named, "cluster": str(task), "part": "report", "score": score, "reward": reward}
+    episode = more.pop("episode", RECORD)
+    return {**found, **more, "episode": episode}  # as training writes it: last
 
 
 def in_order(records: list[dict[str, Any]]) -> list[str]:
@@ -44,7 +43,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None
     for steps, launch in zip((range(1, 7), range(6, STEPS + 1)), LAUNCHES, strict=True):
         for step, task, rollout in itertools.product(steps, range(TASKS), range(ROLLOUTS)):
             made = line(step, task, rollout, launch, round(draw.random(), 3))
-            for run, part in zip(runs, (None, f"{launch}-{draw.choice(WORKERS)}"), strict=True):
+            for run, part in zip(runs, ("", f"{launch}-{draw.choice(WORKERS)}"), strict=True):
                 for split in ("train", "val"):
                     append(path_of(run / STAGE / "rollouts", split, step, part), {**made, "split": split})
     first, second = (run / STAGE / "rollouts" for run in runs)
@@ -97,7 +96,7 @@ DAMAGED = [
     json.dumps(line(1, 9, 9))[:-60],
     json.dumps(line(1, 9, 9))[:100],
     json.dumps(line(1, 9, 9, episode=None)),
-    json.dumps(line(1, 9, 9, step="three")),
+    json.dumps(line(1, 9, 9) | {"step": "three"}),
 ]
 
 

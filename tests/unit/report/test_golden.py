@@ -18,6 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def made(folder: Path) -> dict[str, str]:
     """Name -> text: pages as lines of what a reader sees, figures as their labels and numbers of lines."""
+    folder = folder / "golden"
     one, two = (golden_run(folder / name, seed) for name, seed in (("one", 1), ("two", 2)))
     pages = {"page": page.write(one, (two,)).read_text(), "page_of_one": page.write(two).read_text()}
     note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
@@ -26,7 +27,7 @@ def made(folder: Path) -> dict[str, str]:
         (two / stage / "done.json").write_text(json.dumps(done))
     pages["page_decided"] = page.write(two).read_text()
     pages["index"] = page.write_index(folder)[0].read_text()
-    found = {name: seen(text) for name, text in pages.items()}
+    found = {name: seen(text.replace(str(folder), "RUNS")) for name, text in pages.items()}
     table = f"{tables.table([one, two])}\n\n{validation.table([one, two])}\n\n{tables.table([one])}\n"
     return found | {"tables": table}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.own_environment import VERDICTS, example, example_of_several_turns, write_example
+from support.own_environment import example, example_of_several_turns, write_example
 
 import interaction.environment as environments
 from interaction import get_protocol
@@ -203,21 +203,3 @@ def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(tmp_pat
         status, said = audit("--environment", path, "--tasks", "all")
         assert status == ("FOUND" in said) == (noted == "8 turns"), "which rewards pay, the table says"
         assert (f"pays for idling ({noted} of 4 tasks)" in said) if noted else ("idling" not in said)
-
-
-def test_with_the_facts_that_it_names_the_step_reward_is_audited(tmp_path: Path, audit: Audit) -> None:
-    own = write_example(tmp_path)
-    page, _, rest = audit("--environment", own, "--tasks", "2")[1].partition("gives no `gold_calls`")[2].partition("#")
-    heading = rest.partition(")")[0].replace("-", " ").capitalize()
-    assert page.endswith("docs/your_environment.md")
-    below = DOCUMENTED.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"^\| `(\w+)` \| ", below, re.MULTILINE))
-    assert named == {"gold_calls", "has_gold", "gold", "closeness"}
-    text, worked = own.read_text(), """return ToolResult(f'{{"{good}": {self.stock[good]}}}')"""
-    assert worked in text and VERDICTS in text
-    text = text.replace(worked, worked[:-1] + ", facts={'gold': 0 if call == self.task.call else None})")
-    facts = VERDICTS.replace("self.passed),)", "self.passed, facts={'gold_calls': 1}),)")
-    own.write_text(text.replace(VERDICTS, facts))
-    status, said = audit("--environment", own, "--tasks", "2")
-    row = next(line.split() for line in said.splitlines() if line.startswith("step ") and " move " in line)
-    assert status == 0 and float(row[3]) == 3.0 and "left out" not in said, "what gold earns at most, in one turn"

@@ -1,11 +1,6 @@
 """Votes through a scripted server: with faults, killed, started again. None is made up, and none is asked for twice."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -131,32 +126,6 @@ def test_more_votes_and_changed_conversations_are_all_that_is_asked_for(tmp_path
         with (out / "votes.jsonl").open("a") as file:
             file.write('{"key": "half a li')
         assert asked() == 0
-
-
-def test_a_judge_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    mine, out = write_episodes(tmp_path / "mine"), tmp_path / "out"
-
-    def slowly(messages: list[dict[str, str]]) -> str:
-        time.sleep(0.2)
-        return says(messages)
-
-    with serving(slowly) as server:
-        given = command(mine, server.url, out)
-        process = subprocess.Popen([sys.executable, "-m", "recipe.tools.judge", *given], env=os.environ)
-        try:
-            end = time.monotonic() + 120
-            while len(server.requests) < 5:
-                assert time.monotonic() < end and process.poll() is None
-                time.sleep(0.01)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        kept = (out / "votes.jsonl").read_bytes().count(b"\n")
-        assert 3 <= kept < 9 and not (out / "mine").exists()
-        time.sleep(0.3)
-        before = len(server.requests)
-        assert judge.main(given) == 0 and len(server.requests) - before == 9 - kept
-    assert votes_in(out)["multi_turn_base_1"] == (0.0, 0.0, 0.0)
 
 
 def test_each_sample_and_each_stage_of_a_run_is_judged(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: P
     assert found[("acc", "held-out tasks, multi_turn_base")] == 0.75
     assert card.data.datasets == ["gorilla-llm/Berkeley-Function-Calling-Leaderboard"]
     (measured,) = validation(run, run / LAST / "rollouts" / "val" / f"{STEP:06d}.jsonl")
-    low, high = measured.acc.interval
+    low, high = measured["acc"].interval
     hashes = json.loads((run / "manifest.json").read_text())["starts"][0]["data"]
     for words in (
         f"0.750 [{low:.3f}, {high:.3f}]",
