@@ -8,7 +8,7 @@ Printed for each mode, mean over steps and seeds: seconds a step and where they 
 need at full rate; waiting: the rest of the time in which they play, when too few messages are at them because the
 others wait for users or the slowest alone are left), tokens a second as a share of what the engines can do while they
 play, and how many steps lie between a prompt and its training. With separate, generation is beside the rest, and
-waiting is what the trainer waits. docs/cluster.md has the assumptions.
+waiting is what the trainer waits. docs/scale.md has the assumptions.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Prints the commands that it stands for, then runs them; with --dry-run it only prints. The data of a JSON file is made
 first, into the run's folder. Learning curves and report are found under
-./results/<experiment>/<model>/<data set>/<algorithm>, which has links to the run's own. docs/reference/commands.md says what
+./results/<experiment>/<model>/<data set>/<algorithm>, which has links to the run's own. docs/fctncalling.md says what
 becomes of each flag. Overrides come last and win: trainer.total_epochs=3.
 """
 

@@ -3,7 +3,7 @@
 Two habits are read. This recipe's files comment a key behind its value and go on below, without a key:
 
     gate: null       # when the stage has learned enough;
-                     # docs/train.md
+                     # docs/curriculum.md
 
 verl's have the comment above the key, and a check of their own that it is nowhere else. PyYAML's scanner says where a
 line's last token ends, so a `#` within a text is none of a comment's.

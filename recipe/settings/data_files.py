@@ -54,7 +54,7 @@ def naming(config: DictConfig, environment: str) -> str | None:
     set_so = f"+interaction.environments.{environment}="
     set_so += "FILE" if other is None else quote(_for_hydra(str(_own(config)[other])))
     if other is None:
-        return f"Name the file that its data were made from: {set_so} (docs/your_tools.md, docs/your_data.md)."
+        return f"Name the file that its data were made from: {set_so} (docs/your_environment.md, docs/your_data.md)."
     return f"An environment is known by its file's name: set {set_so} in place of interaction.environments.{other}."
 
 
@@ -70,7 +70,7 @@ def without_tasks(environment: str, parts: tuple[Part, ...]) -> str | None:
         return None
     return (
         f"No task of environment {environment} has the part {' or '.join(parts)}: give some of its tasks one "
-        "(`Task.part`, docs/your_tools.md) or, where they are entries of a file, add entries to it "
+        "(`Task.part`, docs/your_environment.md) or, where they are entries of a file, add entries to it "
         "(docs/your_data.md), and make the data again"
     )
 

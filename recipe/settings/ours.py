@@ -159,7 +159,7 @@ class Launcher:
     prefork: bool = False
     """Import the large libraries once a stage instead of once a process (CPU profile)."""
     check_gpu_memory: bool = True
-    """Refuse to start what does not fit the cards by estimate (docs/hardware.md)."""
+    """Refuse to start what does not fit the cards by estimate (docs/memory.md)."""
 
 
 @dataclass(frozen=True)
