@@ -17,12 +17,12 @@ LONGEST = 300
 START = f"""# BFCL's classes
 
 [Your own tasks](../your_data.md) can use BFCL's eight executable classes without code. This page lists their functions
-(`involved_classes`), the arguments (`ground_truth`) and the keys of the initial state (`initial_config`), as in bfcl-eval
-{VERSION}. The descriptions are BFCL's; the model reads them.
+(`involved_classes`), the arguments (`ground_truth`) and the keys of the initial state (`initial_config`), as in
+bfcl-eval {VERSION}. The descriptions are BFCL's; the model reads them.
 
-A task has all functions of its classes. A key that `initial_config` leaves out takes the class's default. The last column
-shows a value from one of BFCL's own tasks. A file system is a tree: `root` has one folder, in which the task begins; a folder
-is `{FOLDER}`, a file `{FILE}`. `echo` writes to an existing file; `touch` creates one.
+A task has all functions of its classes. A key that `initial_config` leaves out takes the class's default. The last
+column shows a value from one of BFCL's own tasks. A file system is a tree: `root` has one folder, in which the task
+begins; a folder is `{FOLDER}`, a file `{FILE}`. `echo` writes to an existing file; `touch` creates one.
 """
 ABOUT, WHAT = "This tool ", "Tool description: "
 

@@ -28,9 +28,9 @@ CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
 
-Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. The table shows the values of stage 1 on
-`gpu8`, then other values of other profiles; a stage's own file changes some. `bash run_stage1.sh --cfg job` prints the whole
-configuration. verl's documentation describes the settings that are not listed here.
+Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. The table shows the values of stage 1
+on `gpu8`, then other values of other profiles; a stage's own file changes some. `bash run_stage1.sh --cfg job` prints
+the whole configuration. verl's documentation describes the settings that are not listed here.
 """
 
 
