@@ -109,7 +109,7 @@ def _audit(given: argparse.Namespace) -> int:
             before = psutil.Process().memory_info().rss  # what is loaded once is loaded
     grown = (psutil.Process().memory_info().rss - before) / 1e6
     audit.compare_means()
-    print(f"{audit.table()}\n\ndocs/your_environment.md explains rows and columns")
+    print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
     print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
     print(f"\n{audit.told()}\n{'the audit has failed' if audit.findings else 'passed'}")
     return 1 if audit.findings else 0

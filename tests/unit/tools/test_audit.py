@@ -14,7 +14,7 @@ from recipe.tools.audit import REWARDS, main
 from recipe.tools.policies import CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "your_environment.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "your_tools.md"
 
 Audit = Callable[..., tuple[int, str]]
 

@@ -121,7 +121,7 @@ def test_the_flags_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["--help"])
     known = set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE)) - {"dry"}
-    rows = re.findall(r"^\| `--(\w+) ?([^`]*)` \|", (ROOT / "docs/fctncalling.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `--(\w+) ?([^`]*)` \|", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE)
     assert known == set(FLAGS) == {flag for flag, _ in rows} and len(rows) == 14
     assert all(not value or f"--{flag}" in SIXTEEN or value == FLAGS[flag][0] for flag, value in rows)
 
