@@ -13,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_mode, check_same_start
+from recipe.trajectories import is_offline
 from recipe.typed import read
 
 VERL_VERSION = "0.9.1"
