@@ -62,13 +62,14 @@ class Conversation:
     @property
     def same(self) -> str:
         """A hash of its messages."""
-        return _digest(self.messages)
+        texts = [[message["role"], message["content"]] for message in self.messages]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
     @property
     def opening(self) -> str:
         """The same of what comes before the model's first message: what is asked."""
-        first = next(number for number, message in enumerate(self.messages) if message["role"] == "assistant")
-        return _digest(self.messages[:first])
+        roles = [message["role"] for message in self.messages]
+        return replace(self, messages=self.messages[: roles.index("assistant")]).same
 
 
 @dataclass(frozen=True)
@@ -81,22 +82,11 @@ class Sides:
     """What became of all that were read; None before they are cut to length and held out."""
 
 
-def _digest(messages: Sequence[Message]) -> str:
-    return hashlib.sha256(json.dumps([[item["role"], item["content"]] for item in messages]).encode()).hexdigest()
-
-
 # Reading.
 
 
 def read_sides(config: DictConfig, command: str) -> Sides:
-    """All conversations of `data.train_files` and `data.val_files`.
-
-    Args:
-        command: what makes the former.
-
-    Raises:
-        PreflightError: a file or a conversation cannot be used, or one is in both.
-    """
+    """All conversations of `data.train_files`, which `command` makes, and `data.val_files`. None is in both."""
     data = config.data
     if data.val_share is not None and (data.val_files or data.custom_cls.path is not None):
         raise PreflightError(
@@ -119,11 +109,7 @@ def read_sides(config: DictConfig, command: str) -> Sides:
 
 
 def read_conversations(names: Sequence[str], command: str, key: str = "train_files") -> list[Conversation]:
-    """All conversations of files of one side. Prints what is wrong with them.
-
-    Raises:
-        PreflightError: something is.
-    """
+    """All conversations of files of one side. Prints what is wrong with them, and raises PreflightError."""
     found: list[Conversation] = []
     mistakes: list[str] = []
     not_read = 0
@@ -266,8 +252,6 @@ class Template:
     what follows the header of a message of the assistant's. That is right only for a template that writes a message
     the same way wherever it stands, behind the header that it writes for the model.
 
-    Raises:
-        PreflightError: the template refuses plain messages.
     """
 
     def __init__(self, tokenizer: Any, model: str, data: DictConfig) -> None:
@@ -366,11 +350,7 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
 
 
 def arrange(sides: Sides, config: DictConfig) -> Sides:
-    """Both sides as they are trained on and validated. Prints what was done.
-
-    Raises:
-        PreflightError: the template of the model cannot be used, conversations are too long, or too few.
-    """
+    """Both sides as they are trained on and validated. Prints what was done. PreflightError: they cannot be."""
     data, model, seed = config.data, config.model, config.trainer.seed
     if data.custom_cls.path is not None:
         return sides
@@ -422,11 +402,7 @@ def folder_of(config: DictConfig) -> Path:
 
 
 def write(sides: Sides, folder: Path) -> None:
-    """The two files, and `counts.json`; nothing where a data set class of the user's reads what was named.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """The two files, and `counts.json`; nothing where a data set class of the user's reads what was named."""
     if sides.counts is not None:
         for name, side in (("train", sides.train), ("val", sides.val)):
             write_side(side, folder / f"{name}.parquet")
@@ -434,11 +410,7 @@ def write(sides: Sides, folder: Path) -> None:
 
 
 def write_side(side: Sequence[Conversation], path: Path) -> None:
-    """Conversations as verl's data set reads them; no file of none.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Conversations as verl's data set reads them; no file of none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     if side:

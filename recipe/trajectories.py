@@ -87,7 +87,7 @@ class Limits:
     response: int
     """From the model's first token to the end, what the environment says included."""
     context: int | None
-    """Of both together."""
+    """Prompt and response together."""
     reply: int | None
     """Of one step."""
     final_only: bool
