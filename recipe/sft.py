@@ -6,7 +6,6 @@
 On the CPU profile, and without a MODEL, the tiny policy is made first and the result is what stage 1 starts from.
 """
 
-import atexit
 import hashlib
 import json
 import os
@@ -94,24 +93,10 @@ def tee_output(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     tee = subprocess.Popen(["tee", "-ai", str(path)], stdin=subprocess.PIPE)
     assert tee.stdin is not None
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    os.dup2(tee.stdin.fileno(), 1)
-    os.dup2(tee.stdin.fileno(), 2)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(tee.stdin.fileno(), stream.fileno())
     tee.stdin.close()
-
-    def restore() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for fd, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, fd)
-        try:
-            tee.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            tee.kill()
-
-    atexit.register(restore)
 
 
 def hold(run: Path, held: ExitStack) -> None:
