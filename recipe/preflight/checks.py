@@ -154,6 +154,7 @@ def try_tasks(environment: str, number: int = 4) -> None:
         ValueError: something is not as `interaction.environment` says, or gold does not pass.
     """
     import json
+    from functools import partial
     from itertools import islice
 
     from interaction import Conversation, get_protocol
@@ -167,7 +168,7 @@ def try_tasks(environment: str, number: int = 4) -> None:
         where = f"task {task.id}: "
         check_task(task, options)
         if any(True for _ in task.gold()):
-            record = called(f"{where}gold", lambda task=task: play_gold(task, protocol)[1])
+            _, record = called(f"{where}gold", partial(play_gold, task, protocol))
             if record.fault or record.outcome is None or not record.outcome.passed:
                 how = record.fault or f"it ended with {record.stop_reason}"
                 raise ValueError(f"{where}its gold does not pass: {how}")
