@@ -129,9 +129,12 @@ def check_environments(config: DictConfig) -> None:
             register({name: path})
             try_tasks(name)
         except ValueError as error:
-            document = "your_data" if Path(path).suffix in READERS else "your_environment"
+            document, words = (
+                "your_data" if Path(path).suffix in READERS else "your_tools",
+                " ".join(str(error).split()),
+            )
             raise PreflightError(
-                f"interaction.environments.{name}={path}: {error}. docs/{document}.md has what is expected"
+                f"interaction.environments.{name}={path}: {words}. docs/{document}.md has what is expected"
             ) from error
     config.interaction.environments = files
     for split in ("train", "val"):
