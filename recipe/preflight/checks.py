@@ -13,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_mode, check_same_start
+from recipe.trajectories import is_offline
 from recipe.typed import read
 
 VERL_VERSION = "0.9.1"
@@ -129,9 +129,12 @@ def check_environments(config: DictConfig) -> None:
             register({name: path})
             try_tasks(name)
         except ValueError as error:
-            document = "your_data" if Path(path).suffix in READERS else "your_environment"
+            document, words = (
+                "your_data" if Path(path).suffix in READERS else "your_tools",
+                " ".join(str(error).split()),
+            )
             raise PreflightError(
-                f"interaction.environments.{name}={path}: {error}. docs/{document}.md has what is expected"
+                f"interaction.environments.{name}={path}: {words}. docs/{document}.md has what is expected"
             ) from error
     config.interaction.environments = files
     for split in ("train", "val"):
@@ -154,6 +157,7 @@ def try_tasks(environment: str, number: int = 4) -> None:
         ValueError: something is not as `interaction.environment` says, or gold does not pass.
     """
     import json
+    from functools import partial
     from itertools import islice
 
     from interaction import Conversation, get_protocol
@@ -167,7 +171,7 @@ def try_tasks(environment: str, number: int = 4) -> None:
         where = f"task {task.id}: "
         check_task(task, options)
         if any(True for _ in task.gold()):
-            record = called(f"{where}gold", lambda task=task: play_gold(task, protocol)[1])
+            _, record = called(f"{where}gold", partial(play_gold, task, protocol))
             if record.fault or record.outcome is None or not record.outcome.passed:
                 how = record.fault or f"it ended with {record.stop_reason}"
                 raise ValueError(f"{where}its gold does not pass: {how}")

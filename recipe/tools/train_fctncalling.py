@@ -4,7 +4,7 @@
 
 It prints the commands that it stands for, then runs them; with --dry-run it only prints. The data of a JSON file is
 made first, into the run's folder. ./results/<experiment>/<model>/<data set>/<algorithm> has links to the learning
-curves and the report. docs/reference/commands.md explains each flag. Overrides come last and win: trainer.total_epochs=3.
+curves and the report. docs/reference/commands.md explains the flags. Overrides come last and win.
 """
 
 import argparse

@@ -33,7 +33,7 @@ from omegaconf import OmegaConf
 from bfcl_env import load_scenarios
 from data_prep.__main__ import main as prepare_data
 from interaction import Conversation, get_protocol
-from recipe.conversations.prepare import read_conversations
+from recipe.conversations import read_conversations
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings, SettingsError, Store
