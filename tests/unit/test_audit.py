@@ -30,7 +30,7 @@ def test_bfcl_passes_with_every_reward(capfd):
         assert float(row[3]) == max(map(float, row[3:]))
 
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "your_environment.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "your_tools.md"
 
 
 OWN_POLICIES = '''
@@ -326,7 +326,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.
         ([], 0, " 1.000 "),
         (["pay=0.25"], 0, " 1.250 "),
         (["pay=-1", "pay=2"], 0, " 3.000 "),
-        (["pya=1"], 2, "has no parameter `pya`; its parameters are pay"),
+        (["pya=1"], 2, "takes no argument pya; its parameters are"),
     ],
 )
 def test_a_reward_of_ones_own_is_audited_with_the_arguments_given(given, status, said, first, tmp_path, capfd):
@@ -340,8 +340,8 @@ def test_a_reward_of_ones_own_is_audited_with_the_arguments_given(given, status,
     ("given", "said"),
     [
         (["price=0.1"], "price: an argument is for a reward of your own; name its file with --reward FILE"),
-        (["--reward", "mine.py", "price"], "'price' is not name=value"),
-        (["--reward", "mine.py", "=1"], "'=1' is not name=value"),
+        (["--reward", "mine.py", "price"], "'price' is not NAME=VALUE"),
+        (["--reward", "mine.py", "=1"], "'=1' is not NAME=VALUE"),
     ],
 )
 def test_what_is_no_argument_of_a_reward_is_said(given, said, capfd):
@@ -355,7 +355,7 @@ def test_the_step_reward_says_where_its_facts_are_listed_and_with_those_it_is_au
     assert main(["--environment", str(own), "--tasks", "2"]) == 0
     page, _, heading = capfd.readouterr().out.partition("gives no `gold_calls`")[2].partition("(")[2].partition("#")
     heading = heading.partition(")")[0]
-    assert page == "docs/your_environment.md"
+    assert page == "docs/your_tools.md"
     _, found, below = DOCUMENTED.read_text().partition(f"\n## {heading.replace('-', ' ').capitalize()}\n")
     assert found and {"gold_calls", "has_gold", "gold", "closeness"} == set(
         re.findall(r"^\| `(\w+)` \| ", below.partition("\n## ")[0], re.MULTILINE)
