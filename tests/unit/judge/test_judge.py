@@ -16,8 +16,8 @@ from interaction.plain_text import generic
 from recipe.appended import Appended
 from recipe.judge import __main__ as judge
 from recipe.judge.question import FIELD
-from recipe.preflight.reward import sample_record
 from recipe.report import sources
+from recipe.reward import sample_record
 
 TASKS = {"multi_turn_base_0": "Solved", "multi_turn_base_1": "Unsolved", "multi_turn_miss_func_0": "Unsure"}
 """Task -> what the judge will say of it."""

@@ -13,9 +13,9 @@ from support.runs import a_run
 from interaction.episode_file import append, parts_of, path_of, steps_in, whole_of
 from recipe import report
 from recipe.offline import files
-from recipe.preflight.reward import sample_record
 from recipe.report import episodes
 from recipe.rescore import rescore
+from recipe.reward import sample_record
 from rewards.progress import compute_score
 
 LAUNCHES = ("20261122-090000", "20261122-101500")

@@ -116,7 +116,7 @@ OBJECTS: dict[str, list[str]] = {
     ],
     "reward": [
         "experimental/reward_loop/reward_loop.py: config.reward",
-        "recipe/user_code/reward_file.py: config.reward",
+        "recipe/reward.py: config.reward",
     ],
     "reward.custom_reward_function": ["trainer/ppo/reward.py get_custom_reward_fn: reward_fn_config"],
     "trainer": [f"{TRAINER}: config.trainer"],

@@ -3,11 +3,11 @@
 Progress, accuracies and rates are those of `rewards.metrics`, computed from the records; nothing is measured twice.
 """
 
-from __future__ import annotations
-
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
 from textwrap import fill
 from typing import Any, Protocol
@@ -15,16 +15,31 @@ from typing import Any, Protocol
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.columns import aligned
-from recipe.evaluation.cost import Cost
-from recipe.evaluation.intervals import Interval, mean_interval, pass_all_k, pass_at_k, proportion_interval
-from recipe.evaluation.lost import remedy, told
-from recipe.evaluation.play import Lost
+from recipe.evaluation.intervals import mean_interval, pass_all_k, pass_at_k, proportion_interval
+from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
+from recipe.files import Damaged, read_json
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
 ACCURACIES = ("acc", "acc_official")
 PASS = {"pass_at_k": pass_at_k, "pass_all_k": pass_all_k}
 """Where there are several samples of a task: that one of k passes, and that all do."""
+
+CONTEXT = "the server's context does not hold the prompt"
+NOT_TRIED = "not tried"
+THE_USER = "the user"
+"""Beginnings of the reasons of lost episodes. What was not tried is lost for what came before it."""
+MOST_CAUSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An episode that could not be played."""
+
+    task_id: str
+    category: str
+    sample: int
+    reason: str
 
 
 class OfficialVerdict(Protocol):
@@ -52,6 +67,15 @@ class Judged:
         return load_tasks(self.record.environment)[self.record.task_id]
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Two environments may have tasks with one id."""
+        return self.record.environment, self.record.task_id
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.record.environment, self.record.category
+
+    @property
     def agrees(self) -> bool:
         """With our environment's reckoning of the official verdict."""
         return self.official is None or self.official.valid == passed_official(self.record.to_dict())
@@ -61,41 +85,38 @@ def results(
     episodes: Sequence[Judged],
     lost: Sequence[Lost],
     samples: int | None,
-    cost: Cost | None = None,
+    cost: Mapping[str, Any] | None = None,
     by_bfcl: bool = True,
 ) -> dict[str, Any]:
     """Everything that is known of these episodes, by category and for all together, as plain data.
 
-    `samples` of each task were wanted; None for episodes that were not chosen as an evaluation, such as those of a
-    training run, which have neither pass@k nor BFCL's score. Nor have those that a search found, or that were played by
-    other rules than BFCL's (`by_bfcl`), its score.
+    Args:
+        samples: wanted of each task; None for episodes of a training run, which have neither pass@k nor BFCL's score.
+        cost: as `cost_of`. Episodes that a search found have no score of BFCL's.
+        by_bfcl: whether they were played by BFCL's own rules.
     """
-    searched = cost is not None and cost.searched
+    searched = cost is not None and cost["strategy"] != "cot"
     environments = dict.fromkeys(item.record.environment for item in episodes)
     known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
-    groups = {kind: [item for item in episodes if _kind(item) == kind] for kind in known}
-    present = [kind for kind in known if groups[kind]]
-    names = Counter(category for _, category in present)
+    groups = {kind: found for kind in known if (found := [item for item in episodes if item.kind == kind])}
+    names = Counter(category for _, category in groups)
     categories = {
-        category if names[category] < 2 else f"{name}/{category}": _group(groups[name, category], samples)
-        for name, category in present
+        category if names[category] < 2 else f"{name}/{category}": _group(items, samples)
+        for (name, category), items in groups.items()
     }
-    found: dict[str, Any] = {
+    parts = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
+    official = samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(groups) == len(known)
+    return {
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
-        "parts": _parts(episodes, samples),
-        "multi_turn_official": None,
-        "leaderboard": None
-        if searched
-        else _leaderboard(environments, {kind: groups[kind] for kind in present}, samples),
-        "cost": None if cost is None else asdict(cost) | {"text": str(cost)},
-        "lost": [{"task_id": item.task_id, "sample": item.sample, "reason": item.reason} for item in lost],
+        "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
+        # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
+        "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
+        "leaderboard": None if searched else _leaderboard(environments, groups, samples),
+        "cost": cost,
+        "lost": [asdict(item) for item in lost],
         "verdicts": agreement(episodes),
     }
-    if samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(present) == len(known):
-        # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
-        found["multi_turn_official"] = fmean(group["acc_official"]["mean"] for group in categories.values())
-    return found
 
 
 def _leaderboard(
@@ -105,85 +126,49 @@ def _leaderboard(
 
     Of episodes that were not chosen as an evaluation, only from categories all of whose tasks are there.
     """
-    makers = [maker for name in environments if (maker := averages_of(name)) is not None]
-    if not makers:
+    maker = next((found for name in environments if (found := averages_of(name)) is not None), None)
+    if maker is None:
         return None
-    played, accuracies = 0, {}
+    accuracies = {}
     for (environment, category), items in groups.items():
-        tasks = {item.record.task_id for item in items}
-        known = sum(task.category == category for task in load_tasks(environment).values())
-        if samples or len(tasks) == known:
+        tasks = {item.key for item in items}
+        if samples or len(tasks) == sum(task.category == category for task in load_tasks(environment).values()):
             accuracies[category] = fmean(passed_official(item.record.to_dict()) for item in items), len(tasks)
-            played += len(tasks)
-    averages, missing = makers[0](accuracies)
+    averages, missing = maker(accuracies)
+    played = sum(tasks for _, tasks in accuracies.values())
     return {"averages": dict(averages), "missing": list(missing), "tasks": played} if averages else None
-
-
-def _kind(item: Judged) -> tuple[str, str]:
-    return item.record.environment, item.record.category
-
-
-def _key(item: Judged) -> tuple[str, str]:
-    """Two environments may have tasks with one id."""
-    return item.record.environment, item.record.task_id
-
-
-def _parts(episodes: Sequence[Judged], samples: int | None) -> dict[str, Any]:
-    """The episodes of the tasks for choosing and of those for reporting, where there are both."""
-    groups = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
-    return {part: _group(items, samples) for part, items in groups.items()} if all(groups.values()) else {}
 
 
 def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     metrics = [episode_metrics(item.record.to_dict()) for item in items]
     clusters = [(item.record.environment, item.task.cluster) for item in items]
-
-    def column(name: str) -> list[float]:
-        return [episode[name] for episode in metrics]
-
-    asked = [
-        (float(bool(item.official.valid)), cluster)
-        for item, cluster in zip(items, clusters, strict=True)
-        if item.official
-    ]
-    by_source = [valid for valid, _ in asked]
-    found: dict[str, Any] = {
-        "episodes": len(items),
-        "tasks": len({_key(item) for item in items}),
-        "progress": _estimate(column("progress"), mean_interval(column("progress"), clusters)),
-        **{name: _estimate(column(name), proportion_interval(column(name), clusters)) for name in ACCURACIES},
-        **(
-            {"acc_bfcl": _estimate(by_source, proportion_interval(by_source, [one for _, one in asked]))}
-            if by_source
-            else {}
-        ),
-        **{name: fmean(column(name)) for name in RATES},
-        "stop": {reason: fmean(column(f"stop/{reason}")) for reason in STOP_REASONS},
-    }
+    columns = {name: [episode[name] for episode in metrics] for name in ("progress", *ACCURACIES)}
+    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
+    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
+    estimated = {name: (values, clusters) for name, values in columns.items()}
+    if asked:
+        estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
+    for name, (values, among) in estimated.items():
+        low, high = (mean_interval if name == "progress" else proportion_interval)(values, among)
+        found[name] = {"mean": fmean(values), "low": low, "high": high}
+    found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
+    found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
     if samples and samples > 1:
         for key, estimate in PASS.items():
-            found[key] = {name: _pass(items, column(name), samples, estimate) for name in ACCURACIES}
+            found[key] = {name: _pass(items, columns[name], samples, estimate) for name in ACCURACIES}
     return found
 
 
-def _estimate(values: Sequence[float], interval: Interval) -> dict[str, float]:
-    return {"mean": fmean(values), "low": interval[0], "high": interval[1]}
-
-
-def _pass(
-    items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Callable[[int, int, int], float]
-) -> dict[str, float]:
+def _pass(items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Any) -> dict[str, float]:
     """Mean of an estimate over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
     tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
-        tasks[_key(item)].append(value)
+        tasks[item.key].append(value)
     ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
-    found = {}
-    for k in ks:
-        estimates = [estimate(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k]
-        if estimates:
-            found[str(k)] = fmean(estimates)
-    return found
+    by_k = {
+        k: [estimate(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k] for k in ks
+    }
+    return {str(k): fmean(estimates) for k, estimates in by_k.items() if estimates}
 
 
 def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
@@ -213,6 +198,79 @@ def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
     }
 
 
+def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
+    """What the finished episodes in these files have cost, in means over episodes; None unless an evaluation's.
+
+    A search spends more than the episode that it ends with shows: `nodes` are the messages of all branches, `dropped`
+    the branches of all episodes that gave other results when they were played again.
+
+    Raises:
+        SettingsError: some were found by a search and others were not.
+    """
+    others = [path for path in paths if path.name != EPISODES]
+    found = [item for path in paths if path not in others for item in finished_lines(path).values()]
+    searched = ["search" in line for line, _ in found]
+    if any(searched) and (others or not all(searched)):
+        raise SettingsError(
+            f"{sum(searched)} of these episodes were found by a search (--strategy dfsdt), and one score of them and "
+            "the others says nothing: judge the folders of each strategy by themselves"
+        )
+    if others or not found:
+        return None
+    rows = []
+    for line, record in found:
+        messages = sum(len(turn.steps) for turn in record.turns)
+        search = line.get("search", {"nodes": messages, "branches": 1, "dropped": 0})
+        tokens = {name: line.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
+        rows.append({"messages": messages, **search, **tokens})
+    cost: dict[str, Any] = {name: fmean(row[name] for row in rows) for name in rows[0]}
+    cost["dropped"] = sum(row["dropped"] for row in rows)
+    spent = f"{cost['prompt_tokens']:,.0f} + {cost['completion_tokens']:,.0f} tokens of prompts and messages"
+    text = f"strategy cot: {cost['nodes']:.1f} messages and {spent} an episode"
+    if any(searched):
+        text = (
+            f"strategy dfsdt, a search: {cost['nodes']:.1f} messages in {cost['branches']:.1f} branches and {spent} an "
+            f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
+        )
+    return {"strategy": "dfsdt" if any(searched) else "cot", **cost, "text": text}
+
+
+def causes(reasons: Iterable[str]) -> list[tuple[int, str]]:
+    """How often each cause, with one of its reasons: reasons that differ in numbers only have one cause."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for reason in reasons:
+        kind = next((known for known in (CONTEXT, NOT_TRIED) if reason.startswith(known)), None)
+        found[kind or re.sub(r"\d+", "0", reason)].append(reason)
+    ranked = sorted(found.items(), key=lambda item: (item[0] == NOT_TRIED, -len(item[1])))
+    return [(len(given), given[0]) for _, given in ranked]
+
+
+def _remedy(reason: str) -> str:
+    if reason.startswith(CONTEXT):
+        return (
+            "The same command plays them again with a longer context (with --model: -- --max-model-len N); or choose "
+            "--docs signature, another --category or another model, with another --out"
+        )
+    who = "who plays the user (--user)" if reason.startswith(THE_USER) else "the server (server.log, if it is vLLM's)"
+    return f"See whether {who} answers; the same command plays lost episodes again"
+
+
+def all_lost(folder: Path) -> str | None:
+    """That every episode of an evaluation was lost, why, and what to do; None where its results do not say so."""
+    try:
+        found = read_json(folder / "results.json")
+        reasons = [item["reason"] for item in found["lost"]]
+        if not reasons or found["overall"] is not None:
+            return None
+    except (OSError, Damaged, KeyError, TypeError):
+        return None
+    count, reason = causes(reasons)[0]
+    return (
+        f"{folder} holds no episode: all {len(reasons)} were lost, {count} of them to one cause: {reason.rstrip('.')}. "
+        f"{_remedy(reason)}"
+    )
+
+
 def text(found: Mapping[str, Any]) -> str:
     """The results as tables for people."""
     parts = []
@@ -236,11 +294,12 @@ def text(found: Mapping[str, Any]) -> str:
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:
-        reasons = [item["reason"] for item in found["lost"]]
-        number = f"all {len(reasons)} episodes, so there is no number"
+        ranked = causes(item["reason"] for item in found["lost"])
+        number = f"all {len(found['lost'])} episodes, so there is no number"
         if found["overall"] is not None:
-            number = f"{len(reasons)} episodes could not be played and are in no number above"
-        parts.append(f"LOST: {number}:{told(reasons)}\n  {remedy(reasons)}.")
+            number = f"{len(found['lost'])} episodes could not be played and are in no number above"
+        told = "".join(f"\n  {count} x {reason}" for count, reason in ranked[:MOST_CAUSES])
+        parts.append(f"LOST: {number}:{told}\n  {_remedy(ranked[0][1])}.")
     return "\n\n".join(parts)
 
 
