@@ -27,10 +27,10 @@ from recipe.launch import processes, remains
 from recipe.launch.command import read
 from recipe.launch.processes import LOCK
 from recipe.launch.remains import TOKEN
-from recipe.preflight.gpu import choose_attention
-from recipe.preflight.lora import check_model_lora
-from recipe.preflight.model import check_weights
-from recipe.preflight.start import start_model
+from recipe.preflight import require
+from recipe.preflight.machine import choose_attention
+from recipe.preflight.model import start_model, weights
+from recipe.preflight.settings import model_lora
 from recipe.settings import reading
 from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.stage import starts
@@ -156,7 +156,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     try:
-        check_model_lora(config.model, "model")
+        require(model_lora(config.model, "model"))
         if config.model.lora_adapter_path is not None:
             raise PreflightError(
                 f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge "
@@ -164,7 +164,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             )
         if config.model.path is not None:
             config.model.path = start_model(str(config.model.path))
-            check_weights(config.model.path)
+            require(weights(config.model.path))
             starts.check_same_start(config)
             check_same_settings(config, made)
             sides = arrange(sides, config) if sides else None
@@ -199,11 +199,11 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
                 write_start(config, overrides)
                 MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
         # every process, so that all come to the same attention
-        line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
+        lines = choose_attention(config, "cuda") if config.trainer.device == "cuda" else []
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    if line and sides:
-        print(line, flush=True)
+    if sides:
+        print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     process_group()
     from recipe.conversations.trainer import train as make_steps
 

@@ -16,7 +16,7 @@ from typing import Any
 from data_prep.steptool.mistakes import Mistake, fault_of, shown
 from interaction.protocol import Message
 from recipe.files import LONGEST_LINE, Damaged, lines
-from recipe.preflight.data_file import MOST_ROWS, check_whole, parquet_rows
+from recipe.preflight.data import check_whole, parquet_rows
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
 """Role in a file -> role in training. Results are messages of the user, as the protocols give them to the model in a
@@ -79,7 +79,9 @@ def read(path: Path) -> Found:
         FileNotFoundError: it is not there.
         Damaged: it cannot be read as a whole; the message names it and what was expected.
     """
-    check_whole(path, ENDINGS)
+    if path.suffix not in ENDINGS:
+        raise Damaged(f"{path} has the ending {path.suffix!r}; expected {' or '.join(ENDINGS)}")
+    check_whole(path)
     found = Found()
     for place, row in _of_parquet(path) if path.suffix == ".parquet" else _of_lines(path):
         if len(found.mistakes) >= MOST_MISTAKES:
@@ -99,15 +101,13 @@ def read(path: Path) -> Found:
 
 
 def _of_parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, row in enumerate(parquet_rows(path, ("messages.[].role", "messages.[].content"))):
+    for number, row in enumerate(parquet_rows(path)):
         yield f"{path}, row {number}", row
 
 
 def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
     """Place of each line that is not empty, and the object in it, or what is wrong with it."""
     for number, (_, line) in enumerate(lines(path), start=1):
-        if number > MOST_ROWS:
-            raise Damaged(f"{path} has more than {MOST_ROWS} lines; expected at most so many. Give several files")
         if len(line) >= LONGEST_LINE:
             raise Damaged(f"{path}, line {number} has {LONGEST_LINE} bytes or more; expected one conversation a line")
         if not line.strip():

@@ -28,7 +28,7 @@ from recipe.fctncalling.results import RESULTS, link
 from recipe.files import told
 from recipe.launch import processes
 from recipe.launch.compose import compose
-from recipe.preflight import checks
+from recipe.preflight import check_settings
 from recipe.report import tables
 from recipe.stage import checkpoints
 from recipe.stage.begin import writing
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(commands(given, config, said), flush=True)
         if given.dry_run:
             return 0
-        checks.check_settings(config)
+        check_settings(config)
         checkpoints.check(config)
         return train(given, config, said)
     except (PreflightError, RuntimeError, ValueError) as error:

@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from support import own_data, own_environment
 
 from data_prep.__main__ import main as prepare_data
+from recipe import preflight
 from recipe.fctncalling import __main__ as command
 from recipe.fctncalling import mapping
 from recipe.launch.compose import launch_overrides
-from recipe.preflight import checks
 from recipe.settings import CONFIG_DIR
 
 ROOT = Path(__file__).parents[3]
@@ -121,7 +121,7 @@ def test_each_flag_lands_where_it_is_documented_to(number: int, capsys: pytest.C
     for flag, (*_, settings) in FLAGS.items():
         for key, expected in settings.items():
             assert OmegaConf.select(config, key) == expected[number], f"{flag}: {key}"
-    checks.check_settings(config)
+    preflight.check_settings(config)
 
 
 def test_without_flags_the_values_are_those_of_the_documented_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,10 +157,10 @@ def test_it_is_a_configuration_of_every_profile(
     hardware: str, algorithm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = configuration(capsys, [*line(algorithm_name=algorithm), f"hardware={hardware}"])
-    checks.check_settings(config)
+    preflight.check_settings(config)
     cards = config.trainer.n_gpus_per_node
     part = config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu
-    checks.check_settings(config)
+    preflight.check_settings(config)
     assert (8 // cards) % part == 0 and part <= max(1, 8 // cards // 4)
 
 

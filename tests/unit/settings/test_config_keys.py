@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from recipe.preflight.keys import DEAD, MODEL, check_keys
 from verl.utils.config import omega_conf_to_dataclass
 
 from recipe.errors import PreflightError
 from recipe.launch.compose import launch_overrides
-from recipe.preflight.keys import DEAD, MODEL, check_keys
 from recipe.settings import CONFIG_DIR
 
 ROOT = Path(__file__).parents[3]
