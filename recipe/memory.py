@@ -24,9 +24,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
-from recipe.offline.files import is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.reading import check_values
+from recipe.trajectories import is_offline
 
 GB = 1e9
 USABLE = 0.99  # of a card; the driver keeps the rest

@@ -23,12 +23,12 @@ from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
 from recipe.launch.command import name_of, read
-from recipe.offline.files import is_offline
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
+from recipe.trajectories import is_offline
 
 
 def start_prefork(config: DictConfig) -> None:

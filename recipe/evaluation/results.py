@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
-from typing import Any, Protocol
+from typing import Any
 
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
@@ -42,25 +42,13 @@ class Lost:
     reason: str
 
 
-class OfficialVerdict(Protocol):
-    """What the environment's source says about one conversation."""
-
-    @property
-    def valid(self) -> bool | None: ...
-
-    @property
-    def reason(self) -> str | None: ...
-
-    @property
-    def differences(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One episode with both verdicts, where the environment's source has a checker of its own."""
 
     record: EpisodeRecord
-    official: OfficialVerdict | None
+    official: Any
+    """What the source says: `valid`, `reason` and the listed `differences` that apply; None where it is not asked."""
 
     @property
     def task(self) -> Task:
@@ -176,25 +164,24 @@ def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
 
     None where nothing but the environment judged.
     """
-    asked = [(item, item.official) for item in episodes if item.official is not None]
+    asked = [item for item in episodes if item.official is not None]
     if not asked:
         return None
-    plain = [item for item, official in asked if not official.differences]
-    named: dict[str, list[Judged]] = defaultdict(list)
-    for item, official in asked:
-        for name in official.differences:
-            named[name].append(item)
+    plain = [item for item in asked if not item.official.differences]
+    named: dict[str, list[bool]] = defaultdict(list)
+    for item in asked:
+        for name in item.official.differences:
+            named[name].append(item.agrees)
     return {
         "episodes": len(asked),
-        "asked": sum(official.reason != "multi_turn:force_terminated" for _, official in asked),
-        "agree": sum(item.agrees for item, _ in asked),
+        "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in asked),
+        "agree": sum(item.agrees for item in asked),
         "without_listed_difference": len(plain),
         "disagree_without_listed_difference": sorted(item.record.task_id for item in plain if not item.agrees),
         "differences": {
-            name: {"episodes": len(items), "disagree": sum(not item.agrees for item in items)}
-            for name, items in sorted(named.items())
+            name: {"episodes": len(agrees), "disagree": agrees.count(False)} for name, agrees in sorted(named.items())
         },
-        "reasons": dict(Counter(official.reason or "valid" for _, official in asked).most_common()),
+        "reasons": dict(Counter(item.official.reason or "valid" for item in asked).most_common()),
     }
 
 
@@ -306,20 +293,12 @@ def text(found: Mapping[str, Any]) -> str:
 def _accuracy_table(rows: Mapping[str, Any]) -> str:
     by_source = ["acc_bfcl"] if all("acc_bfcl" in group for group in rows.values()) else []
     names = ("progress", *ACCURACIES, *by_source)
-    head = ["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]
-    lines = [
-        [
-            category,
-            str(group["tasks"]),
-            str(group["episodes"]),
-            *(f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names),
-            f"{group['format_rate']:.3f}",
-            f"{group['call_success_rate']:.3f}",
-            f"{group['calls']:.1f}",
-        ]
-        for category, group in rows.items()
-    ]
-    return aligned([head, *lines])
+    lines = [["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]]
+    for category, group in rows.items():
+        means = (f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names)
+        rates = f"{group['format_rate']:.3f}", f"{group['call_success_rate']:.3f}", f"{group['calls']:.1f}"
+        lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *rates])
+    return aligned(lines)
 
 
 def _stop_table(rows: Mapping[str, Any]) -> str:
@@ -329,13 +308,11 @@ def _stop_table(rows: Mapping[str, Any]) -> str:
 
 
 def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
-    ks = list(rows["all"][key]["acc"])
-    head = ["category", *(f"{name} {sign}{k}" for name in ACCURACIES for k in ks)]
-    lines = [
-        [category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name in ACCURACIES for k in ks)]
-        for category, group in rows.items()
-    ]
-    return aligned([head, *lines])
+    columns = [(name, k) for name in ACCURACIES for k in rows["all"][key]["acc"]]
+    lines = [["category", *(f"{name} {sign}{k}" for name, k in columns)]]
+    for category, group in rows.items():
+        lines.append([category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)])
+    return aligned(lines)
 
 
 def _leaderboard_text(found: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
-from interaction.policy import TurnPolicy, read_policy
+from interaction.policy import read_policy
 from interaction.record import EpisodeRecord, upgrade
 from recipe.appended import Appended
 from recipe.files import Damaged, StateFile, lines
@@ -84,11 +84,7 @@ class Settings:
     """Messages of the model that a search may spend on an episode; None without one."""
 
     def sampling(self) -> dict[str, Any]:
-        """What goes into every request.
-
-        All of it is said, although it is mostly what a server does by itself: a model folder's generation_config.json
-        may have changed that, and training's validation does not read it.
-        """
+        """What goes into every request: all of it, since a model folder's generation_config.json may say otherwise."""
         fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -129,11 +125,11 @@ class Settings:
 
     def by_bfcl(self) -> bool:
         """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
-        return self.environment == DEFAULT and self._played() == replace(self, policy={}, options={})._played()
-
-    def _played(self) -> tuple[dict[str, Any], TurnPolicy]:
-        """All rules and settings of turns, those that nobody gave too."""
-        return read_options(self.environment, self.rules()), read_policy(self.turn_policy())
+        ours, plain = (
+            (read_options(one.environment, one.rules()), read_policy(one.turn_policy()))
+            for one in (self, replace(self, policy={}, options={}))
+        )
+        return self.environment == DEFAULT and ours == plain
 
     def conversation(self, task: Task) -> Conversation:
         """An episode: nothing added to results, and nothing cut unless the turn policy says so."""
@@ -171,7 +167,7 @@ class Store:
             raise
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """As `finished_episodes`; what is none is played again."""
+        """As `finished_episodes`."""
         return finished_episodes(self.path)
 
     def _keep_settings(self, settings: Settings) -> None:

@@ -9,8 +9,8 @@ from omegaconf import DictConfig
 
 from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.stage import choosing, starts
+from recipe.trajectories import is_offline
 
 
 def require(*checks: Iterable[str]) -> None:

@@ -95,10 +95,10 @@ def check_whole(path: Path) -> dict[str, Any]:
     """The file is the one that the manifest beside it describes, if that names it. Returns the manifest.
 
     Raises:
-        Damaged: there is no such file, or it is another one.
+        FileNotFoundError, Damaged: there is none, or it is another one.
     """
     if not path.is_file():
-        raise Damaged(f"{path} does not exist")
+        raise FileNotFoundError(f"{path} does not exist")
     try:
         manifest = json.loads(path.with_name("manifest.json").read_text())
         written = manifest["files"][path.name]["sha256"]
@@ -187,7 +187,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                 bad = next((place for place, row in enumerate(found) if fault(row)), None)
                 if bad is not None:
                     raise Damaged(f"{name}, row {bad}: {fault(found[bad])}")
-            except Damaged as error:
+            except (FileNotFoundError, Damaged) as error:
                 whole = False
                 yield f"{key}: {error}. {remedy}"
                 continue

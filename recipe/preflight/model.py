@@ -17,11 +17,11 @@ from interaction.protocol import Message, Protocol
 from recipe import smollm2
 from recipe.errors import PreflightError
 from recipe.files import Damaged
-from recipe.offline.files import is_offline
 from recipe.preflight.data import parquet_rows
 from recipe.settings.data_files import as_list
 from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import broken_weights, changed
+from recipe.trajectories import is_offline
 
 MODEL = "actor_rollout_ref.model"
 FOLDER = "Set MODEL to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."

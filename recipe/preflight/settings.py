@@ -12,9 +12,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from interaction import get_protocol
 from recipe.credit import GROUPED
 from recipe.memory import BYTES, known_model, sequence_parts
-from recipe.offline.files import FORMS, found, is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
+from recipe.trajectories import FORMS, found, is_offline
 
 VERL_VERSION = "0.9.1"
 ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))

@@ -8,10 +8,9 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.credit import GROUPED
-from recipe.offline.limits import Limits
-from recipe.offline.survey import MOST_SHOWN, Survey, Vocabulary, survey
 from recipe.stage.notes import TrainedOn
 from recipe.stage.same_rows import check_same_trajectories
+from recipe.trajectories import MOST_SHOWN, Limits, Survey, Vocabulary, survey
 
 N = "actor_rollout_ref.rollout.n"
 WHY = {"too_long": "too long", "earlier": "played again after a resume", "silent": "without a token of the model"}

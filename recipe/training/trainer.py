@@ -31,7 +31,6 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe import reward
 from recipe.credit import GROUPED, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
-from recipe.offline.files import is_offline
 from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.integrity import note_sums
@@ -40,6 +39,7 @@ from recipe.training.async_sampling import AsyncSampling
 from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
 from recipe.training.old_log_probs import OldLogProbs
 from recipe.training.overlong_filter import leave_out_cut_episodes
+from recipe.trajectories import is_offline
 
 COUNTING = (DynamicSampling, AsyncSampling)
 """Buffers that count what they have thrown away."""

@@ -11,8 +11,7 @@ import pytest
 from support.runs import a_run
 
 from interaction.episode_file import append, parts_of, path_of, steps_in, whole_of
-from recipe import report
-from recipe.offline import files
+from recipe import report, trajectories
 from recipe.report import episodes
 from recipe.rescore import rescore
 from recipe.reward import sample_record
@@ -91,4 +90,4 @@ def test_later_launches_stand_behind_earlier_ones_and_a_file_without_part_before
     assert parts_of(whole) == [whole, *paths]
     assert {whole_of(path) for path in parts_of(whole)} == {whole}
     assert [path.name for path in steps_in(whole.parent)] == ["000001.jsonl", "000002.jsonl", "000010.jsonl"]
-    assert files.found([str(whole.parent)])  # a folder stands for its files, parts too
+    assert trajectories.found([str(whole.parent)])  # a folder stands for its files, parts too
