@@ -59,17 +59,16 @@ def check(config: DictConfig) -> list[str]:
     """
     from recipe.preflight import data, machine, model, settings
 
-    notes, lacks, plays = list[str](), list[str](), not is_offline(config)
-    require(data.rows(config, notes) if plays else (), model.start(config))
+    notes, lines, plays = list[str](), list[str](), not is_offline(config)
+    require(data.rows(config, notes) if plays else (), model.start(config, notes))
     settings.fit_bucket(config)
     if plays:
         choosing.check_rows(config)
-        require(data.reward(config, notes), data.allowed_user(config))
-        lacks += data.user(config)
-    lacks += problems(machine.lacks(config, notes))
-    require(() if config.preflight_only else lacks, machine.gpu_memory(config, notes))
+    lacks = problems(data.user(config) if plays else (), machine.lacks(config, lines))
+    unfit = problems(data.reward(config, notes) if plays else (), machine.gpu_memory(config, lines))
+    require(unfit, () if config.preflight_only else lacks)
     starts.check_same_start(config)
-    print(*(f"NOTE       {line}" for line in notes), sep="\n", flush=True)
+    print(*(f"NOTE       {line}" for line in notes), *lines, sep="\n", flush=True)
     return lacks
 
 

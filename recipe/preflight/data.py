@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import Conversation, get_protocol
-from interaction.attempt_contract import NOTHING, check_task
+from interaction import get_protocol
+from interaction.attempt_contract import check_task
 from interaction.contract import called
 from interaction.environment import DEFAULT, UnknownEnvironment, UserWords, load_tasks, read_options, register, task_of
 from interaction.gold import opening, play_gold, unwritable
@@ -37,6 +37,8 @@ SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val"}
 
 Training rows may be validated on; held-out rows are never trained on.
 """
+TRIED = 4
+"""Tasks of a user's environment that are played before a start."""
 LOOPS = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 
 
@@ -61,34 +63,20 @@ def environments(config: DictConfig) -> Iterator[str]:
                 yield f"interaction.{split}.environments.{name}: {error}."
 
 
-def _try_tasks(environment: str, number: int = 4) -> None:
-    """Play gold, an answer at once and a call that no task has on the first tasks of an environment.
+def _try_tasks(environment: str) -> None:
+    """Play the first tasks of an environment.
 
     Raises:
         ValueError: something is not as `interaction.environment` says, or gold does not pass.
     """
     protocol, options = get_protocol("think_xml"), read_options(environment, {})
-    for task in islice(load_tasks(environment).values(), number):
-        where = f"task {task.id}: "
+    for task in islice(load_tasks(environment).values(), TRIED):
         check_task(task, options)
         if any(True for _ in task.gold()):
-            record = called(f"{where}gold", lambda task=task: play_gold(task, protocol)[1])
+            record = called(f"task {task.id}: gold", lambda task=task: play_gold(task, protocol)[1])
             if record.fault or record.outcome is None or not record.outcome.passed:
                 how = record.fault or f"it ended with {record.stop_reason}"
-                raise ValueError(f"{where}its gold does not pass: {how}")
-        for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
-            with Conversation(task, protocol=protocol, max_steps_per_turn=2) as conversation:
-                conversation.begin()
-                for _ in range(20):
-                    if not (conversation.done or conversation.asks):
-                        conversation.reply(text)
-                record = conversation.record()
-            if record.stop_reason == "environment_error":
-                raise ValueError(f"{where}{record.fault}")
-            try:
-                json.dumps(record.to_dict(), allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{where}its facts or texts are no JSON: {error}") from error
+                raise ValueError(f"task {task.id}: its gold does not pass: {how}")
 
 
 def check_whole(path: Path) -> dict[str, Any]:
