@@ -124,7 +124,7 @@ def agent_loops(config: DictConfig) -> tuple[list[str], list[str]]:
     except Exception as error:  # YAML's, OmegaConf's, or of a module's parent
         modules, missing = {}, [f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"]
     wrong = f"{LOOPS}={path} is not a list of modules that are there, as recipe/config/agent_loops.yaml: {missing[:1]}."
-    return [wrong] if missing else [], list(modules)
+    return [] if modules and not missing else [wrong], list(modules)
 
 
 def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:

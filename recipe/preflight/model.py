@@ -179,8 +179,8 @@ def context(config: DictConfig, settings: Any) -> Iterator[str]:
 
 def vocabulary(tokenizer: Any, settings: Any) -> Iterator[str]:
     """The model has an embedding for what the tokenizer makes of text and template, if not for every added token."""
-    opening = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
-    ids = [tokenizer.eos_token_id, *tokenizer.encode(opening, add_special_tokens=False), tokenizer.vocab_size - 1]
+    added = (number for token, number in tokenizer.get_added_vocab().items() if token in str(tokenizer.chat_template))
+    ids = [tokenizer.eos_token_id, tokenizer.vocab_size - 1, *added]
     if max(ids) >= settings.vocab_size:
         size = settings.vocab_size
         yield f"the tokenizer makes ids up to {max(ids)}, and config.json has vocab_size={size}. Take the model's own."

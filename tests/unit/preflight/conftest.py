@@ -34,7 +34,11 @@ def configured() -> Callable[..., Any]:
         groups = [item for item in overrides if item.startswith(("algorithm=", "trainer=", "hardware="))]
         given = groups if any(item.startswith("hardware=") for item in groups) else [f"hardware={hardware}", *groups]
         rest = OmegaConf.from_dotlist([item.lstrip("+") for item in overrides if item not in groups])
-        return OmegaConf.merge(_composed(stage, tuple(given)), rest)
+        base = _composed(stage, tuple(given)).copy()
+        OmegaConf.set_struct(base, False)
+        config = OmegaConf.merge(base, rest)
+        OmegaConf.set_struct(config, True)
+        return config
 
     return configured
 

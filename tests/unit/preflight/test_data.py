@@ -131,7 +131,11 @@ def test_data_for_another_prompt_are_refused_with_the_command_that_makes_them(sa
 def test_rows_that_the_protocol_cannot_write_are_refused(tmp_path, said):
     java = ["--environment", "bfcl_single", "--categories", "simple_java", "--docs", "signature"]
     assert prepare_data(["--out", str(tmp_path), *java]) == 0
-    name = str(tmp_path / "bfcl_single_train.parquet")
+    table = parquet.read_table(tmp_path / "bfcl_single_train.parquet")
+    held = parquet.read_table(tmp_path / "bfcl_single_val.parquet")
+    own = [row for row in (table.to_pylist() + held.to_pylist()) if row["extra_info"]["task_id"] == "simple_java_62"]
+    own = [{**row, "extra_info": {**row["extra_info"], "split": "train"}} for row in own * 2]
+    parquet.write_table(pa.Table.from_pylist(own, schema=table.schema), name := str(tmp_path / "own.parquet"))
     assert said(train=name) == ("", "")
     assert "python_calls cannot write" in said(train=name, interaction__protocol="python_calls")[0]
 
@@ -172,7 +176,7 @@ def test_a_guard_is_validated_on_as_well_and_known_by_its_sources(made, tmp_path
     assert said.config.data.val_files == [val, guard]
     assert said.config.environment.guarded == ["bfcl_single/irrelevance", "bfcl_single/multiple"]
     assert "both have rows of bfcl_single" in said(val=[val, guard], environment__guard=guard)[0]
-    assert "2 of 2 rows of environment.guard" in said(environment__guard=guard.replace("_val", "_train"))[0]
+    assert "2 of 2 rows of environment.guard" in said(environment__guard=str(tmp_path / "mixture_train.parquet"))[0]
 
 
 def test_an_environment_of_a_users_is_tried_and_a_changed_file_is_noted(tmp_path, said, configured, refusal):
@@ -239,7 +243,7 @@ def test_a_server_that_plays_the_user_is_asked_for_a_word(configured, refusal, m
     monkeypatch.setattr(loopback, "cluster", lambda nodes: None)
     config.interaction.user = behind("http://10.0.0.7:8001/v1")
     assert "interaction.user.remote=true" in refusal(data.user(config)) and not asked
-    config.interaction.user.remote = True
+    config.interaction.user = behind("http://10.0.0.7:8001/v1", remote=True)
     assert refusal(data.user(config)) == "" and len(asked) == 1
 
 

@@ -90,7 +90,7 @@ def judged(configured, refusal, tmp_path, tokenizer):
         policy = {"max_steps_per_turn": 20}
         config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
-        config.data.update(train_batch_size=2, max_response_length=LIMIT, **data)
+        config.data.update({"train_batch_size": 2, "max_response_length": LIMIT, **data})
         return refusal(check_budget(config, tokenizer, think_xml, notes)), notes, config
 
     return judged
