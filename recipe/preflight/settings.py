@@ -343,7 +343,8 @@ def fill_in(config: DictConfig) -> list[str]:
         ("critic.ppo_max_token_len_per_gpu", critic := sequence_parts(config.critic, "fsdp")),
         ("critic.ppo_infer_max_token_len_per_gpu", critic),
     ):
-        if OmegaConf.select(config, key) < (least := -(-longest // parts)):
+        least = -(-longest // parts)  # on a CPU a long row is a pass of its own (recipe/cpu/engine.py)
+        if config.trainer.device != "cpu" and OmegaConf.select(config, key) < least:
             OmegaConf.update(config, key, least)
             notes.append(f"{key}={least}: the tokens of the longest prompt and response")
     whole, mini = config.data.train_batch_size, policy.actor.ppo_mini_batch_size
