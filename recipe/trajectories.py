@@ -258,14 +258,16 @@ def _of_row(row: Mapping[str, Any], tokenizer: Any) -> Stored:
     """The trajectory of a row. Raises Mistake if it has no steps, an empty text, or a reward that is not finite."""
     from data_prep.steptool.lengths import token_ids
 
-    steps = row["steps"] or []
+    steps = row["steps"]
+    if not steps or row["query_id"] is None:
+        raise Mistake("steps, query_id: one is empty")
     ids = token_ids([step[name] or "" for step in steps for name in ("prompt", "response")], tokenizer)
     for number, tokens in enumerate(ids):
         if not tokens:
             raise Mistake(f"steps[{number // 2}].{('prompt', 'response')[number % 2]}: has no token")
     scores = [math.nan if step["reward"] is None else step["reward"] for step in steps]
-    if not steps or row["query_id"] is None or not all(map(math.isfinite, scores)):
-        raise Mistake(f"steps, query_id: {len(steps)} steps with the rewards {scores}; expected finite ones, and an id")
+    if not all(map(math.isfinite, scores)):
+        raise Mistake(f"steps.reward: is {scores}; expected finite numbers")
     trajectory = Trajectory(ids[0])
     for number, (prompt, response) in enumerate(zip(ids[::2], ids[1::2], strict=True)):
         if number:

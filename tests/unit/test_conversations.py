@@ -272,6 +272,8 @@ TALKS = {
 def rows_of(tokenizer: Any, conversations: Sequence[Conversation], data: DictConfig, folder: Path) -> Any:
     """What verl's data set makes of them."""
     write_side(conversations, folder / "train.parquet")
+    data = data.copy()
+    data.truncation = "error"
     return MultiTurnSFTDataset(str(folder / "train.parquet"), tokenizer, data)
 
 

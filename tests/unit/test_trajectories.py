@@ -82,7 +82,7 @@ def step_with(place: Any) -> dict[str, Any]:
 
 WRONG: list[tuple[Any, str]] = [
     ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
-    (with_(response="5 6"), "tokens.response.*list"),
+    (with_(response="5 6"), "tokens.response.*array"),
     (with_(prompt=[1, -2]), "tokens.prompt.1.*greater than or equal to 0"),
     (with_(prompt=[True]), "tokens.prompt.0.*integer"),
     (with_(prompt=[]), "tokens.prompt.*at least 1 item"),
@@ -92,7 +92,7 @@ WRONG: list[tuple[Any, str]] = [
     (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
     (step_with([3, 60]), "step 1.*up to 6"),
     (step_with([0, 2]), "step 1.*after 2"),
-    (step_with(None), "steps.0.tokens.*list"),
+    (step_with(None), "steps.0.tokens.*array"),
     (step_with([2, 6]), "step 1.*without a token of the environment"),
     ({**line(), "score": None}, "score.*number"),
     ({**line(), "score": float("inf")}, "score.*finite number"),

@@ -157,7 +157,7 @@ def test_an_adapter_is_evaluated_on_the_model_it_belongs_to_only(tiny, tmp_path,
 
 def test_episodes_of_two_adapters_are_never_mixed(tiny, tmp_path, capsys, monkeypatch):
     adapters = [adapter_of(tiny, tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
-    monkeypatch.setattr(evaluate, "_play", lambda *_: [])
+    monkeypatch.setattr(evaluate, "_play", lambda *given: given[-1].add({}) or [])
     for adapter, status in ((adapters[0], 0), (adapters[0], 0), (adapters[1], 1), (None, 1)):
         more = ("--adapter", str(adapter)) if adapter else ()
         assert evaluate.main(arguments(tiny, tmp_path / "out", *more)) == status

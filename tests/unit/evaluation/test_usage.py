@@ -50,7 +50,7 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
 
 
 def test_a_path_that_holds_nothing_is_named(tmp_path, capsys):
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("[]")
     for given, said in (
         (["--records", str(tmp_path / "nothing")], "holds no episodes"),
         (["--records", str(tmp_path)], "holds no episodes"),

@@ -271,7 +271,6 @@ def test_a_server_that_refuses_every_request_ends_it(
     [
         (["--votes", "0"], "not a whole number, 1 or more"),
         (["--votes", "1001"], "expected at most 1000"),
-        (["--temperature", "nan"], "--temperature"),
         (["--api-key-env", "NO_SUCH_VARIABLE"], "there is no such environment variable"),
     ],
 )

@@ -71,7 +71,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path, seed: i
     moved = [(item.runs[0].first, item.runs[0].last, item.runs[0].standard_error) for item in rises if item is not None]
     assert moved[0] == pytest.approx(moved[1]) and moved[0][2] > 0
     columns = [
-        {key: sorted(column.scores) for key, column in rescore(run, compute_score).items()} for run in (one, several)
+        {key: sorted(column.both) for key, column in rescore(run, compute_score).items()} for run in (one, several)
     ]
     assert columns[0] == columns[1]
 
