@@ -118,7 +118,7 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
         made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
         try:
             if path.suffix not in (".jsonl", ".parquet"):
-                raise Damaged("expected the ending .jsonl or .parquet")
+                raise Damaged("expected .jsonl or .parquet")
             check_whole(path)
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]

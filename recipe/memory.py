@@ -17,6 +17,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,7 @@ def micro_batch(model: Architecture, settings: Settings, budget: int, train: boo
         parts["checkpoints"] = 2 * model.layers * model.hidden * tokens
     elif train:
         parts["activations"] = (model.layers - 1) * size * tokens
-    parts |= max(layer, head, key=lambda moment: sum(moment.values()))
+    parts |= layer if sum(layer.values()) >= sum(head.values()) else head
     if not settings.packed:  # a mask for every pair of tokens, boolean and in bfloat16; repeated keys and values
         parts["attention mask"] = 3 * tokens * settings.longest + 4 * tokens * model.queries
     if train and settings.deferred_gradients:
@@ -355,7 +356,12 @@ SHORTEST = 12288  # tokens of prompt and response below which no advice goes: up
 MARGIN = 0.95  # share of a card that advice fills at most: the estimate is a few percent off
 PHASES = {"update_tokens": "update", "forward_tokens": "log-probs", "reference_tokens": "reference"}
 PACKED: dict[str, Any] = {"packed": True, "fused": True}
-MEASURES = ({}, PACKED, PACKED | {"optimizer_offload": True}, PACKED | {"offload_policy": True})
+MEASURES: tuple[dict[str, Any], ...] = (
+    {},
+    PACKED,
+    PACKED | {"optimizer_offload": True},
+    PACKED | {"offload_policy": True},
+)
 """What is tried, in this order: each costs more speed than the one before."""
 
 
@@ -374,15 +380,19 @@ def _with_budgets(model: Architecture, settings: Settings) -> Settings | None:
     """With each token budget lowered to the largest that fits; None where not even one conversation fits."""
     for name, phase in PHASES.items():
 
-        def size(tokens: int, settings: Settings = settings, name: str = name, phase: str = phase) -> float:
-            return peaks(model, replace(settings, **{name: tokens})).get(phase, 0)
+        def too_large(tokens: int, start: Settings = settings, name: str = name, phase: str = phase) -> bool:
+            return peaks(model, _with(start, name, tokens)).get(phase, 0) > MARGIN * start.card
 
         least, most = settings.longest, max(settings.longest, getattr(settings, name))
         budgets = [least, *range((least // STEP + 1) * STEP, most, STEP), *([most] if most > least else [])]
-        if not (fitting := bisect_left(budgets, True, key=lambda tokens: size(tokens) > MARGIN * settings.card)):
+        if not (fitting := bisect_left(budgets, True, key=too_large)):
             return None
-        settings = replace(settings, **{name: budgets[fitting - 1]})
+        settings = _with(settings, name, budgets[fitting - 1])
     return settings
+
+
+def _with(settings: Settings, name: str, value: Any) -> Settings:
+    return replace(settings, **{name: value})
 
 
 def _engines(settings: Settings) -> Iterator[Settings]:
@@ -390,7 +400,10 @@ def _engines(settings: Settings) -> Iterator[Settings]:
     for size in (1, 2, 4, 8):
         if not settings.tensor_parallel <= size <= settings.gpus * settings.nodes:
             continue
-        wider = {"tensor_parallel": size, "sequences": settings.sequences * size // settings.tensor_parallel}
+        wider: dict[str, Any] = {
+            "tensor_parallel": size,
+            "sequences": settings.sequences * size // settings.tensor_parallel,
+        }
         for batched in sorted({settings.batched_tokens, min(settings.batched_tokens, 8192)}, reverse=True):
             for percent in range(round(settings.utilization * 100), 15, -5):
                 yield replace(settings, **wider, utilization=percent / 100, batched_tokens=batched)
@@ -479,9 +492,13 @@ def table(model: Architecture, settings: Settings) -> str:
         return f"{name:<18}{''.join(cells)}".rstrip()
 
     lines = [" " * 18 + "".join(f"{name:>12}" for name in found)]
-    lines += [row(name, lambda parts, name=name: parts.get(name, 0)) for name in names]
+    lines += [row(name, partial(_size, name)) for name in names]
     lines.append(row("all", lambda parts: sum(parts.values())))
     return "\n".join([*lines, row("left of the card", lambda parts: settings.card - sum(parts.values()))])
+
+
+def _size(name: str, parts: Parts) -> float:
+    return parts.get(name, 0)
 
 
 def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:

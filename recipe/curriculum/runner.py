@@ -126,7 +126,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
         if not name:
             try:
                 if checkpoints.read_done(run / first.folder) is None:
-                    require(preflight_model.start(config))
+                    require(preflight_model.start(config, []))
                 return
             except PreflightError as error:
                 raise StageFailed(f"{first.folder} cannot start: {error}") from error

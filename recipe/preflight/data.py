@@ -9,7 +9,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def _try_tasks(environment: str) -> None:
     for task in islice(load_tasks(environment).values(), TRIED):
         check_task(task, options)
         if any(True for _ in task.gold()):
-            record = called(f"task {task.id}: gold", lambda task=task: play_gold(task, protocol)[1])
+            record = called(f"task {task.id}: gold", partial(play_gold, task, protocol))[1]
             if record.fault or record.outcome is None or not record.outcome.passed:
                 how = record.fault or f"it ended with {record.stop_reason}"
                 raise ValueError(f"task {task.id}: its gold does not pass: {how}")

@@ -298,7 +298,7 @@ def node_problems(
         if node.fault:
             yield f"{node} cannot be asked: {node.fault}."
             continue
-        there, has = node.answers[0], node.resources.get("GPU", 0)
+        there, cards = node.answers[0], node.resources.get("GPU", 0)
         if not there["folder"] or there["code"] is None:
             yield f"{node} has no folder {asked['folder']} or {asked['root']}. Mount the checkout at the same place."
         elif other := _differing(here["code"], there["code"]):
@@ -313,10 +313,10 @@ def node_problems(
         closed = [f"{name}={value}" for name, value in LOOPBACK.items() if there["variables"].get(name) == value]
         if closed and nodes > 1 and not node.address.startswith("127."):
             yield f"{node} has {', '.join(closed)}, and reaches no other node. Unset that before `ray start` there."
-        if has and there["memory"] < (wanted := wanted_memory(config)):
+        if cards and there["memory"] < (wanted := wanted_memory(config)):
             yield f"{node} has {there['memory'] / GB:.1f} GB of memory, {wanted / GB:.0f} are needed ({MEMORY})."
         cpus = CPUS_PER_GPU * each + CPUS_BESIDE
-        if has >= each and node.resources.get("CPU", 0) < cpus:
+        if cards >= each and node.resources.get("CPU", 0) < cpus:
             yield f"{node} has fewer than {cpus} CPUs, for which verl would wait. Start its Ray with --num-cpus={cpus}."
     yield from _unshared([node for node in working if not node.fault], str(Path(asked["shared"]).parent))
 

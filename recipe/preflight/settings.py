@@ -5,6 +5,7 @@ Each check yields its problems: what is wrong, and what to set.
 
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -25,6 +26,8 @@ WHOLE_STEPS = ("grpo", "turn_grpo", "gae_step")
 """Estimators that give all tokens of a step one advantage, as the loss appo_step expects."""
 UNFED = ("remax", "optimal_token_baseline", "tir_optimal_token_baseline", "gdpo")
 """Estimators of verl that need what its trainer does not hand over (`PPOTrainer._compute_advantage`)."""
+LOSSES = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro", "cispo")
+LOSSES += ("bypass_mode", "appo_step")
 
 SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
 GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}
@@ -87,6 +90,11 @@ def algorithm(config: DictConfig) -> Iterator[str]:
     algorithm, actor, rollout = config.algorithm, config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     name, loss, control = str(algorithm.adv_estimator), actor.policy_loss.loss_mode, algorithm.kl_ctrl
     given, rejection = f"algorithm.adv_estimator={name}", algorithm.rollout_correction.rollout_rs
+    registered = os.environ.get("VERL_USE_EXTERNAL_MODULES")  # which may have estimators and losses of their own
+    if name not in (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus") and not registered:
+        yield f"{given} is not known. Choose by algorithm=NAME, or one of {', '.join((*WITH_CRITIC, *GROUPED))}."
+    if loss not in LOSSES and not registered:
+        yield f"{ACTOR}.policy_loss.loss_mode={loss} is not known. Set one of {', '.join(LOSSES)}."
     if name in UNFED:
         yield f"{given} needs what verl's trainer does not compute for it. Take grpo, rloo or reinforce_plus_plus."
     if name in GROUPED and rollout.n < 2:

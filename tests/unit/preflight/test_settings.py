@@ -25,6 +25,8 @@ V1 = "trainer.v1"
 
 BAD: list[tuple[list[str], str]] = [
     # what is set, and a word that the problem must have
+    (["algorithm.adv_estimator=grpoo"], "grpoo"),
+    ([f"{ACTOR}.policy_loss.loss_mode=gspoo"], "gspoo"),
     (["algorithm.adv_estimator=remax"], "remax"),
     (["algorithm.adv_estimator=gdpo"], "gdpo"),
     *[([f"algorithm.adv_estimator={name}", f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1") for name in GROUPED],
@@ -261,3 +263,12 @@ def test_of_verls_estimators_those_named_need_more_or_compare_groups():
         if not numpy.allclose(first, second):
             grouped.add(name)
     assert unfed == set(settings.UNFED) and grouped == set(GROUPED) - set(settings.OURS)
+    assert names == {"gae", "reinforce_plus_plus", *unfed, *grouped}
+
+
+def test_verl_has_the_known_losses_and_no_other():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+
+    import recipe.credit.policy_loss  # noqa: F401
+
+    assert set(settings.LOSSES) == set(POLICY_LOSS_REGISTRY)
