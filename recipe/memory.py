@@ -15,9 +15,8 @@ import json
 import subprocess
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -485,20 +484,13 @@ def cache_line(model: Architecture, settings: Settings) -> str:
 def table(model: Architecture, settings: Settings) -> str:
     """Rows of GB by part and phase."""
     found = phases(model, settings)
-    names = list(dict.fromkeys(name for parts in found.values() for name in parts))
-
-    def row(name: str, size: Callable[[Parts], float]) -> str:
-        cells = (f"{size(parts) / GB:12.1f}" if size(parts) else " " * 12 for parts in found.values())
-        return f"{name:<18}{''.join(cells)}".rstrip()
-
+    sizes = {name: [parts.get(name, 0.0) for parts in found.values()] for parts in found.values() for name in parts}
+    sizes["all"] = list(peaks(model, settings).values())
+    sizes["left of the card"] = [settings.card - size for size in sizes["all"]]
     lines = [" " * 18 + "".join(f"{name:>12}" for name in found)]
-    lines += [row(name, partial(_size, name)) for name in names]
-    lines.append(row("all", lambda parts: sum(parts.values())))
-    return "\n".join([*lines, row("left of the card", lambda parts: settings.card - sum(parts.values()))])
-
-
-def _size(name: str, parts: Parts) -> float:
-    return parts.get(name, 0)
+    for name, row in sizes.items():
+        lines.append(f"{name:<18}{''.join(f'{size / GB:12.1f}' if size else ' ' * 12 for size in row)}".rstrip())
+    return "\n".join(lines)
 
 
 def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
