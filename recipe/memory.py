@@ -1,4 +1,4 @@
-"""How much memory a run takes on a GPU, on the host and on the disk, from configurations alone: docs/memory.md.
+"""How much memory a run takes on a GPU, on the host and on the disk, from configurations alone: docs/hardware.md.
 
     python -m recipe.memory MODEL [--config-name stage3] [--card GB] [Hydra overrides]
     python -m recipe.memory --fits                  # which models fit which cards, and with which values
@@ -7,7 +7,7 @@ MODEL is a model folder, a config.json, or one of the models in recipe/config/mo
 the run does not fit. Nothing here imports torch.
 
 The terms follow verl 0.9.1 and PyTorch's FSDP2; `benchmarks/bench_memory.py` runs both on fake tensors and says how far
-off each total is. docs/memory.md gives the reason of each. 2 and 4 are the bytes of bfloat16 and float32.
+off each total is. 2 and 4 are the bytes of bfloat16 and float32.
 """
 
 import argparse

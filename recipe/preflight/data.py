@@ -53,7 +53,8 @@ def environments(config: DictConfig) -> Iterator[str]:
             register({name: path})
             _try_tasks(name)
         except ValueError as error:
-            yield f"interaction.environments.{name}={path}: {error}. See docs/your_environment.md, docs/your_data.md."
+            said = " ".join(str(error).split())
+            yield f"interaction.environments.{name}={path}: {said}. See docs/your_environment.md, docs/your_data.md."
     config.interaction.environments = files
     for split in ("train", "val"):
         for name, options in config.interaction[split].environments.items():

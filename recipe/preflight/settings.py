@@ -26,8 +26,10 @@ WHOLE_STEPS = ("grpo", "turn_grpo", "gae_step")
 """Estimators that give all tokens of a step one advantage, as the loss appo_step expects."""
 UNFED = ("remax", "optimal_token_baseline", "tir_optimal_token_baseline", "gdpo")
 """Estimators of verl that need what its trainer does not hand over (`PPOTrainer._compute_advantage`)."""
-LOSSES = ("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro", "cispo")
-LOSSES += ("bypass_mode", "appo_step")
+LOSSES = (
+    *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro", "cispo"),
+    *("bypass_mode", "appo_step"),
+)
 
 SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
 GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}

@@ -22,6 +22,12 @@ LORA, ALONE = f"{MODEL}.lora_rank=8", (f"{ROLLOUT}.n=1", "algorithm.adv_estimato
 OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
 ASYNC, SEPARATE = "trainer=async", "trainer=separate"
 V1 = "trainer.v1"
+GATE = (
+    "stage.gate.metric=val_choose/reward",
+    "stage.gate.value=1.0",
+    "stage.gate.kind=leave_at",
+    "stage.gate.window=2",
+)
 
 BAD: list[tuple[list[str], str]] = [
     # what is set, and a word that the problem must have
@@ -84,7 +90,7 @@ BAD: list[tuple[list[str], str]] = [
     (["stage.name=offline"], "offline.files"),
     ([*OFFLINE, "environment.guard=a.parquet"], "environment.guard"),
     ([*OFFLINE, FILTER], "filter_groups"),
-    ([*OFFLINE, "stage.gate.metric=val_choose/reward", "stage.gate.value=1"], "stage.gate=null"),
+    ([*OFFLINE, *GATE], "stage.gate=null"),
     ([*OFFLINE, "stage.handover=best"], "stage.handover=last"),
     ([*OFFLINE, "stage.over_budget=leave_out"], "stage.over_budget=keep"),
     ([*OFFLINE, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
