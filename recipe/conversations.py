@@ -186,7 +186,7 @@ def _faults(row: Any) -> Iterator[str]:
 
 def _conversation(path: Path, place: str, row: Mapping[str, Any]) -> Conversation:
     messages = tuple({"role": ROLES[item["role"]], "content": item["content"]} for item in row["messages"])
-    queries = {(name, str(row[name])) for name in QUERY if row.get(name) not in (None, "")}
+    queries: set[tuple[str, ...]] = {(name, str(row[name])) for name in QUERY if row.get(name) not in (None, "")}
     if row.get("id") not in (None, ""):
         queries.add(("id", str(path), str(row["id"])))  # two files may both number their lines
     kept = {name: row[name] for name in KEPT if name in row} if path.suffix == ".parquet" else {}
@@ -231,7 +231,7 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
     for query in sorted(queries.values(), key=drawn):
         if len(held) + len(query) <= wanted:
             held.update(query)
-    return held or set(min(queries.values(), key=lambda query: (len(query), drawn(query))))
+    return held or set(sorted(sorted(queries.values(), key=drawn), key=len)[0])
 
 
 def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:

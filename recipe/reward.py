@@ -60,7 +60,8 @@ def load(source: str, name: str) -> Callable[..., Any]:
         with _locks[absolute(source)]:
             module = boundary.call(_imported, boundary.LOAD_SECONDS, source)
     except Exception as error:
-        raise RewardError(f"the reward {source} cannot be imported: {boundary.raised(error)}") from error
+        where = f"reward.custom_reward_function.path={source}"
+        raise RewardError(f"{where} cannot be imported: {boundary.raised(error)}") from error
     if not callable(function := getattr(module, name, None)):
         raise RewardError(f"{source} has no function `{name}`. Set reward.custom_reward_function.name.")
     return function
@@ -70,6 +71,8 @@ def _imported(source: str) -> Any:
     if source.startswith(PACKAGE):
         return importlib.import_module(source.removeprefix(PACKAGE).replace("/", "."))
     path = absolute(source)
+    if not Path(path).is_file():
+        raise FileNotFoundError("there is no such file")
     name = f"{boundary.MODULE}{sha256(path.encode()).hexdigest()[:16]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)

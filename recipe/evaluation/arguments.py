@@ -44,16 +44,21 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
     given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
+    option = "--environment"
     try:
         given.environment = named(given.environment)
+        option = "--option"
         read_options(given.environment, given.option)
+        option = "--user"
         make_user(given.user)
+        option = "--turn-policy"
         read_policy(given.turn_policy)
+        option = "--category"
         known = _narrowed(given, categories_of(given.environment))
         chosen = [name for name in given.category if name != "all"]
         given.category = full_names(given.environment, chosen) if chosen else known
     except ValueError as error:
-        parser.error(str(error))
+        parser.error(f"argument {option}: {error}")
     for wrong, line in (
         (flags and not given.model, f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts"),
         (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),

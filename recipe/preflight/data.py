@@ -54,7 +54,7 @@ def environments(config: DictConfig) -> Iterator[str]:
             _try_tasks(name)
         except ValueError as error:
             said = " ".join(str(error).split())
-            yield f"interaction.environments.{name}={path}: {said}. See docs/your_environment.md, docs/your_data.md."
+            yield f"interaction.environments.{name}={path}: {said}. See docs/your_tools.md, docs/your_data.md."
     config.interaction.environments = files
     for split in ("train", "val"):
         for name, options in config.interaction[split].environments.items():

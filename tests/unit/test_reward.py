@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_loaded_is_one_line_before_the_start(tmp_path):
         with pytest.raises(PreflightError, match=said.replace("my_reward", path.stem)) as error:
             check_reward(config_of(str(path)))
         assert "\n" not in str(error.value)
-    with pytest.raises(PreflightError, match="No such file"):
+    with pytest.raises(PreflightError, match="there is no such file"):
         check_reward(config_of(str(tmp_path / "nowhere.py")))
 
 

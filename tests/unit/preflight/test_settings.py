@@ -229,6 +229,9 @@ def test_dead_settings_have_the_defaults_that_are_written_down(configured):
     for config in (configured(), configured(GPU, "algorithm=tppo")):
         for key, (default, live) in settings.DEAD.items():
             assert OmegaConf.select(config, key) in (default, OmegaConf.select(config, live)), key
+    for name in ("tppo", "appo"):  # verl's engine reads this key alone
+        config = configured(f"algorithm={name}")
+        assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5
 
 
 # What is written down of verl.

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from omegaconf import open_dict
-from recipe.preflight.checks import check_settings
 
 from recipe import evaluate, report
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
+from recipe.preflight import check_settings
 from recipe.report import episodes
 from recipe.reward import sample_record
 from recipe.settings.reading import check_values

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from recipe import preflight as checks
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose, parse, quoted
-from recipe.preflight import checks
 from recipe.settings import CONFIG_DIR, additions, ours, verl
 from recipe.settings.additions import unknown
 from recipe.settings.reading import TRAINING, WARM_START, check_values
