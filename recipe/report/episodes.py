@@ -64,7 +64,7 @@ def _header(line: bytes) -> dict[str, Any]:
     begins, mark, _ = line.partition(b', "episode": ')
     header: dict[str, Any] = json.loads(begins + b"}") if mark and line.endswith(b"\n") else {}
     reward = {name: value for name, value in header["reward"].items() if math.isfinite(value)}
-    score = header["score"]
+    score = header.get("score")
     finite = isinstance(score, int | float) and math.isfinite(score)
     return {**header, "reward": reward, "score": score if finite else None, "step": int(header["step"])}
 
