@@ -19,7 +19,7 @@ from interaction.episode_file import whole_of
 from recipe.columns import aligned
 from recipe.errors import PreflightError
 from recipe.report import read_records
-from recipe.settings.kinds import LONGEST_WAIT
+from recipe.settings import LONGEST_WAIT
 from recipe.user_code import reward_file
 from recipe.user_code.reward_arguments import read_argument
 from recipe.user_code.reward_process import RewardProcess, RewardTimeout

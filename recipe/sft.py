@@ -21,18 +21,17 @@ from recipe import loopback
 from recipe.cards.model_card import note_card
 from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
 from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
+from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import processes, remains
-from recipe.launch.command import read
 from recipe.launch.processes import LOCK
 from recipe.launch.remains import TOKEN
 from recipe.preflight.gpu import choose_attention
 from recipe.preflight.lora import check_model_lora
 from recipe.preflight.model import check_weights
 from recipe.preflight.start import start_model
-from recipe.settings import reading
-from recipe.settings.data_files import as_list, data_command, environment_of
+from recipe.settings import as_list, command
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
 from recipe.stage.export import ExportError, export
@@ -244,10 +243,7 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     try:
-        if (command := read(sys.argv[1:], "sft", group="sft_hardware")) is None:
-            return
-        config, overrides = command
-        reading.check_values(config, reading.WARM_START)
+        config, overrides = command(sys.argv[1:], "sft", group="sft_hardware")
     except PreflightError as error:
         sys.exit(f"\nstage0_sft cannot start: {error}")
     try:

@@ -22,11 +22,11 @@ from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_worker
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
-from recipe.launch.command import name_of, read
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
 from recipe.preflight.mode import devices
+from recipe.settings import command, unread
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
@@ -177,7 +177,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    print(checks.summary(config), flush=True)
+    print(checks.summary(config), *(f"NOTE       {line}" for line in unread(config, overrides)), sep="\n", flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
@@ -203,16 +203,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
 def main() -> None:
     """Entry point of `python -m recipe.train`."""
-    name = name_of(sys.argv[1:])
     try:
-        if (command := read(sys.argv[1:])) is None:
-            return
-        config, overrides = command
-        name = str(OmegaConf.select(config, "stage.name") or name)
+        config, overrides = command(sys.argv[1:])
         checks.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:
-        sys.exit(f"\n{name} cannot start: {error}")
+        sys.exit(f"\ncannot start: {error}")
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )

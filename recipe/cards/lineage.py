@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from recipe.files import Damaged, read_text
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage.manifest import MANIFEST
 from recipe.stage.notes import DONE, DONE_FILE, Done
 

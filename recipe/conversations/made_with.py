@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from interaction.masked import masked
 from recipe.errors import PreflightError
 from recipe.files import StateFile
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage import starts
 from recipe.stage.notes import MADE_WITH_FILE
 from recipe.typed import STRICT

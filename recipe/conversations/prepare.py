@@ -23,7 +23,7 @@ from recipe.conversations.sides import hold_out, on_both
 from recipe.errors import PreflightError
 from recipe.files import Damaged, write_atomic
 from recipe.preflight.model import load_tokenizer
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 
 SHOWN = 20
 """Mistakes that are printed."""

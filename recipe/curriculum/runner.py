@@ -15,9 +15,8 @@ from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
 from recipe.launch import processes
-from recipe.launch.compose import compose, quoted
 from recipe.preflight.start import resolve_model, warm_started
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list, compose, quoted
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
 from recipe.stage.metrics_log import read_steps

@@ -58,7 +58,7 @@ def serve(
     Raises:
         ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
     """
-    from recipe.launch.compose import detect_hardware  # here, because nothing else of an evaluation needs Hydra
+    from recipe.settings import detect_hardware  # here, because nothing else of an evaluation needs Hydra
 
     check_model_folder(model)
     hardware = hardware or detect_hardware()

@@ -27,9 +27,9 @@ from recipe.fctncalling.mapping import CONFIGURATION, names, overrides, preparat
 from recipe.fctncalling.results import RESULTS, link
 from recipe.files import told
 from recipe.launch import processes
-from recipe.launch.compose import compose
 from recipe.preflight import checks
 from recipe.report import tables
+from recipe.settings import compose
 from recipe.stage import checkpoints
 from recipe.stage.begin import writing
 from recipe.stage.console import Tail

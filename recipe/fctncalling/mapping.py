@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from data_prep.build import Options
 from recipe.errors import PreflightError
 from recipe.fctncalling.flags import OWN
-from recipe.launch.compose import compose, detect_hardware, quoted
+from recipe.settings import compose, detect_hardware, quoted
 
 CONFIGURATION = "fctncalling"
 RUNS = Path("outputs") / "fctncalling"

@@ -19,7 +19,6 @@ from recipe.memory.host import checkpoint_parts
 from recipe.memory.settings import read_settings
 from recipe.memory.table import cache_line, host_line, peak, reasons, table
 from recipe.memory.terms import GB, phases
-from recipe.settings.reading import check_values
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,7 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         config = compose_stage(chosen.config_name, chosen.overrides)
-        check_values(config)
     except PreflightError as error:
         print(f"no estimate: {error}", file=sys.stderr)
         return 2

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from omegaconf import DictConfig
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.memory.advice import shortfalls
 from recipe.memory.architecture import Architecture
 from recipe.memory.settings import Settings, read_settings
-from recipe.settings import CONFIG_DIR
+from recipe.settings import CONFIG_DIR, compose
 
 GROUP = "hardware="
 

@@ -22,7 +22,7 @@ from interaction.environment import Task, task_name, task_of
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
 from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage.same_rows import check_same_rows, check_same_tasks, tasks_of
 
 Row = tuple[str, str, str]

@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.offline.files import is_offline
-from recipe.settings import CONFIG_DIR
-from recipe.settings.data_files import as_list
+from recipe.settings import CONFIG_DIR, as_list
 from recipe.stage.starts import check_mode, check_same_start
 from recipe.typed import read
 
@@ -60,7 +59,7 @@ def check(config: DictConfig) -> list[str]:
 
 
 def check_settings(config: DictConfig) -> None:
-    """What needs neither data nor model nor machine: keys that nothing reads, values that cannot work.
+    """What needs neither data nor model nor machine: keys that nothing reads, values that cannot work together.
 
     Raises:
         PreflightError: at the first check that fails.
@@ -72,12 +71,8 @@ def check_settings(config: DictConfig) -> None:
     from recipe.preflight.lora import check_lora
     from recipe.preflight.mode import check_trainer_mode
     from recipe.preflight.offline import check_offline
-    from recipe.settings.reading import check_values
-    from recipe.settings.renamed import check_renamed
 
     for check_part in (
-        check_values,
-        check_renamed,
         check_mode,
         check_trainer_mode,
         check_keys,

@@ -18,8 +18,7 @@ from recipe.cluster.each import Answer, ClusterError, Node, ask
 from recipe.errors import PreflightError
 from recipe.preflight.machine import GB, wanted_memory
 from recipe.preflight.mode import playing
-from recipe.settings import CONFIG_DIR
-from recipe.settings.data_files import as_list
+from recipe.settings import CONFIG_DIR, as_list
 from recipe.stage.manifest import PACKAGES
 
 ROOT = CONFIG_DIR.parents[1]

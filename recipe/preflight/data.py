@@ -16,13 +16,14 @@ from interaction import get_protocol
 from interaction.environment import DEFAULT, Task, UnknownEnvironment, UserWords, task_id_of, task_of
 from interaction.gold import opening
 from interaction.protocol import Message, Protocol
+from recipe.data_files import LAPTOP, MIXTURE, data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data_file import check_whole, parquet_rows
 from recipe.preflight.made_from import changed
 from recipe.preflight.writing import cannot_write
-from recipe.settings.data_files import LAPTOP, MIXTURE, as_list, data_command, environment_of, naming, without_tasks
+from recipe.settings import as_list
 from recipe.typed import shown
 
 SPLITS = {"data.train_files": "train", "data.val_files": "val", "environment.guard": "val"}
@@ -91,8 +92,11 @@ def check_data(config: DictConfig) -> None:
             except FileNotFoundError as error:
                 raise PreflightError(f"{key}={name} does not exist. {remedy(key)}") from error
             except UnknownEnvironment as error:
-                said = f"{key}={name}: {shown(str(error), quote=False)}"
-                raise PreflightError(f"{said}. {naming(config, error.name) or remedy(key)}") from error
+                name_it = f"+interaction.environments.{shown(error.name, quote=False)}=FILE"
+                raise PreflightError(
+                    f"{key}={name}: {shown(str(error), quote=False)}. Name the file that its data were made from: "
+                    f"{name_it} (docs/your_environment.md, docs/your_data.md)."
+                ) from error
             except Damaged as error:
                 raise PreflightError(f"{key}: {error}. {remedy(key)}") from error
             for line in changed(Path(name), rules.environment, own):
@@ -103,9 +107,7 @@ def check_data(config: DictConfig) -> None:
             sources.setdefault(key, set()).update(found.sources)
         rows = of_split.total()
         if not rows:
-            none = without_tasks(rules.environment, ("train",) if split == "train" else ("choose", "report"))
-            how = remedy(key) if none is None or key == GUARD else f"{none} with `{command()}`, or set {key}."
-            raise PreflightError(f"{key}={','.join(names)} has no rows. {how}")
+            raise PreflightError(f"{key}={','.join(names)} has no rows. {remedy(key)}")
         if others := rows - of_split[split]:
             _tell_other_split(f"{others} of the {rows} rows of {key}={','.join(names)}", key, command())
         if key == "data.train_files" and rows < config.data.train_batch_size:

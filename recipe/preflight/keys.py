@@ -1,8 +1,7 @@
 """Checks for settings that verl takes without a word and does not use on the path that runs here.
 
 verl's configuration serves two trainers, six training engines and three inference engines; a key that only another of
-them reads can be set, is printed, and changes nothing. `tests/unit/settings/test_config_keys.py` proves for each key
-here that nothing reads it, and for each key of our own configurations that something does.
+them reads can be set, is printed, and changes nothing.
 """
 
 from dataclasses import dataclass

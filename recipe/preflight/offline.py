@@ -11,7 +11,7 @@ from omegaconf import DictConfig, open_dict
 from recipe.errors import PreflightError
 from recipe.offline.files import FORMS, found, is_offline
 from recipe.preflight.algorithm import GROUPED
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 
 TRAINING = "recipe.training.offline"
 MANAGER = f"{TRAINING}.StoredTrajectories"

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from recipe import sft
 from recipe.launch import processes, remains
-from recipe.launch.compose import compose
+from recipe.settings import compose
 from recipe.stage import starts
 
 Start = Callable[..., list[int]]

@@ -16,9 +16,9 @@ from interaction import get_protocol
 from interaction.plain_text import PlainText
 from recipe.conversations.files import Conversation
 from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, write
-from recipe.launch.compose import compose
 from recipe.offline.steptool import read_row, read_rows
 from recipe.preflight.gold_tokens import Lengths
+from recipe.settings import compose
 
 TEMPLATES = {"Qwen2": chat_templates.qwen2, "Llama-3.1": chat_templates.llama31}
 LLAMA_ECHO = "<|eot_id|><|start_header_id|>system<|end_header_id|>\n\nObey.<|eot_id|><|begin_of_text|>"

@@ -12,7 +12,7 @@ from recipe.conversations.files import Conversation
 from recipe.conversations.lengths import Template, fit
 from recipe.conversations.prepare import write_side
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
+from recipe.settings import compose
 
 
 @pytest.fixture(scope="module")

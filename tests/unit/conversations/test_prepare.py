@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from recipe.conversations.prepare import arrange, folder_of, for_verl, read_sides, write
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
+from recipe.settings import compose
 
 Prepare = Callable[..., DictConfig]
 

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from support import own_data, own_environment
 
 from data_prep.__main__ import main as prepare_data
 from recipe.fctncalling import __main__ as command
 from recipe.fctncalling import mapping
-from recipe.launch.compose import launch_overrides
 from recipe.preflight import checks
-from recipe.settings import CONFIG_DIR
+from recipe.settings import compose
 
 ROOT = Path(__file__).parents[3]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -102,10 +100,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 
 def composed(overrides: list[str]) -> DictConfig:
-    """By Hydra itself."""
-    own = [override for override in launch_overrides(overrides) if not override.startswith("hydra/")]
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("fctncalling", overrides=[*overrides, *own])
+    return compose("fctncalling", overrides)
 
 
 def configuration(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> DictConfig:
@@ -181,7 +176,7 @@ def test_the_cards_that_the_command_names_are_those_that_are_used(
     cards: str | None, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mapping, "detect_hardware", lambda: "gpu8")
-    monkeypatch.setattr("recipe.launch.compose.detect_hardware", lambda: "gpu8")
+    monkeypatch.setattr("recipe.settings.detect_hardware", lambda: "gpu8")
     monkeypatch.delenv("HARDWARE")
     if cards is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)

@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 import interaction.conversation
 from bfcl_env import Call, Options, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
-from recipe.launch.compose import launch_overrides
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -142,9 +141,8 @@ def test_a_setting_of_the_environment_that_cannot_be_is_named_with_what_can(scen
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
-    search = next(item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        config = compose("base", overrides=[search])
+        config = compose("base")
     settings = OmegaConf.to_container(config.interaction[split])
     assert settings.pop("environments") == {"bfcl": asdict(Options())}
     assert settings | {"environments": {}} == asdict(TurnPolicy())

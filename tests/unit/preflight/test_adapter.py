@@ -15,7 +15,6 @@ from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight.adapter import check_adapter_modules
 from recipe.preflight.start import resolve_model
-from recipe.settings import reading
 from recipe.stage import choosing, starts
 from recipe.stage.adapter import note_base, weights_of
 from recipe.stage.integrity import note_sums
@@ -211,9 +210,9 @@ def test_what_validation_decided_about_an_adapter_is_known_of_what_is_trained_fr
 
 
 def test_the_setting_has_two_values() -> None:
-    from recipe.launch.compose import compose
+    from recipe.settings import compose
 
     for value in ("new", "continue"):
-        reading.check_values(compose("stage2", ["hardware=tiny", f"stage.adapter={value}"]))
+        compose("stage2", ["hardware=tiny", f"stage.adapter={value}"])
     with pytest.raises(PreflightError, match="stage.adapter"):
-        reading.check_values(compose("stage2", ["hardware=tiny", "stage.adapter=merged"]))
+        compose("stage2", ["hardware=tiny", "stage.adapter=merged"])

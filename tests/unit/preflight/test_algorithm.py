@@ -1,16 +1,15 @@
 """What verl would notice late or never is refused before a start; and what is written down of verl is what it does."""
 
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import numpy
 import pytest
 from omegaconf import OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.preflight import algorithm
-from recipe.settings.verl import Aggregation
+from recipe.settings import compose
 
 
 @cache
@@ -96,7 +95,6 @@ ACCEPTED = [
     ["algorithm.adv_estimator=reinforce_plus_plus", "actor_rollout_ref.rollout.n=1"],
     ["algorithm=tppo", "actor_rollout_ref.rollout.n=1"],
     *([f"algorithm.adv_estimator={name}"] for name in algorithm.GROUPED),
-    *([f"{ACTOR}.loss_agg_mode={mode}"] for mode in get_args(Aggregation)),
 ]
 
 
@@ -197,14 +195,3 @@ def test_verl_has_the_known_losses_and_no_other():
     import recipe.credit.policy_loss  # noqa: F401
 
     assert set(algorithm.LOSSES) == set(POLICY_LOSS_REGISTRY)
-
-
-def test_verl_aggregates_in_the_known_ways_and_in_no_other():
-    import torch
-    from verl.trainer.ppo.core_algos import agg_loss
-
-    loss = torch.ones(2, 3)
-    for mode in get_args(Aggregation):
-        assert torch.isfinite(agg_loss(loss, loss, mode))
-    with pytest.raises(ValueError, match="Invalid loss_agg_mode"):
-        agg_loss(loss, loss, "seqmean")

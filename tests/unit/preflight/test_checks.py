@@ -15,14 +15,13 @@ from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose as configuration
-from recipe.launch.compose import launch_overrides
 from recipe.preflight import checks
 from recipe.preflight import reward as preflight_reward
 from recipe.preflight.machine import check_devices
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.template import check_template
 from recipe.settings import CONFIG_DIR
+from recipe.settings import compose as configuration
 from recipe.stage import manifest, starts
 
 
@@ -53,9 +52,8 @@ def model(tmp_path: Path, tiny_policy: Path) -> Path:
 
 def composed(data: Path, tmp_path: Path, *overrides: str, name: str = "stage2") -> DictConfig:
     given = ["hardware=tiny", f"paths.data={data}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
-    search = next(item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose(name, overrides=[*given, search, *overrides])
+        return compose(name, overrides=[*given, *overrides])
 
 
 def test_a_correct_configuration_passes_and_the_file_of_agent_loops_is_filled_in(data, tmp_path, model):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,22 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
-from support.own_environment import example, write_example
+from support.own_environment import write_example
 from support.phone import SAYS, write_phone
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
 from recipe.conversations.prepare import read_conversations
+from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_data
-from recipe.settings.data_files import data_command, environment_of, naming
-from recipe.settings.reading import check_values
+from recipe.settings import compose
 
 LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
 Row = dict[str, Any]
@@ -74,7 +70,7 @@ def test_what_data_prep_made_is_played(made: Path) -> None:
 def test_without_validation_there_need_be_no_file_for_it(made: Path) -> None:
     config = configured(str(made / "tiny_full.parquet"), [])
     config.trainer.update({"test_freq": -1, "val_before_train": False})
-    check_values(compose("stage1", ["data.val_files=[]", "hardware=tiny"]))
+    compose("stage1", ["data.val_files=[]", "hardware=tiny"])
     check_data(config)
     assert config.data.val_files == []
     for on in ({"test_freq": 5}, {"val_before_train": True}):
@@ -229,15 +225,6 @@ def test_of_a_users_environment_the_command_is_named_that_makes_its_data(invento
     line = refusal(configured(train, val))
     assert "unknown environment 'inventory'" in line and "Name the file" in line and "data_prep" not in line
     assert "+interaction.environments.inventory=FILE" in line
-    config = configured(train, val)
-    config.interaction.environments = {"lib": f"{tmp_path}/inventory.py"}
-    assert "inventory.py in place of interaction.environments.lib" in refusal(config), "under another name"
-    for path in ("/tmp/a(1)/inventory.py", "/x=y/inventory.py", "~/inventory.py", "/it's {here}/inventory.py"):
-        said = naming(OmegaConf.create({"interaction": {"environments": {"lib": path}}}), "inventory") or ""
-        (word,) = [word for word in shlex.split(said.partition("set ")[2].partition(" in place")[0])]
-        override = OverridesParser.create().parse_override(word)
-        assert override.value() == path, "as a shell and Hydra read it"
-    assert naming(OmegaConf.create({"interaction": {}}), "i" * 10_000) is None
 
 
 def test_an_environment_that_was_changed_after_its_data_were_made_is_noted(inventory, tmp_path, capsys) -> None:
@@ -252,22 +239,10 @@ def test_an_environment_that_was_changed_after_its_data_were_made_is_noted(inven
     assert said.count("NOTE") == 1 and f"{file} was changed after {inventory} was made from it" in said
 
 
-def test_where_no_task_is_held_out_that_is_said_and_not_only_how_data_are_made(tmp_path: Path, capsys) -> None:
-    path = tmp_path / "inventory.py"
-    path.write_text(re.sub(r'\("train", "train", "choose", "report"\)', '("train",) * 4', example()))
-    assert prepare_data(["--out", str(tmp_path), "--environment", str(path), "--docs", "signature"]) == 0
-    assert "inventory_val.parquet is empty: no task belongs there (no task has the part" in capsys.readouterr().out
-    config = configured(*(str(tmp_path / f"inventory_{name}.parquet") for name in ("train", "val")))
-    config.interaction.environments = {"inventory": str(path)}
-    line = refusal(config)
-    assert "has no rows. No task of environment inventory has the part choose or report: give some of its" in line
-    assert f"make the data again with `.venv/bin/python -m data_prep --environment {path}" in line
-
-
 @pytest.mark.parametrize(
     ("name", "tiny", "command"),
     [
-        ("inventory_sft.parquet", "none", "data_prep --environment FILE --out data/cpu`"),
+        ("inventory_sft.parquet", "none", "data_prep --out data/cpu`"),
         ("sft_train.parquet", "none", "data_prep --out data/cpu --tiny`"),
         ("tiny_sft.parquet", "none", "data_prep --out data/cpu --tiny`"),
         ("stage0_sft.parquet", None, "data_prep --out data/cpu --laptop`"),

@@ -9,12 +9,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.preflight import checks
 from recipe.preflight import reward as preflight_reward
 from recipe.preflight.algorithm import check_algorithm
 from recipe.preflight.features import check_features, check_filter_metric, loggers_of, notes
-from recipe.settings import CONFIG_DIR
+from recipe.settings import CONFIG_DIR, compose
 
 ACTOR = "actor_rollout_ref.actor"
 FILES = {

@@ -11,7 +11,6 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import launch_overrides
 from recipe.preflight.lora import RANKS, check_lora
 from recipe.settings import CONFIG_DIR
 
@@ -20,9 +19,8 @@ MODEL = "actor_rollout_ref.model"
 
 @cache
 def stage1() -> DictConfig:
-    own = [item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath")]
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("stage1", overrides=["hardware=tiny", "algorithm=tppo", *own])
+        return compose("stage1", overrides=["hardware=tiny", "algorithm=tppo"])
 
 
 def composed(*overrides: str) -> DictConfig:

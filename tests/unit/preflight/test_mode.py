@@ -3,11 +3,11 @@
 import pytest
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.memory.settings import read_settings
 from recipe.preflight.checks import check_settings
 from recipe.preflight.features import notes
 from recipe.preflight.mode import devices
+from recipe.settings import compose
 from recipe.train import count_devices
 
 

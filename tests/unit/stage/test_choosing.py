@@ -16,7 +16,7 @@ from interaction.environment import register
 from recipe import evaluate, report
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
-from recipe.settings.gates import check_logged
+from recipe.gates import check_logged
 from recipe.stage import checkpoints, choosing
 
 CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))

@@ -12,14 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from statistics import fmean
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from recipe.settings.kinds import NotNegative, Text, Whole
-from recipe.typed import STRICT, TypedError, read
+from pydantic import Field
 
-
-class GateError(ValueError):
-    """A gate that cannot work. The message says what to change."""
+from recipe.errors import PreflightError
+from recipe.typed import STRICT, read
 
 
 @dataclass(frozen=True)
@@ -30,16 +28,16 @@ class Gate:
     kind: Literal["leave_at", "minimum", "plateau"]
     """Leave as soon as the metric is at `value` (leave_at), when it has stopped rising (plateau), or train all steps
     and ask for `value` at the end (minimum)."""
-    metric: Text = "critic/score/mean"
+    metric: Annotated[str, Field(min_length=1)] = "critic/score/mean"
     """Name of the metric in the log; critic/score/mean is the reward."""
     value: float | None = None
     """What the metric has to reach. For a plateau: the lowest one that counts, so that a stage that never began to
     learn is not left; null: any."""
-    window: Whole = 5
+    window: Annotated[int, Field(ge=1)] = 5
     """Values of the metric that are averaged before anything is compared."""
-    patience: Whole = 20
+    patience: Annotated[int, Field(ge=1)] = 20
     """Of a plateau: for how many values the mean must not have risen."""
-    min_delta: NotNegative = 0.01
+    min_delta: Annotated[float, Field(ge=0)] = 0.01
     """Of a plateau: a rise is one of more than this."""
     required: bool = False
     """Whether the curriculum stops when a stage ends without having got there; a minimum is always required."""
@@ -50,13 +48,8 @@ class Gate:
 
     @classmethod
     def parse(cls, setting: Mapping[str, Any] | None) -> "Gate | None":
-        """The gate of a `stage.gate`; None where it is null. Raises GateError for what it cannot be."""
-        if setting is None:
-            return None
-        try:
-            return read(cls, setting, "stage.gate")
-        except TypedError as error:
-            raise GateError(f"{error}. stage.gate=null is no gate.") from error
+        """The gate of a `stage.gate`; None where it is null. Raises PreflightError for what it cannot be."""
+        return None if setting is None else read(cls, setting, "stage.gate")
 
     @property
     def stops(self) -> bool:
@@ -97,17 +90,13 @@ class Gate:
         passed = means[-1] >= self.value
         return passed, f"{where} is {means[-1]:.3f}, {'not below' if passed else 'below'} the gate's {self.value:g}"
 
-    def check_metric(self, logged: Mapping[str, Any]) -> None:
-        """Raises GateError when a step has logged its kind of metric and not this one: a gate must not be deaf."""
-        check_logged("stage.gate.metric", self.metric, logged)
-
 
 def check_logged(setting: str, metric: str, logged: Mapping[str, Any]) -> None:
-    """Raises GateError when a step has logged metrics of the kind (of validation, or of training) and not this one."""
+    """Raises PreflightError when a step has logged metrics of this kind (validation, training) and not this one."""
     same = [name for name in logged if name.startswith("val") == metric.startswith("val")]
     if metric not in logged and same:
         close = get_close_matches(metric, same, n=3, cutoff=0.3)
-        raise GateError(f"{setting}={metric} is not logged; close to it: {', '.join(close)}.")
+        raise PreflightError(f"{setting}={metric} is not logged; close to it: {', '.join(close)}.")
 
 
 def values_until(steps: Mapping[int, Mapping[str, float]], metric: str, last: int) -> list[float]:
