@@ -6,7 +6,6 @@ from shlex import quote
 
 from omegaconf import DictConfig, OmegaConf
 
-from data_prep.laptop import FILES
 from interaction.environment import DEFAULT, ENVIRONMENTS
 
 MIXTURE = "mixture"
@@ -31,6 +30,8 @@ def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
 
 def environment_of(config: DictConfig, file: str) -> str:
     """Whose data a file has by its name, as data_prep gives it; by any other name BFCL's."""
+    from data_prep.laptop import FILES  # here, because it imports much
+
     if config.trainer.device == "cpu" and not config.paths.get("tiny_policy") and Path(file).name in FILES:
         return LAPTOP
     found = re.fullmatch(r"(.+)_(?:train|val|sft)\.parquet", Path(file).name)
