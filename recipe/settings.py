@@ -219,16 +219,16 @@ def compose(
         if several := [one.input_line for one in parsed if one.is_sweep_override()]:
             raise PreflightError(f"{several[0]}: a list is written [a,b], and a text with commas is quoted, \"'a,b'\".")
         choices = [override for override in parsed if _is_choice(override, own)]
-        given = [str(override.input_line) for override in choices]
+        chosen = [str(override.input_line) for override in choices]
         if not any(override.key_or_group == group for override in choices):
-            given.append(f"{group}={detect_hardware()}")
-        config: DictConfig = pickle.loads(_composed(name, tuple(given), own))
+            chosen.append(f"{group}={detect_hardware()}")
+        config: DictConfig = pickle.loads(_composed(name, tuple(chosen), own))
         for override in parsed:
             if override not in choices:
                 _apply(config, override)
         values = OmegaConf.to_container(config, resolve=True)
         shipped = (CONFIG_DIR / f"{name}.yaml").is_file()
-        defaults = _defaults(name if shipped else "sft" if group == "sft_hardware" else "stage1", tuple(given), own)
+        defaults = _defaults(name if shipped else "sft" if group == "sft_hardware" else "stage1", tuple(chosen), own)
     except PreflightError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -236,9 +236,9 @@ def compose(
         words = re.split(r"\nSee https|\n\s*full_key|\nConfig search path", str(error.__cause__ or error))[0]
         raise PreflightError(one_line(f"{where}: {words}" if where else words)) from error
     problems = [*_problems(defaults, values, "")]
-    own = [line for line in problems if line.startswith(tuple(override.key_or_group for override in parsed))]
+    direct = [line for line in problems if line.startswith(tuple(override.key_or_group for override in parsed))]
     if problems:  # by references one value may be wrong in several places
-        raise PreflightError("\n".join(own or problems))
+        raise PreflightError("\n".join(direct or problems))
     return config
 
 
@@ -364,7 +364,8 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
         if key in known or OURS.match(key) or FREE.match(key):
             continue
         node = OmegaConf.select(config, section) if section else config
-        if "_target_" not in node or name not in hydra.utils.get_class(node["_target_"]).__dataclass_fields__:
+        target = hydra.utils.get_class(node["_target_"]) if "_target_" in node else None
+        if name not in getattr(target, "__dataclass_fields__", ()):
             found.append(f"{shown(override.input_line, quote=False)}: verl has no such setting, so nothing may read it")
     return found
 

@@ -209,7 +209,25 @@ def test_choices_are_those_that_verl_takes() -> None:
 
 
 HOSTILE = ["", " ", "\n", "../evil", "~/x", "${", "${nope}", "???", "é'\"\\", "{", "[", "a,b", "%s", "1e400", "x" * 300]
-VALUES = [None, True, 0, -1, 7, 2**63, 0.5, -0.5, 1e300, math.nan, math.inf, [], {}, [1, 2], [[]], {"a": 1}, *HOSTILE]
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    7,
+    2**63,
+    0.5,
+    -0.5,
+    1e300,
+    math.nan,
+    math.inf,
+    [],
+    {},
+    [1, 2],
+    [[]],
+    {"a": 1},
+    *HOSTILE,
+]
 
 
 def test_a_random_command_line_is_refused_or_gives_values_of_the_right_kind() -> None:
