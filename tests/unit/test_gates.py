@@ -1,6 +1,7 @@
 """Gates: when a stage is left, when it has failed, and what a gate may not say."""
 
 import pytest
+
 from recipe.errors import PreflightError
 from recipe.gates import Gate, check_logged, values_until
 
