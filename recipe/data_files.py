@@ -17,23 +17,28 @@ LAPTOP = "--laptop"
 
 def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
     """The command that makes the data of an environment, or of a mixture, for the chosen hardware profile."""
-    command, tiny = f".venv/bin/python -m data_prep --out {config.paths.data}", config.paths.get("tiny_policy")
-    if environment == LAPTOP or (environment == DEFAULT and config.trainer.device == "cpu" and not tiny):
-        return f"{command} {LAPTOP}"
+    tiny, whose = config.paths.get("tiny_policy"), ""
     if environment == MIXTURE:
-        return f"{command} --mixture NAME=WEIGHT ..."
-    if environment != DEFAULT:
-        own = OmegaConf.select(config, f"interaction.environments.{environment}") or "FILE"
-        command += f" --environment {environment if environment in ENVIRONMENTS else quote(str(own))}"
-    return f"{command} --tiny" if tiny and environment in ("bfcl", "tau") else command
+        whose = " --mixture NAME=WEIGHT ..."
+    elif environment not in (DEFAULT, LAPTOP):
+        own = (OmegaConf.select(config, "interaction.environments") or {}).get(environment, "FILE")
+        whose = f" --environment {environment if environment in ENVIRONMENTS else quote(str(own))}"
+    laptop = environment == LAPTOP or (environment == DEFAULT and config.trainer.device == "cpu" and not tiny)
+    size = f" {LAPTOP}" if laptop else " --tiny" if tiny and environment in ("bfcl", "tau") else ""
+    return f".venv/bin/python -m data_prep{whose} --out {config.paths.data}{size}"
 
 
 def environment_of(config: DictConfig, file: str) -> str:
-    """Whose data a file has by its name, as data_prep gives it; by any other name BFCL's."""
+    """Whose data a file has by its name, as data_prep gives it; by any other name BFCL's.
+
+    The warm start does not say which environments there are, so any name but BFCL's is that of one.
+    """
     from data_prep.laptop import FILES  # here, because it imports much
 
     if config.trainer.device == "cpu" and not config.paths.get("tiny_policy") and Path(file).name in FILES:
         return LAPTOP
     found = re.fullmatch(r"(.+)_(?:train|val|sft)\.parquet", Path(file).name)
+    if found is None or found[1] in ("bfcl", "tiny", "sft"):
+        return DEFAULT
     own = OmegaConf.select(config, "interaction.environments") or {}
-    return found[1] if found and found[1] in (MIXTURE, *ENVIRONMENTS, *own) else DEFAULT
+    return found[1] if found[1] in (MIXTURE, *ENVIRONMENTS, *own) or "interaction" not in config else DEFAULT

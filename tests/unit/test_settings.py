@@ -1,6 +1,5 @@
 """What a configuration may hold: shipped ones pass, mistakes are named, right overrides arrive as Hydra has them."""
 
-import copy
 import math
 import os
 import random
@@ -18,8 +17,7 @@ from omegaconf import OmegaConf
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
 from recipe.preflight.checks import check_settings
-from recipe.preflight.keys import DEAD, check_keys
-from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, command, compose, one_of, quoted, unread
+from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, UNUSED, command, compose, one_of, quoted, unread
 from recipe.stage import checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -195,21 +193,6 @@ def test_every_key_of_verls_that_our_files_set_is_one_that_verl_has_and_reads() 
             if name not in node and name not in getattr(target, "__dataclass_fields__", ()):
                 unknown.add(key)
     assert unknown == {"actor_rollout_ref.actor.policy_loss.ratio_norm"}, "ours, in a class of ours"
-    for profile in names("hardware"):
-        for algorithm in ("grpo", "tppo"):
-            check_keys(compose("stage2", [f"hardware={profile}", f"algorithm={algorithm}"]))
-    base, passed = compose("stage2", ["algorithm=tppo", "hardware=gpu8"]), []
-    for dead in DEAD:
-        config = copy.deepcopy(base)
-        OmegaConf.update(
-            config, dead.key, {bool: not dead.default, str: "x"}.get(type(dead.default), 7), force_add=True
-        )
-        try:
-            check_keys(config)
-            passed.append(dead.key)
-        except PreflightError as error:
-            assert dead.key in str(error) and (dead.live or "Leave it out") in str(error)
-    assert not passed
 
 
 def test_choices_are_those_that_verl_takes() -> None:
@@ -238,7 +221,7 @@ def test_a_random_command_line_is_refused_or_gives_values_of_the_right_kind() ->
             return {path: node}
         return {key: v for k, item in node.items() for key, v in leaves(item, f"{path}.{k}".strip(".")).items()}
 
-    before = leaves(defaults)
+    before = {key: value for key, value in leaves(defaults).items() if not (FREE.match(key) or key.startswith(UNUSED))}
     for _ in range(600):
         key, value = draw.choice(sorted(before)), draw.choice(VALUES)
         text = quoted(value) if isinstance(value, str) and draw.random() < 0.5 else str(value).replace("None", "null")
@@ -249,9 +232,8 @@ def test_a_random_command_line_is_refused_or_gives_values_of_the_right_kind() ->
             continue
         counts["passed"] += 1
         number = isinstance(before[key], int | float) and not isinstance(now, int | float) and key not in FREE_KINDS
-        if now is not None and not key.startswith("launcher.env") and "kwargs" not in key and "ray_" not in key:
-            if number or (isinstance(before[key], bool) and not isinstance(now, bool)):
-                wrong.append((key, text, now))
+        if now is not None and (number or (isinstance(before[key], bool) and not isinstance(now, bool))):
+            wrong.append((key, text, now))
     assert not wrong and min(counts.values()) > 100, counts
 
 

@@ -242,7 +242,7 @@ def test_an_environment_that_was_changed_after_its_data_were_made_is_noted(inven
 @pytest.mark.parametrize(
     ("name", "tiny", "command"),
     [
-        ("inventory_sft.parquet", "none", "data_prep --out data/cpu`"),
+        ("inventory_sft.parquet", "none", "data_prep --environment FILE --out data/cpu`"),
         ("sft_train.parquet", "none", "data_prep --out data/cpu --tiny`"),
         ("tiny_sft.parquet", "none", "data_prep --out data/cpu --tiny`"),
         ("stage0_sft.parquet", None, "data_prep --out data/cpu --laptop`"),

@@ -76,8 +76,6 @@ REFUSED = {
     "over budget": (["stage.over_budget=leave_out"], "stage.over_budget=leave_out", "keep"),
     "price": (["interaction.overlong.penalty=0.5"], "interaction.overlong.penalty=0.5", "0"),
     "data set": (["data.custom_cls.path=mine.py"], "data.custom_cls.path=mine.py", "Leave it out"),
-    "rewards": (["offline.rewards=last"], "offline.rewards", "'final'"),
-    "old": (["offline.old_log_probs=first"], "offline.old_log_probs", "'step'"),
     "adapter": (["actor_rollout_ref.model.lora_adapter_path=a"], "offline.old_log_probs=start", "old_log_probs=step"),
     "stage's adapter": (["stage.adapter=continue", "stage.previous=one"], "old_log_probs=start", "old_log_probs=step"),
     "rejection": (["algorithm.rollout_correction.rollout_rs=token_k1"], "old_log_probs=start", "rollout_rs=null"),
