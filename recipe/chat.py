@@ -34,7 +34,7 @@ from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.episode import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
-from recipe.launch.processes import Interruptible
+from recipe.processes import Interruptible
 
 USAGE = "python -m recipe.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
 ASKED = {"protocol": "--protocol", "docs": "--docs", "max_tokens_per_reply": "--max-tokens"}

@@ -42,7 +42,7 @@ from recipe.evaluation.server import ServerError, context_length
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
-from recipe.launch.processes import Interruptible
+from recipe.processes import Interruptible
 from recipe.stage import choosing
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4

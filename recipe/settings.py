@@ -30,7 +30,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from interaction.policy import TurnPolicy
-from interaction.users import make_user
 from recipe.errors import PreflightError
 from recipe.typed import one_line, read, shown
 
@@ -343,6 +342,8 @@ def _policy_problems(value: Any, key: str) -> Iterator[str]:
         if key in ("interaction.train", "interaction.val"):
             read(TurnPolicy, value, key)
         elif key == "interaction.user":
+            from interaction.users import make_user  # here, because it imports the client of an endpoint
+
             make_user(value)
     except ValueError as error:
         yield f"{error}." if key in str(error) else f"{key}: {error}."

@@ -17,20 +17,19 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import loopback
+from recipe import loopback, processes
 from recipe.cards.model_card import note_card
+from recipe.cluster import TOKEN
 from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
 from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.launch import processes, remains
-from recipe.launch.processes import LOCK
-from recipe.launch.remains import TOKEN
 from recipe.preflight.gpu import choose_attention
 from recipe.preflight.lora import check_model_lora
 from recipe.preflight.model import check_weights
 from recipe.preflight.start import start_model
+from recipe.processes import LAUNCH, LOCK, NOTE
 from recipe.settings import as_list, command
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
@@ -111,7 +110,7 @@ def hold(run: Path, held: ExitStack) -> None:
     Raises:
         SystemExit: another start is at work there.
     """
-    noted = remains.read(run / "launch.json")
+    noted = LAUNCH.read_or_none(run / NOTE)
     if noted is None or noted.token != os.environ.get(TOKEN):
         held.enter_context(processes.alone(run))
 

@@ -15,13 +15,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import loopback
+from recipe import processes
 from recipe.cards.model_card import note_card
-from recipe.cluster import workers
-from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
+from recipe.cluster import TOKEN, runtime_env, watching
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.launch import nodes, processes, remains
 from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
@@ -66,13 +64,13 @@ def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
 
 def join(config: DictConfig, cluster: Cluster) -> None:
     """Have verl connect to the cluster instead of starting a Ray, and workers begin as they would on this machine."""
-    nodes.note(Path(config.paths.run), cluster.address)
+    processes.note_cluster(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
     OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
     asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
-        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
+        config.ray_kwargs.ray_init = {"runtime_env": runtime_env(os.environ, launched, asked)}
 
 
 def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
@@ -88,8 +86,6 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
         sys.exit(
             "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
         )
-    if not loopback.installed():
-        sys.exit("The entry point bfcl_loopback is not installed. Run `bash setup.sh` again.")
     from recipe.credit.registry import check_names
 
     try:
@@ -124,14 +120,14 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     mask_prints(main_ppo)
     if cluster is None:
         count_devices(config)
-        with watching_ray(), watching_workers(grace=10.0):
+        with watching():
             run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
     join(config, cluster)
-    with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching(), watching_workers(GRACE):
+    with watching({node.id: str(node) for node in cluster.nodes}, grace=60.0):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
         run_ppo(reward_file.for_verl(config), task_runner_class=task_runner)
 
@@ -157,7 +153,7 @@ def supervise(config: DictConfig) -> int:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
-    watched = remains.TOKEN in os.environ
+    watched = TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
     set_environment(config, config.trainer.nnodes)

@@ -22,7 +22,7 @@ from subprocess import Popen
 from interaction.environment import DEFAULT
 from recipe.audit.legend import REWARDS, legend
 from recipe.audit.policies import NAMES
-from recipe.launch.processes import Interruptible
+from recipe.processes import Interruptible
 from recipe.user_code import child
 from recipe.user_code.reward_arguments import read_argument
 

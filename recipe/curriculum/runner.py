@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from recipe import processes
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
-from recipe.launch import processes
 from recipe.preflight.start import resolve_model, warm_started
 from recipe.settings import as_list, compose, quoted
 from recipe.stage import checkpoints, console, same_rows, starts, step_times

@@ -25,8 +25,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.files import Damaged
-from recipe.launch.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.preflight.lora import RANKS
+from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR
 from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import SUMS, changed

@@ -20,13 +20,12 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from data_prep.build import build
-from recipe import report
+from recipe import processes, report
 from recipe.errors import PreflightError
 from recipe.fctncalling.flags import parse
 from recipe.fctncalling.mapping import CONFIGURATION, names, overrides, preparation
 from recipe.fctncalling.results import RESULTS, link
 from recipe.files import told
-from recipe.launch import processes
 from recipe.preflight import checks
 from recipe.report import tables
 from recipe.settings import compose

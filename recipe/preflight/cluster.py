@@ -4,6 +4,7 @@ What is wrong is told all at once: whoever sets up a cluster does not want to le
 """
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe import loopback
-from recipe.cluster import facts, workers
-from recipe.cluster.each import Answer, ClusterError, Node, ask
+from recipe import cluster, loopback
+from recipe.cluster import Answer, ClusterError, Node, ask
 from recipe.errors import PreflightError
 from recipe.preflight.machine import GB, wanted_memory
 from recipe.preflight.mode import playing
@@ -106,12 +106,13 @@ def check_cluster(config: DictConfig) -> Cluster | None:
         "paths": read_paths(config),
         "shared": needs.shared,
     }
-    functions = [f"{facts.__name__}:{function.__name__}" for function in (facts.look, facts.seen, facts.forget)]
     try:
-        answer = ask(address, functions, asked)
+        answer = ask(address, "recipe.cluster:look", asked)
     except ClusterError as error:
         raise PreflightError(f"{error}.") from error
-    if wrong := mistakes(answer, facts.describe(asked), needs):
+    finally:
+        shutil.rmtree(needs.shared, ignore_errors=True)
+    if wrong := mistakes(answer, cluster.describe(asked), needs):
         listed = "".join(f"\n- {text}" for text in wrong)
         raise PreflightError(f"the Ray cluster at {address} is not ready for this run:{listed}")
     return Cluster(address, answer.here, answer.nodes)
@@ -131,15 +132,15 @@ def read_paths(config: DictConfig) -> list[str]:
 def _secrets(config: DictConfig) -> list[str]:
     user = config.interaction.get("user")
     key = user.get("api_key_env") if user else None
-    return sorted({*workers.secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])})
+    return sorted({*cluster.secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])})
 
 
 def mistakes(answer: Answer, here: Mapping[str, Any], needs: Needs) -> list[str]:
     """What is wrong with a cluster, a sentence for each; empty if nothing is.
 
     Args:
-        answer: of `facts.look`, `facts.seen` and `facts.forget`.
-        here: of `facts.describe` in this process.
+        answer: of `recipe.cluster.look`.
+        here: of `recipe.cluster.describe` in this process.
     """
     working = [node for node in answer.nodes if node.resources.get("CPU", 0) or node.resources.get("GPU", 0)]
     wrong = _too_few(working, needs)
@@ -173,10 +174,10 @@ def _unshared(nodes: Sequence[Node], needs: Needs) -> list[str]:
     """One sentence for all of them: where a folder is not shared, every node misses every other one's file."""
     folder = str(Path(needs.shared).parent)
     for node in nodes:
-        if (fault := node.answers[0]["wrote"]) is not None:
+        if (fault := node.answer["wrote"]) is not None:
             return [f"{node} cannot write into {folder}: {fault}. {_SHARE}"]
     for node in nodes:
-        missing = [str(other) for other in nodes if other.id not in node.answers[1]]
+        missing = [str(other) for other in nodes if other.id not in node.answer["seen"]]
         if missing:
             return [f"{node} does not see what {', '.join(missing)} writes into {folder}. {_SHARE}"]
     return []
@@ -189,17 +190,14 @@ _SHARE = (
 
 
 def _code(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    there = node.answers[0]["code"]
+    there = node.answer["code"]
     if there is None:
         return f"has no folder {needs.root}, where this start has its code. {ALIKE}"
-    if other := [name for name in sorted({*there, *here["code"]}) if there.get(name) != here["code"].get(name)]:
-        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-        return f"has other code than this start in {needs.root}: {', '.join(other[:3])}{more} differ. {ALIKE}"
-    return None
+    return None if there == here["code"] else f"has other code than this start in {needs.root}. {ALIKE}"
 
 
 def _packages(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    there, own = node.answers[0], {"python": here["python"], **here["packages"]}
+    there, own = node.answer, {"python": here["python"], **here["packages"]}
     found = {"python": there["python"], **there["packages"]}
     other = [name for name in sorted({*own, *found}) if own.get(name) != found.get(name)]
     if not other:
@@ -209,13 +207,13 @@ def _packages(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
 
 
 def _folder(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    if node.answers[0]["folder"]:
+    if node.answer["folder"]:
         return None
     return f"has no folder {needs.folder}, where this start was made and relative paths begin. {ALIKE}"
 
 
 def _files(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    there = node.answers[0]["paths"]
+    there = node.answer["paths"]
     other = [path for path, size in here["paths"].items() if there.get(path) != size]
     if not other:
         return None
@@ -228,7 +226,7 @@ def _bytes(size: int | None) -> str:
 
 
 def _variables(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    there = node.answers[0]["variables"]
+    there = node.answer["variables"]
     bad = [f"{name}={value}" for name, value in ON_ONE_NODE.items() if there.get(name) == value]
     if not bad or needs.nodes == 1 or node.address.startswith("127."):
         return None
@@ -239,7 +237,7 @@ def _variables(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
 
 
 def _keys(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    there = node.answers[0]["secrets"]
+    there = node.answer["secrets"]
     other = [
         f"{name} {'differs' if name in there else 'is not set'}"
         for name in here["secrets"]
@@ -254,7 +252,7 @@ def _keys(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
 
 
 def _memory(node: Node, here: Mapping[str, Any], needs: Needs) -> str | None:
-    total = node.answers[0]["memory"]
+    total = node.answer["memory"]
     if not node.resources.get("GPU", 0) or total >= needs.memory:
         return None
     return (

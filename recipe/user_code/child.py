@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from recipe.launch.processes import adopt_orphans, end_with_parent
+from recipe.processes import adopt_orphans, end_with_parent
 
 PATIENCE = 2.0
 """Seconds for a process to end that has closed its connection."""

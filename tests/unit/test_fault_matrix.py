@@ -38,11 +38,11 @@ from recipe.conversations.prepare import read_conversations
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings, SettingsError, Store
-from recipe.launch import remains
 from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_data
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.start import resolve_model, start_model
+from recipe.processes import LAUNCH, Launch
 from recipe.rescore import rescore
 from recipe.stage import checkpoints, manifest, same_rows, starts
 from recipe.stage.adapter import note_base
@@ -217,7 +217,7 @@ def _run(run: Path, model: Path) -> None:
     manifest.note(config)
     listed = {"name": "stage2", "config": "stage2", "folder": STAGE, "status": "done", "global_step": 2}
     _json(run / "curriculum.json", {"curriculum": "x", "pid": 1, "time": "now", "stages": [listed]})
-    remains.note(run / "launch.json", remains.Launch("f" * 32, 4e9, "/nowhere", str(run / "logs" / "x.log")))
+    LAUNCH.write(run / "launch.json", Launch("f" * 32, "/nowhere", str(run / "logs" / "x.log"), (0, 0)))
     logged = [{"step": step, "data": {"critic/score/mean": 0.1 * step, "val/reward": 0.2}} for step in (1, 2)]
     for name in ("20260101-000000", "20260102-000000"):
         path = stage / "metrics" / f"{name}.jsonl"
@@ -419,7 +419,6 @@ def _notes() -> list[Kind]:
             (*ASIDE, "run/manifest.json*", f"{stage}/config/*"),
             also=("data",),
         ),
-        Kind("run/launch.json", lambda room: [remains.foreign(room / "run" / "launch.json") or ""], NOTE),
         Kind("evaluation/settings.json", _store, BYTES),
         Kind(
             "evaluation/episodes.jsonl",

@@ -14,8 +14,9 @@ import pytest
 from omegaconf import DictConfig
 from transformers import AutoTokenizer
 
-from recipe import sft
-from recipe.launch import processes, remains
+from recipe import processes, sft
+from recipe.cluster import TOKEN
+from recipe.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import starts
 
@@ -25,7 +26,7 @@ Start = Callable[..., list[int]]
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts the warm start of a model in `tmp_path` with those overrides; returns the steps that verl went on from."""
-    for name in (remains.TOKEN, "MODEL", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+    for name in (TOKEN, "MODEL", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "log.jsonl"))
     (tmp_path / "rows.parquet").write_bytes(b"rows")
@@ -67,7 +68,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 HOLDER = """
 import sys
 from pathlib import Path
-from recipe.launch import processes
+from recipe import processes
 with processes.alone(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -89,11 +90,11 @@ def test_a_second_warm_start_leaves_the_one_that_is_running_alone(started: Start
 def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum_holds(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(remains.TOKEN, "ours")
+    monkeypatch.setenv(TOKEN, "ours")
     with processes.alone(tmp_path / "run") as note:
-        remains.note(note, remains.Launch("ours", 0.0, "/nowhere", "log"))
+        LAUNCH.write(note, Launch("ours", "/nowhere", "log", identity(tmp_path / "run")))
         assert started() == [0]
-        monkeypatch.setenv(remains.TOKEN, "another")  # of a curriculum that holds another folder
+        monkeypatch.setenv(TOKEN, "another")  # of a curriculum that holds another folder
         with pytest.raises(SystemExit, match="is in use"):
             started("optim.lr=1e-4", "trainer.resume_mode=disable")
 

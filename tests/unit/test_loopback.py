@@ -73,7 +73,7 @@ def test_ray_still_reads_the_switch() -> None:
 
 def start(rank: int, port: int, **changes: str) -> subprocess.Popen:
     environment = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment |= {"RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[3]), **changes}
+    environment |= {"RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}
     return subprocess.Popen([sys.executable, "-c", RANK], env=environment, stdout=-1, stderr=-1, text=True)
 
 
@@ -121,7 +121,7 @@ def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_mac
 
 
 def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
-    script = (Path(__file__).parents[3] / "run_sft.sh").read_text()
+    script = (Path(__file__).parents[2] / "run_sft.sh").read_text()
     assert "store_type=file" in script and "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in script
     assert "--standalone" not in script
 
