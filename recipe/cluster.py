@@ -368,7 +368,7 @@ class Losses:
             why = f"was killed by Ray because memory ran out ({used[1]})"
         elif kills_for_memory() > self.kills:
             why = "was killed by the kernel because memory ran out"
-        return f"RAY worker {name} {why}. Lower what the stage takes (docs/troubleshooting.md). {_load()}"
+        return f"RAY worker {name} {why}. Lower what the stage takes (docs/resume.md). {_load()}"
 
 
 def _load() -> str:

@@ -24,9 +24,9 @@ CONFIGURATIONS = {"base.yaml": "Training", "sft.yaml": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
 
-Everything after a script's name is an override, `bash run_stage1.sh KEY=VALUE`. These are the defaults; a hardware
+Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. These are the defaults; a hardware
 profile, an algorithm and a stage's own file change some. `bash run_stage1.sh --cfg job` prints the whole configuration,
-with the settings of verl that this recipe leaves as they are.
+with verl's other settings.
 """
 
 

@@ -61,10 +61,10 @@ def test_every_class_has_rules():
 
 
 def test_the_documentation_contains_the_generated_table():
-    text = Path(__file__).parents[3].joinpath("docs", "environment.md").read_text("utf-8")
+    text = Path(__file__).parents[3].joinpath("docs", "data", "hints.md").read_text("utf-8")
     assert text.count(START) == text.count(END) == 1
     shown = text.partition(START)[2].partition(END)[0].strip("\n") + "\n"
-    assert shown == table(), "docs/environment.md is not what `python -m bfcl_env.augmentation` prints"
+    assert shown == table(), "docs/data/hints.md is not what `python -m bfcl_env.augmentation` prints"
 
 
 def test_without_augmentation_no_result_has_a_hint():
