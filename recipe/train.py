@@ -15,12 +15,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import processes
+from recipe import processes, reward
 from recipe.cards.model_card import note_card
 from recipe.cluster import TOKEN, runtime_env, watching
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
 from recipe.preflight.mode import devices
@@ -28,7 +27,7 @@ from recipe.settings import command, unread
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
-from recipe.user_code import reward_file
+from recipe.trajectories import is_offline
 
 
 def start_prefork(config: DictConfig) -> None:
@@ -121,7 +120,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     if cluster is None:
         count_devices(config)
         with watching():
-            run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+            run_ppo(reward.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -129,7 +128,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     join(config, cluster)
     with watching({node.id: str(node) for node in cluster.nodes}, grace=60.0):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
-        run_ppo(reward_file.for_verl(config), task_runner_class=task_runner)
+        run_ppo(reward.for_verl(config), task_runner_class=task_runner)
 
 
 def supervise(config: DictConfig) -> int:
@@ -173,7 +172,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    print(checks.summary(config), *(f"NOTE       {line}" for line in unread(config, overrides)), sep="\n", flush=True)
+    unknown = (f"NOTE       {line}" for line in unread(config, overrides))
+    print(checks.summary(config), *unknown, sep="\n", flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)

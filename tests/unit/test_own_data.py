@@ -81,6 +81,8 @@ def test_a_start_refuses_a_file_that_was_broken_since_and_lists_what_is_wrong(tm
     write(
         tmp_path, [{**example()[0], "ground_truth": [["fly()"], ["mkdir()"]]}, single_turn(ground_truth=[])], path.name
     )
+    environments.load_tasks.cache_clear()
+    environments._module.cache_clear()
     with pytest.raises(PreflightError) as refused:
         check_environments(config)
     said = str(refused.value)

@@ -12,7 +12,7 @@ import yaml
 
 from bfcl_env.entries.multi_turn import initial_keys
 from bfcl_env.source import CLASS_MODULES, function_docs
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 from recipe.settings import CONFIG_DIR
 
 ROOT = Path(__file__).parents[2]

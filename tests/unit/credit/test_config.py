@@ -15,7 +15,7 @@ from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
 from recipe.preflight.algorithm import check_algorithm, check_reward_steps
 from recipe.preflight.checks import check_settings
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 from recipe.settings import compose
 
 ROOT = Path(__file__).parents[3]

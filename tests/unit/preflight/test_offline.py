@@ -12,10 +12,10 @@ from support.stored import line, tokenizer, write_lines, write_rows
 
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
-from recipe.offline.limits import Limits
 from recipe.preflight.checks import check_settings
 from recipe.preflight.trajectories import check_trajectories
 from recipe.settings import compose
+from recipe.trajectories import Limits
 
 MODEL = SimpleNamespace(vocab_size=2048)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 from rewards import all_or_nothing, progress
 
 
