@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.browser import Tab, chromium
-from recipe import report
+from recipe.report import page as report
 
 KEPT = ("metrics", "rollouts", "config", "*.json")
 """What a page is made of; checkpoints and models stay where they are."""

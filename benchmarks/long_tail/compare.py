@@ -17,8 +17,7 @@ from statistics import fmean, median
 
 from recipe.columns import aligned
 from recipe.evaluation.intervals import t_interval
-from recipe.report.rise import Rise
-from recipe.report.tables import REWARD, rise, run_text, trained_stages, windows_text
+from recipe.report.tables import REWARD, Rise, rise, trained_stages
 from recipe.stage.metrics_log import read_steps
 
 HEADER = ("run", "steps", "seconds", "s/step", "median", "playing", "log-probs", "update", "rest", "staleness", "max")
@@ -122,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     known = [one for one in rises.values() if one is not None]
     for mode, one in rises.items():
         if one is not None:
-            print(f"{mode}: reward {windows_text(one)}; {', '.join(map(run_text, one.runs))}")
+            print(f"{mode}: reward {one.windows}; {', '.join(map(str, one.runs))}")
     if len(known) == 2:
         print(paired(known, given.window))
     if given.figure:

@@ -26,7 +26,7 @@ from recipe import processes
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
 from recipe.processes import LAUNCH, Launch
-from recipe.report import read_records
+from recipe.report.episodes import read_records
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
 

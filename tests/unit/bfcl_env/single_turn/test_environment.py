@@ -10,7 +10,7 @@ from interaction import Conversation, get_protocol
 from interaction.call import Call
 from interaction.environment import load_tasks
 from interaction.outcome import ErrorKind
-from recipe.audit.policies import HOSTILE, WRONG_TYPES
+from recipe.tools.policies import HOSTILE, WRONG_TYPES
 from rewards import all_or_nothing, outcome, progress, step
 from rewards import format as format_reward
 
