@@ -2,20 +2,16 @@
 
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-from support.evaluation import serving
 from support.own_environment import example, write_example
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from interaction.gold import play_gold
-from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
 from recipe.preflight.checks import check_environments
@@ -100,31 +96,3 @@ def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
     config.reward.custom_reward_function.path = "pkg://rewards.step"
     with pytest.raises(PreflightError, match="the record of move_0 does not say which calls are gold's"):
         check_reward(config)
-
-
-def test_it_is_evaluated_through_an_endpoint(tmp_path, capsys):
-    path = write_example(tmp_path)
-    environments.register({"inventory": str(path)})
-    tasks = environments.load_tasks("inventory").values()
-    begun = {play_gold(task, PROTOCOL)[0][1]["content"]: task for task in tasks}
-
-    def gold(messages):
-        task = begun[messages[1]["content"]]
-        calls, _ = task.gold()
-        if messages[-1]["content"].startswith("Results:"):
-            return PROTOCOL.render_answer("t", "done")
-        return PROTOCOL.render_calls("t", calls.calls)
-
-    with serving(gold) as server:
-        arguments = ["--environment", str(path), "--endpoint", server.url, "--out", str(tmp_path / "out")]
-        assert evaluate.main([*arguments, "--docs", "signature", "--split", "report"]) == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["overall"]["acc"]["mean"] == 1.0 and found["overall"]["tasks"] == 15 and found["verdicts"] is None
-    assert "move" in capsys.readouterr().out
-    again = subprocess.run(
-        [sys.executable, "-m", "recipe.evaluate", "--records", str(tmp_path / "out")], capture_output=True, text=True
-    )
-    assert (
-        again.returncode == 1
-        and "NOTE 15 episodes are left out: their task is not known in environment inventory" in again.stdout
-    )

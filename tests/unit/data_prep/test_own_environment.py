@@ -127,7 +127,7 @@ CHANGED = {
     "a class of the same name": (
         "\n\nFUNCTIONS",
         "\n\nclass Request:\n    __init__ = lambda self, *given, **named: None\n\n\nFUNCTIONS",
-        "begin() gives a Request of environment_inventory; expected Request of interaction.environment",
+        "begin() gives a Request of user_file_inventory; expected Request of interaction.environment",
     ),
     "a set in a document": ('{"type": kind}', '{"type": kind, "enum": {1}}', "whose document is no JSON: Object of"),
     "an asked user without messages": (FUNCTIONS, "AskUser('Speak!')", "an AskUser whose messages are 'Speak!'"),

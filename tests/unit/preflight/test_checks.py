@@ -161,22 +161,9 @@ def reward(tmp_path: Path, text: str) -> str:
 GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("def other(): pass\n", "has no function `compute_score`"),
-        ("import not_a_module\n", "cannot be imported: ModuleNotFoundError"),
-        (
-            GOOD + "    return extra_info['nothing']\n",
-            r"raised KeyError: .nothing. at reward\.py:2; extra_info has",
-        ),
-        (GOOD + "    return 'high'\n", "returned 'high'; expected a number"),
-        ("def compute_score(solution_str): return 1.0\n", "raised TypeError"),
-    ],
-)
-def test_a_bad_reward_file_is_refused(data, tmp_path, model, text, message):
-    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", reward(tmp_path, text))
-    with pytest.raises(PreflightError, match=message):
+def test_a_reward_that_cannot_be_loaded_stops_the_start(data, tmp_path, model):
+    config = composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", reward(tmp_path, "def other(): pass\n"))
+    with pytest.raises(PreflightError, match="has no function `compute_score`"):
         checks.check(config)
 
 
@@ -184,14 +171,6 @@ def test_a_good_reward_file_is_called_with_its_arguments(data, tmp_path, model):
     text = GOOD + "    assert scale == 3 and extra_info['episode']['turns']\n    return {'score': 1.0}\n"
     argument = "+reward.custom_reward_function.reward_kwargs.scale=3"
     checks.check(composed(data, tmp_path, f"actor_rollout_ref.model.path={model}", reward(tmp_path, text), argument))
-
-
-def test_a_missing_reward_file_is_refused(data, tmp_path, model):
-    config = composed(
-        data, tmp_path, f"actor_rollout_ref.model.path={model}", "reward.custom_reward_function.path=none.py"
-    )
-    with pytest.raises(PreflightError, match=r"none\.py does not exist"):
-        checks.check(config)
 
 
 def test_the_gpu_profile_without_gpus_says_which_profile_to_take(monkeypatch):
