@@ -27,10 +27,10 @@ from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides
 from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import told, write_atomic
-from recipe.preflight.gpu import choose_attention
-from recipe.preflight.lora import check_model_lora
-from recipe.preflight.model import check_weights
-from recipe.preflight.start import start_model
+from recipe.preflight import require
+from recipe.preflight.machine import choose_attention
+from recipe.preflight.model import start_model, weights
+from recipe.preflight.settings import model_lora
 from recipe.processes import LAUNCH, LOCK, NOTE
 from recipe.settings import as_list, command
 from recipe.stage import starts
@@ -141,7 +141,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if config.trainer.resume_mode != "disable" and made_with(stage) == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
-    check_model_lora(config.model, "model")
+    require(model_lora(config.model, "model"))
     if config.model.lora_adapter_path is not None:
         raise PreflightError(
             f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge that "
@@ -149,7 +149,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         )
     if config.model.path is not None:
         config.model.path = start_model(str(config.model.path))
-        check_weights(config.model.path)
+        require(weights(config.model.path))
         starts.check_same_start(config)
         before = made_with(checkpoints) or made_with(stage)
         if starts.resumes(config) and before != made:  # at the last step nothing would be left to train
@@ -186,9 +186,9 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             write_start(config, overrides)
             write_atomic(checkpoints / MADE_WITH_FILE, made)
     # every process, so that all come to the same attention
-    line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
-    if line and sides:
-        print(line, flush=True)
+    lines = choose_attention(config, "cuda") if config.trainer.device == "cuda" else []
+    if sides:
+        print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     process_group()
     from recipe.training.sft_trainer import train as make_steps
 
@@ -203,7 +203,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
-    write_card(config, target)
+    write_card(config, stage / "hf")
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:

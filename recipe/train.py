@@ -15,13 +15,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import processes, reward
+from recipe import preflight, processes, reward
 from recipe.cluster import TOKEN, runtime_env, watching
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.preflight import checks
-from recipe.preflight.cluster import Cluster, check_cluster
-from recipe.preflight.mode import devices
+from recipe.preflight.machine import Cluster, find_cluster
+from recipe.preflight.settings import devices
 from recipe.settings import command, unread
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
@@ -45,20 +44,6 @@ def count_devices(config: DictConfig) -> None:
         init, wanted = config.ray_kwargs.ray_init, devices(config)
         init.num_gpus = max(init.num_gpus or 0, wanted)
         init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
-
-
-def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
-    """The cluster that this run joins, if it joins one, and with `preflight_only` what is wrong with it.
-
-    Raises:
-        PreflightError: there is none, or it cannot train this run.
-    """
-    try:
-        return check_cluster(config), []
-    except PreflightError as error:
-        if not config.preflight_only:
-            raise
-        return None, [str(error)]
 
 
 def join(config: DictConfig, cluster: Cluster) -> None:
@@ -157,14 +142,20 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(supervise(config))
     set_environment(config, config.trainer.nnodes)
     try:
-        cluster, missing = find_cluster(config)  # before the run's folder is touched: each node has to see it
+        cluster, lacks = None, list[str]()
+        try:
+            cluster = find_cluster(config)  # before the run's folder is touched: each node has to see it
+        except PreflightError as error:
+            if not config.preflight_only:
+                raise
+            lacks.append(str(error))
         if not config.preflight_only:
             with writing(config):
                 say(checkpoints.repair(config))
-        lacks = missing + checks.check(config)
+        lacks += preflight.check(config)
         if not config.preflight_only and not checkpoints.at_target(config) and cluster is None:
             start_prefork(config)
-        checks.check_model(config)
+        preflight.check_model(config)
         if not config.preflight_only:
             with writing(config):
                 say(starts.start_over(config))
@@ -173,7 +164,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     unknown = (f"NOTE       {line}" for line in unread(config, overrides))
-    print(checks.summary(config), *unknown, sep="\n", flush=True)
+    print(preflight.summary(config), *unknown, sep="\n", flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
@@ -201,7 +192,7 @@ def main() -> None:
     """Entry point of `python -m recipe.train`."""
     try:
         config, overrides = command(sys.argv[1:])
-        checks.check_settings(config)
+        preflight.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\ncannot start: {error}")

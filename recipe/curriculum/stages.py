@@ -25,7 +25,7 @@ from omegaconf import DictConfig
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
-from recipe.preflight.checks import check_settings
+from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FOLDER, compose, is_folder_name, quoted
 from recipe.stage import checkpoints
 from recipe.typed import one_line, shown

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
-from recipe.preflight.checks import check_settings
+from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, UNUSED, command, compose, one_of, quoted, unread
 from recipe.stage import checkpoints
 

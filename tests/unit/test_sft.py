@@ -45,15 +45,16 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     played: Any = ModuleType("recipe.training.sft_trainer")
     played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
-    for name in ("set_environment", "check_weights"):
-        monkeypatch.setattr(sft, name, lambda *_: None)
+    monkeypatch.setattr(sft, "set_environment", lambda *_: None)
+    monkeypatch.setattr(sft, "weights", lambda _: ())
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
     for name in ("process_group", "tee_output"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "start_model", str)
     monkeypatch.setattr(sft, "go_back", lambda *_: [])
-    monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True) or target)
+    monkeypatch.setattr(sft, "write_card", lambda *_: None)
+    monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "broken_export", lambda folder: None if folder.is_dir() else "not there")
 
     def start(*overrides: str) -> list[int]:

@@ -12,7 +12,7 @@ from support.evaluation import gold_player, run, serving
 
 from interaction.masked import masked, masked_text
 from recipe.errors import PreflightError
-from recipe.preflight.checks import check_settings
+from recipe.preflight import check_settings
 from recipe.settings import compose
 from recipe.sft import fingerprint
 from recipe.stage import manifest
