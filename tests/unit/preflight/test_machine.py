@@ -96,7 +96,7 @@ def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_t
 
 HERE: dict[str, Any] = {
     **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
-    **{"code": {"recipe/train.py": "aa", "rewards/progress.py": "bb"}, "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
+    **{"code": "aa", "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
     **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
 }
 ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"}
@@ -104,8 +104,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
     # facts of the second node, its resources, a word of the problem
     ({"folder": False}, {}, "/home/me"),
     ({"code": None}, {}, "/code"),
-    ({"code": {"recipe/train.py": "ab", "rewards/progress.py": "bb"}}, {}, "recipe/train.py"),
-    ({"code": {"recipe/train.py": "aa"}}, {}, "rewards/progress.py"),
+    ({"code": "ab"}, {}, "other code in /code"),
     ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "ray 2.59.0"),
     ({"packages": {"verl": "0.9.1"}}, {}, "ray"),
     ({"python": "3.12.1"}, {}, "python 3.12.1"),
