@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bfcl_env.entries.multi_turn import initial_keys
+from bfcl_env.entries.form import initial_keys
 from bfcl_env.source import CLASS_MODULES, function_docs
 from recipe.options.listing import listing
 from recipe.preflight.reward import sample_record
