@@ -9,8 +9,8 @@ import pytest
 
 from bfcl_env import Episode, ErrorKind, augmentation, load_scenarios, parse_call
 from bfcl_env.augmentation import mathematics, trading, travel, vehicle
+from bfcl_env.augmentation.__main__ import END, START, example, table
 from bfcl_env.augmentation.rule import listing, sentences
-from bfcl_env.augmentation.table import END, START, example, table
 from bfcl_env.scenarios import Turn
 from bfcl_env.source import function_owners, load_class
 
