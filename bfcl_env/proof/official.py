@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bfcl_env.mutants import Turns
+from bfcl_env.proof.mutants import Turns
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import load_class
 from bfcl_env.state import clone

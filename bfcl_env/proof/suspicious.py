@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bfcl_env.episode import Episode
 from bfcl_env.execution import new_instances, run_call
-from bfcl_env.mutants import Turns
+from bfcl_env.proof.mutants import Turns
 from bfcl_env.scenarios import EARLY_GOLD, Scenario
 from interaction.call import Call, copy_call
 

@@ -1,20 +1,20 @@
-"""Proves the environment against its own gold, without any model.
+"""Plays gold and policies that solve nothing on all 800 scenarios, and lists the entries whose judgement is weak.
 
-Replaying gold must pass every turn of all 800 scenarios, by our rule and by BFCL's, with no error result. Policies
-that do not solve the task must not score: what they still get is what a reward has to discount. The entries whose
-judgement is worth less than it looks are listed with the reason (`suspicious`).
+Gold must pass every turn, by our rule and by BFCL's, with no error result. What other policies still earn is what a
+reward has to discount.
 """
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
-from bfcl_env.mutants import Turns, random_call
+from bfcl_env.proof.mutants import Turns, random_call
+from bfcl_env.proof.suspicious import suspicions
 from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
-from bfcl_env.suspicious import suspicions
 from interaction.call import Call, CallError
 
 SHOWN = 12
@@ -47,7 +47,7 @@ def play(scenario: Scenario, turns: Turns) -> list[bool]:
 
 
 def replay_gold(scenario: Scenario) -> list[bool]:
-    """Plays gold through the model's entrance; a turn counts if it passes by both rules and no call fails."""
+    """Plays gold as a model would; a turn counts if it passes by both rules and no call fails."""
     verdicts = []
     with Episode(scenario) as episode:
         for turn in scenario.turns:
@@ -64,35 +64,28 @@ def always_answer(scenario: Scenario) -> list[bool]:
 
 def echo(scenario: Scenario) -> list[bool]:
     """Sends the user's words back: executed if they are a call, otherwise an answer."""
-    turns: list[tuple[Call, ...]] = []
-    for turn in scenario.turns:
+
+    def calls(words: str) -> tuple[Call, ...]:
         try:
-            turns.append((parse_call(turn.user, scenario),))
+            return (parse_call(words, scenario),)
         except CallError:
-            turns.append(())
-    return play(scenario, tuple(turns))
+            return ()
+
+    return play(scenario, tuple(calls(turn.user) for turn in scenario.turns))
 
 
 def random_calls(scenario: Scenario) -> list[bool]:
     """Makes three drawn calls of published functions in every turn."""
     rng = random.Random(scenario.id)
-    return play(
-        scenario,
-        tuple(
-            tuple(random_call(scenario, rng, scenario.visible(number)) for _ in range(3))
-            for number in range(len(scenario.turns))
-        ),
-    )
+    visible = [scenario.visible(number) for number in range(len(scenario.turns))]
+    return play(scenario, tuple(tuple(random_call(scenario, rng, names) for _ in range(3)) for names in visible))
 
 
 def repeat_last_call(scenario: Scenario) -> list[bool]:
     """Makes the first gold call, and the same call once again in every later turn."""
-    turns: list[tuple[Call, ...]] = []
-    last: tuple[Call, ...] = ()
-    for turn in scenario.turns:
-        last = last or turn.gold[:1]
-        turns.append(last)
-    return play(scenario, tuple(turns))
+    first = next(number for number, turn in enumerate(scenario.turns) if turn.gold)
+    call = scenario.turns[first].gold[:1]
+    return play(scenario, tuple(call if number >= first else () for number in range(len(scenario.turns))))
 
 
 def skip_a_turn(scenario: Scenario) -> list[bool]:
@@ -151,22 +144,14 @@ def main(show_all: bool = False) -> int:
     if not gold_passed:
         failed = [scenario.id for scenario in load_scenarios() if not all(replay_gold(scenario))]
         print(f"gold fails in {len(failed)}: {', '.join(failed[:SHOWN])}")
-    _print_suspicions(show_all)
-    return 0 if gold_passed else 1
-
-
-def _print_suspicions(show_all: bool) -> None:
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = defaultdict(list)
     for scenario in load_scenarios():
-        for suspicion in suspicions(scenario):
-            where = f"{scenario.id}:{suspicion.turn}"
-            by_reason.setdefault(suspicion.reason, []).append(
-                f"{where} {suspicion.detail}" if suspicion.detail else where
-            )
+        for found in suspicions(scenario):
+            by_reason[found.reason].append(f"{scenario.id}:{found.turn} {found.detail}".rstrip())
     print("\nSuspicious entries, as scenario:turn, with the number of them")
     for reason, entries in sorted(by_reason.items()):
-        print(f"{reason} ({len(entries)})")
         shown = entries if show_all else entries[:SHOWN]
-        print("".join(f"  {entry}\n" for entry in shown), end="")
+        print(f"{reason} ({len(entries)})", *shown, sep="\n  ")
         if len(shown) < len(entries):
             print(f"  and {len(entries) - len(shown)} more; --all lists them")
+    return 0 if gold_passed else 1

@@ -8,7 +8,6 @@ gives the same mutants, and a shorter list is the beginning of a longer one.
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -20,35 +19,13 @@ Turns = tuple[tuple[Call, ...], ...]
 """The calls of each user turn."""
 
 
-class MutantKind(StrEnum):
-    """What is wrong with a mutant."""
-
-    DROPPED = "dropped"
-    DOUBLED = "doubled"
-    REORDERED = "reordered"
-    """The calls of one turn in another order."""
-    CHANGED_ARGUMENT = "changed_argument"
-    """Another value of the right type: from another scenario, or slightly different."""
-    MOVED = "moved"
-    """One call made in another turn."""
-    EXTRA_READ = "extra_read"
-    """One more call, of a function that changes no state; its arguments may be nonsense."""
-    EXTRA_CALL = "extra_call"
-    """One more call of any documented function, with arguments of the documented types."""
-    WRONG_TYPE = "wrong_type"
-    UNKNOWN_FUNCTION = "unknown_function"
-    """A misspelt or qualified name, or a function of a class that is not involved."""
-    MISSING_ARGUMENT = "missing_argument"
-    SURPLUS_ARGUMENT = "surplus_argument"
-    """One argument too many, by keyword or by position."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A conversation that differs from its scenario's gold in one place."""
 
     scenario: Scenario
-    kind: MutantKind
+    kind: str
+    """One of `FAULTS`."""
     turns: Turns
 
 
@@ -82,13 +59,13 @@ def mutants(seed: int, count: int) -> Iterator[Mutant]:
     """
     rng = random.Random(seed)
     scenarios = load_scenarios()
-    kinds = tuple(MutantKind)
+    kinds = tuple(FAULTS)
     for number in range(count):
         kind = kinds[number % len(kinds)]
         while True:  # Until a scenario is drawn that has room for this fault.
             scenario = rng.choice(scenarios)
             gold = tuple(turn.gold for turn in scenario.turns)
-            turns = _FAULTS[kind](scenario, gold, rng)
+            turns = FAULTS[kind](scenario, gold, rng)
             if turns is not None and _text(turns) != _text(gold):
                 break
         yield Mutant(scenario, kind, turns)
@@ -137,20 +114,7 @@ def _gold_values() -> dict[tuple[str, str], tuple[Any, ...]]:
 
 
 _INVENTED: dict[str, tuple[Any, ...]] = {
-    "string": (
-        "",
-        "x",
-        "workspace",
-        "..",
-        "a/b",
-        "user1",
-        "AAPL",
-        "New York",
-        "SFO",
-        "2024-01-01",
-        "é😀",
-        'it\'s "so"',
-    ),
+    "string": tuple('|x|workspace|..|a/b|user1|AAPL|New York|SFO|2024-01-01|é😀|it\'s "so"'.split("|")),
     "integer": (0, 1, -1, 7, 2024, 12345678901),
     "float": (0.0, 1, -2.5, 0.1, 100.0, 3.0e10),
     "boolean": (True, False),
@@ -164,16 +128,43 @@ def _value(name: str, key: str, kind: str, rng: random.Random) -> Any:
     return rng.choice(known) if known and rng.random() < 0.5 else rng.choice(_INVENTED[kind])
 
 
-def _place(gold: Turns, rng: random.Random, fits: Callable[[Call], bool] = lambda call: True) -> tuple[int, int] | None:
-    places = [(turn, at) for turn, calls in enumerate(gold) for at, call in enumerate(calls) if fits(call)]
-    return rng.choice(places) if places else None
+Fault = Callable[[Scenario, Turns, random.Random], Turns | None]
+FAULTS: dict[str, Fault] = {}
+"""Name -> makes a variant of gold calls; None where the conversation has no room for it. Drawn in this order."""
+
+
+def _fault(function: Fault) -> Fault:
+    FAULTS[function.__name__] = function
+    return function
+
+
+Place = tuple[int, int]
+Change = Callable[[Scenario, Turns, Place, Call, random.Random], Turns | None]
+
+
+def _fault_of_a_call(arguments: bool = False) -> Callable[[Change], Change]:
+    """A fault of one drawn call; `arguments`: of one that has some."""
+
+    def add(change: Change) -> Change:
+        def fault(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
+            calls = ((turn, at, call) for turn, calls in enumerate(gold) for at, call in enumerate(calls))
+            places = [(turn, at) for turn, at, call in calls if call.arguments or not arguments]
+            if not places:
+                return None
+            turn, at = rng.choice(places)
+            return change(scenario, gold, (turn, at), gold[turn][at], rng)
+
+        FAULTS[change.__name__] = fault
+        return change
+
+    return add
 
 
 def _replace(gold: Turns, turn: int, calls: tuple[Call, ...]) -> Turns:
     return (*gold[:turn], calls, *gold[turn + 1 :])
 
 
-def _edit(gold: Turns, place: tuple[int, int], *calls: Call) -> Turns:
+def _edit(gold: Turns, place: Place, *calls: Call) -> Turns:
     """Puts any number of calls in the place of one."""
     turn, at = place
     return _replace(gold, turn, (*gold[turn][:at], *calls, *gold[turn][at + 1 :]))
@@ -184,26 +175,26 @@ def _insert(gold: Turns, turn: int, call: Call, rng: random.Random) -> Turns:
     return _replace(gold, turn, (*gold[turn][:at], call, *gold[turn][at:]))
 
 
-def _dropped(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng)
-    return place and _edit(gold, place)
+@_fault_of_a_call()
+def dropped(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
+    return _edit(gold, place)
 
 
-def _doubled(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng)
-    return place and _edit(gold, place, *[gold[place[0]][place[1]]] * 2)
+@_fault_of_a_call()
+def doubled(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
+    return _edit(gold, place, call, call)
 
 
-def _reordered(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
+@_fault
+def reordered(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns:
+    """The calls of one turn in another order."""
     turn = rng.randrange(len(gold))
     return _replace(gold, turn, tuple(rng.sample(gold[turn], len(gold[turn]))))
 
 
-def _changed_argument(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng, lambda call: bool(call.arguments))
-    if place is None:
-        return None
-    call = gold[place[0]][place[1]]
+@_fault_of_a_call(arguments=True)
+def changed_argument(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
+    """Another value of the right type: from another scenario, or slightly different."""
     key = rng.choice(sorted(call.arguments))
     old = call.arguments[key]
     known = _gold_values()[call.name, key]
@@ -222,39 +213,39 @@ def _changed_argument(scenario: Scenario, gold: Turns, rng: random.Random) -> Tu
     return _edit(gold, place, Call(call.name, {**call.arguments, key: new}))
 
 
-def _moved(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng)
-    if place is None or len(gold) < 2:
+@_fault_of_a_call()
+def moved(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns | None:
+    """One call made in another turn."""
+    if len(gold) < 2:
         return None
     target = rng.choice([turn for turn in range(len(gold)) if turn != place[0]])
-    return _insert(_edit(gold, place), target, gold[place[0]][place[1]], rng)
+    return _insert(_edit(gold, place), target, call, rng)
 
 
-def _extra_read(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
+@_fault
+def extra_read(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns:
+    """One more call, of a function that changes no state; its arguments may be nonsense."""
     names = READ_ONLY.intersection(name for class_name in scenario.classes for name in function_docs()[class_name])
     return _insert(gold, rng.randrange(len(gold)), random_call(scenario, rng, names), rng)
 
 
-def _extra_call(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
+@_fault
+def extra_call(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns:
+    """One more call of any documented function, with arguments of the documented types."""
     return _insert(gold, rng.randrange(len(gold)), random_call(scenario, rng), rng)
 
 
-def _wrong_type(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng, lambda call: bool(call.arguments))
-    if place is None:
-        return None
-    call = gold[place[0]][place[1]]
+@_fault_of_a_call(arguments=True)
+def wrong_type(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
     key = rng.choice(sorted(call.arguments))
     kind = type(call.arguments[key])
     wrong = [value for value in (None, "7", "text", 5, 2.5, True, [], ["a"], {}, {"a": 1}) if type(value) is not kind]
     return _edit(gold, place, Call(call.name, {**call.arguments, key: rng.choice(wrong)}))
 
 
-def _unknown_function(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng)
-    if place is None:
-        return None
-    call = gold[place[0]][place[1]]
+@_fault_of_a_call()
+def unknown_function(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
+    """A misspelt or qualified name, or a function of a class that is not involved."""
     owner = function_owners()[call.name]
     foreign = [name for name, other in function_owners().items() if other not in scenario.classes]
     name = rng.choice(
@@ -263,37 +254,17 @@ def _unknown_function(scenario: Scenario, gold: Turns, rng: random.Random) -> Tu
     return _edit(gold, place, Call(name, call.arguments))
 
 
-def _missing_argument(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng, lambda call: bool(call.arguments))
-    if place is None:
-        return None
-    call = gold[place[0]][place[1]]
+@_fault_of_a_call(arguments=True)
+def missing_argument(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
     gone = rng.choice(sorted(call.arguments))
     return _edit(gold, place, Call(call.name, {key: value for key, value in call.arguments.items() if key != gone}))
 
 
-def _surplus_argument(scenario: Scenario, gold: Turns, rng: random.Random) -> Turns | None:
-    place = _place(gold, rng)
-    if place is None:
-        return None
-    call = gold[place[0]][place[1]]
+@_fault_of_a_call()
+def surplus_argument(scenario: Scenario, gold: Turns, place: Place, call: Call, rng: random.Random) -> Turns:
+    """One argument too many, by keyword or by position."""
     value = rng.choice(("x", 1, None, True, [1]))
     if rng.random() < 0.3:
         return _edit(gold, place, Call(call.name, call.arguments, (value,)))
     key = rng.choice([key for key in ("verbose", "path", "user", "path_2", "self") if key not in call.arguments])
     return _edit(gold, place, Call(call.name, {**call.arguments, key: value}))
-
-
-_FAULTS: dict[MutantKind, Callable[[Scenario, Turns, random.Random], Turns | None]] = {
-    MutantKind.DROPPED: _dropped,
-    MutantKind.DOUBLED: _doubled,
-    MutantKind.REORDERED: _reordered,
-    MutantKind.CHANGED_ARGUMENT: _changed_argument,
-    MutantKind.MOVED: _moved,
-    MutantKind.EXTRA_READ: _extra_read,
-    MutantKind.EXTRA_CALL: _extra_call,
-    MutantKind.WRONG_TYPE: _wrong_type,
-    MutantKind.UNKNOWN_FUNCTION: _unknown_function,
-    MutantKind.MISSING_ARGUMENT: _missing_argument,
-    MutantKind.SURPLUS_ARGUMENT: _surplus_argument,
-}
