@@ -18,7 +18,6 @@ from typing import Any
 import psutil
 
 from interaction import get_protocol
-from interaction.attempt_contract import check_task
 from interaction.environment import (
     GoldMessage,
     Task,
@@ -29,6 +28,7 @@ from interaction.environment import (
     named,
     read_options,
 )
+from interaction.gold import check_task
 from recipe.audit.findings import Audit, Score, Tell, table, told
 from recipe.audit.legend import legend
 from recipe.audit.policies import GOLD, gold, play

@@ -6,7 +6,6 @@ plays gold, an answer at once and calls that nothing knows on a few tasks, and w
 or nothing. What the environment prints goes nowhere.
 """
 
-import json
 import signal
 import sys
 from itertools import islice
@@ -15,11 +14,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import DEVNULL
 
-from interaction import Conversation, get_protocol
-from interaction.attempt_contract import NOTHING, check_task
+from interaction import get_protocol
 from interaction.contract import called
 from interaction.environment import READERS, Task, load_tasks, read_options, register
-from interaction.gold import play_gold
+from interaction.gold import check_task, play_gold
 from recipe.user_code import child
 
 SECONDS = 60.0
@@ -72,27 +70,13 @@ def trial(name: str) -> None:
 
 
 def _play(task: Task) -> None:
-    """Whole conversations with gold, an answer and a call of nothing."""
+    """A whole conversation with gold."""
     where, protocol = f"task {task.id}: ", get_protocol("think_xml")
     if any(True for _ in task.gold()):
         record = called(f"{where}gold", lambda: play_gold(task, protocol)[1])
         if record.fault or record.outcome is None or not record.outcome.passed:
             how = record.fault or f"it ended with {record.stop_reason}"
             raise EnvironmentFault(f"{where}its gold does not pass: {how}")
-    for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
-        with Conversation(task, protocol, max_steps_per_turn=2) as conversation:
-            conversation.begin()
-            for _ in range(20):
-                if conversation.done or conversation.asks:
-                    break
-                conversation.reply(text)
-            record = conversation.record()
-        if record.stop_reason == "environment_error":
-            raise EnvironmentFault(f"{where}{record.fault}")
-        try:
-            json.dumps(record.to_dict(), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise EnvironmentFault(f"{where}its facts or texts are no JSON: {error}") from error
 
 
 def main() -> None:
