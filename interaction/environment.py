@@ -236,7 +236,7 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
 
 
 def task_of(extra_info: Mapping[str, Any]) -> Task:
-    """The task that a row of a data set names. Earlier data sets call its id `scenario_id` and name no environment.
+    """The task that a row of a data set names.
 
     Raises:
         ValueError: there is no such environment, or it has no such task.
@@ -266,7 +266,7 @@ def part_of(extra_info: Mapping[str, Any]) -> str:
 
 def task_id_of(extra_info: Mapping[str, Any]) -> Any:
     """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
-    return extra_info.get("task_id") or extra_info.get("scenario_id")
+    return extra_info.get("task_id")
 
 
 def task_key_of(extra_info: Mapping[str, Any]) -> tuple[str, Any]:

@@ -19,7 +19,7 @@ from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, task_id_of, tasks_under
 from interaction.masked import masked
 from interaction.policy import TurnPolicy, read_policy
-from interaction.record import EpisodeRecord, upgrade
+from interaction.record import EpisodeRecord
 from recipe.appended import Appended
 from recipe.files import Damaged, StateFile, lines
 from recipe.typed import STRICT
@@ -249,7 +249,7 @@ def record_of(data: Any) -> EpisodeRecord:
     """
     if not isinstance(data, dict):
         raise ValueError("no episode record")
-    return _records().validate_python(upgrade(data))
+    return _records().validate_python(data)
 
 
 def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:

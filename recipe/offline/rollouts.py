@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import task_key_of, task_name
-from interaction.record import StopReason, upgrade
+from interaction.record import StopReason
 from interaction.trajectory import Trajectory
 from recipe.files import LONGEST_LINE, lines
 from recipe.offline.stored import Mistake, Place, Stored
@@ -91,7 +91,7 @@ def stored_of(content: Any) -> Stored:
         raise Mistake(f"tokens: is {shown(tokens)}; expected prompt, response, mask and logprobs")
     score = _number(content.get("score"), "score")
     try:
-        record = upgrade(content["episode"])
+        record = content["episode"]
         steps = [(number, step["tokens"]) for number, turn in enumerate(record["turns"]) for step in turn["steps"]]
         environment, task = task_key_of(content)
         truncated = record["stop_reason"] == StopReason.max_tokens

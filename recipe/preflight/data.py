@@ -39,7 +39,7 @@ TEXTS = (
     "data_source",
     "prompt.[].role",
     "prompt.[].content",
-    "extra_info.task_id|extra_info.scenario_id",
+    "extra_info.task_id",
     "extra_info.split",
 )
 OTHERS = ("reward_model.ground_truth",)

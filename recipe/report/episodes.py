@@ -16,7 +16,6 @@ from typing import Any
 
 from interaction.environment import task_id_of, task_key_of
 from interaction.episode_file import parts_of, steps_in, whole_of
-from interaction.record import upgrade
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -169,16 +168,14 @@ def read_record(place: Place) -> dict[str, Any] | None:
 
 
 def upgraded(line: dict[str, Any]) -> dict[str, Any]:
-    """A stored line with its episode as this release writes it, if it is a whole one of an earlier release.
+    """A stored line.
 
     Raises:
         ValueError: it names no task.
     """
-    episode, task = line["episode"], task_id_of(line)
-    if not isinstance(task, str):
+    if not isinstance(task_id_of(line), str):
         raise ValueError("task_id is no text")
-    whole = isinstance(episode, dict) and episode.get("version") == 2
-    return {**line, "task_id": task, "episode": upgrade(episode) if whole else episode}
+    return line
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:

@@ -225,7 +225,7 @@ def _run(run: Path, model: Path) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in logged))
     for split in ("train", "val"):
         for step in (1, 2):
-            head = {"step": step, "split": split, "uid": "u", "session_id": 0, "scenario_id": "multi_turn_base_0"}
+            head = {"step": step, "split": split, "uid": "u", "session_id": 0, "task_id": "multi_turn_base_0"}
             line = {**head, "score": 1.0, "episode": _record()}
             path = stage / "rollouts" / split / f"{step:06d}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _model(rooms / "model")
     _run(rooms / "run", rooms / "model")
     store = Store(rooms / "evaluation", SETTINGS)
-    store.add({"scenario_id": "multi_turn_base_0", "sample": 0, "episode": _record()})
+    store.add({"task_id": "multi_turn_base_0", "sample": 0, "episode": _record()})
     store.close()
     (rooms / "user").mkdir()
     (rooms / "user" / "reward.py").write_text(REWARD)

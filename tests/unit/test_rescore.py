@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Path:
     for uid, episodes in {"a": (solved, solved), "b": (solved, failed)}.items():
         for session, episode in enumerate(episodes):
             score = float(episode is solved)
-            head = {"uid": uid, "session_id": session, "scenario_id": f"{uid}", "score": score}
+            head = {"uid": uid, "session_id": session, "task_id": f"{uid}", "score": score}
             lines.append(json.dumps({**head, "episode": episode}))
     path = tmp_path / "run" / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
     path.parent.mkdir(parents=True)
@@ -116,12 +116,12 @@ DAMAGED = [
     b"[" * 200_000,
     b"\xff\xfe",
     b"null",
-    b'{"scenario_id": "x", "session_id": 9}',
-    b'{"scenario_id": "x", "session_id": 9, "episode": null}',
-    b'{"scenario_id": "x", "session_id": 9, "episode": {"category": 3, "turns": []}}',
-    b'{"scenario_id": "x", "session_id": 9, "episode": {"category": "c", "turns": [{"steps": [{"text": 3}]}]}}',
-    b'{"scenario_id": "x", "session_id": [], "episode": {}}',
-    b'{"scenario_id": "x", "uid": [], "session_id": 9, "score": {}, "episode": {"category": "c"}}',
+    b'{"task_id": "x", "session_id": 9}',
+    b'{"task_id": "x", "session_id": 9, "episode": null}',
+    b'{"task_id": "x", "session_id": 9, "episode": {"category": 3, "turns": []}}',
+    b'{"task_id": "x", "session_id": 9, "episode": {"category": "c", "turns": [{"steps": [{"text": 3}]}]}}',
+    b'{"task_id": "x", "session_id": [], "episode": {}}',
+    b'{"task_id": "x", "uid": [], "session_id": 9, "score": {}, "episode": {"category": "c"}}',
 ]
 
 

@@ -96,7 +96,7 @@ DAMAGED = [
     b"\xff\xfe{}",
     b"\0" * 300,
     b"[" * 200_000,
-    b'{"scenario_id": "multi_turn_base_0", "sample": 1}',
+    b'{"task_id": "multi_turn_base_0", "sample": 1}',
     json.dumps({**LINE, "sample": 1, "episode": None}).encode(),
     json.dumps({**LINE, "sample": 1, "episode": {**RECORD, "version": 1}}).encode(),
     json.dumps({**LINE, "sample": 1, "episode": {**RECORD, "turns": [None]}}).encode(),

@@ -21,7 +21,7 @@ RECORD = sample_record()
 
 
 def line(number: int, **more: Any) -> dict[str, Any]:
-    head = {"step": 1, "split": "train", "uid": "u", "session_id": number, "scenario_id": "multi_turn_base_3"}
+    head = {"step": 1, "split": "train", "uid": "u", "session_id": number, "task_id": "multi_turn_base_3"}
     return {
         **head,
         "score": 0.5,
@@ -78,7 +78,7 @@ DAMAGED = [
     b'{"a":' * 100_000,
     json.dumps({**line(9), "episode": None}).encode(),
     json.dumps({**line(9), "episode": {"turns": 3}}).encode(),
-    json.dumps({**line(9), "scenario_id": 3}).encode(),
+    json.dumps({**line(9), "task_id": 3}).encode(),
     json.dumps({**line(9), "session_id": [3]}).encode(),
     json.dumps({**line(9), "step": "three"}).encode(),
     json.dumps(line(9)).encode()[:-60],

@@ -23,10 +23,10 @@ def test_at_most_2000_episodes_failures_of_validation_among_them(page, tmp_path)
     log_steps(big, "stage2_base", 14)
     line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, solved=True)
     for step in range(1, 15):
-        lines = [{**line, "step": step, "session_id": n, "scenario_id": f"multi_turn_base_{n % 8}"} for n in range(170)]
+        lines = [{**line, "step": step, "session_id": n, "task_id": f"multi_turn_base_{n % 8}"} for n in range(170)]
         store(big, "stage2_base", "train", step, lines)
     failed = {**line, "step": 14, "reward": {**line["reward"], "acc": 0.0}}
-    store(big, "stage2_base", "val", 14, [{**failed, "scenario_id": f"multi_turn_base_{n}"} for n in range(100)])
+    store(big, "stage2_base", "val", 14, [{**failed, "task_id": f"multi_turn_base_{n}"} for n in range(100)])
     page.open(report.write(big))
     assert page.value("[episodes.length, document.querySelectorAll('#list button').length]") == [2000, 2000]
     assert page.value("episodes.filter(it => it.split === 'val').length") == 100
@@ -37,7 +37,7 @@ def test_long_texts_are_cut_with_a_mark(tmp_path):
     path = tmp_path / "stage" / "rollouts" / "train" / "000001.jsonl"
     path.parent.mkdir(parents=True)
     text = "x" * (episodes.LONGEST_TEXT + 7)
-    line = {"step": 1, "session_id": 0, "scenario_id": "multi_turn_base_0", "episode": {"turns": [{"user": text}]}}
+    line = {"step": 1, "session_id": 0, "task_id": "multi_turn_base_0", "episode": {"turns": [{"user": text}]}}
     path.write_text(json.dumps(line) + "\n")
     (shown,) = episodes.load(episodes.headers(path))
     assert shown["episode"]["turns"][0]["user"].endswith("... [7 more characters in the stored episode]")
@@ -67,7 +67,7 @@ def test_a_task_that_one_launch_played_twice_in_a_step_counts_twice_and_one_of_a
     """The former is dynamic sampling, the latter a step that was played again after a resume."""
     stage = tmp_path / "stage2_base" / "rollouts" / "train"
     stage.mkdir(parents=True)
-    head = {"step": 1, "session_id": 0, "scenario_id": "multi_turn_base_0"}
+    head = {"step": 1, "session_id": 0, "task_id": "multi_turn_base_0"}
     played = [("first", "a", 0.1), ("first", "b", 0.2), ("second", "c", 0.3), ("second", "d", 0.4), (None, "e", 0.5)]
 
     def scores(lines: list) -> tuple[list[float], list[float]]:

@@ -18,7 +18,7 @@ from recipe.stage.metrics_log import read_steps
 def store(run: Path, step: int, scores: dict[str, list[float]], stage: str = "stage1_format") -> Path:
     """The stored episodes of a step; a task's scores are its rollouts."""
     lines = [
-        {"step": step, "session_id": n, "scenario_id": task, "score": score, "reward": {"progress": score / 2}}
+        {"step": step, "session_id": n, "task_id": task, "score": score, "reward": {"progress": score / 2}}
         for task, values in scores.items()
         for n, score in enumerate(values)
     ]

@@ -18,7 +18,7 @@ def store(run: Path, step: int, seconds: list[Any]) -> Path:
     """The episodes of a training step; what a line says of its time."""
     path = run / "stage1_format" / "rollouts" / "train" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = {"step": step, "split": "train", "uid": "u", "scenario_id": "multi_turn_base_0"}
+    head = {"step": step, "split": "train", "uid": "u", "task_id": "multi_turn_base_0"}
     lines = [{**head, "session_id": n, "seconds": said, "episode": EPISODE} for n, said in enumerate(seconds)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -57,7 +57,7 @@ ODD = [None, [], "x", {"total": "9"}, {"total": float("nan")}, {"total": -1}, {"
 @pytest.mark.parametrize("said", ODD)
 def test_seconds_that_are_none_are_left_out_and_the_page_is_made(tmp_path: Path, said: Any) -> None:
     path = store(tmp_path, 1, [said])
-    path.write_text(path.read_text() + '{"step": 1, "session_id": 3, "scenario_id": "a_1", "seconds": {"total": 9')
+    path.write_text(path.read_text() + '{"step": 1, "session_id": 3, "task_id": "a_1", "seconds": {"total": 9')
     assert slowest(tmp_path / "stage1_format") is None
     write_metrics(tmp_path, "stage1_format", "1.jsonl", [(1, {"critic/score/mean": 1.0})])
     page = report.write(tmp_path).read_text()

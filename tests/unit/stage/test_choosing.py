@@ -246,7 +246,7 @@ def a_validated_run(run):
     path = stage / "rollouts" / "val" / "000001.jsonl"
     path.parent.mkdir(parents=True)
     lines = [
-        {"step": 1, "session_id": 0, "scenario_id": task, "score": acc, "reward": {"acc": acc}, "episode": {}}
+        {"step": 1, "session_id": 0, "task_id": task, "score": acc, "reward": {"acc": acc}, "episode": {}}
         for task, acc in ((CHOOSE, 1.0), (REPORT, 0.0), (TRAIN, 1.0))
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

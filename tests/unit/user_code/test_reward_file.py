@@ -69,7 +69,7 @@ def test_a_file_with_a_dataclass_loads_in_rescoring(tmp_path):
     stored = tmp_path / "run" / "stage1_format" / "rollouts" / "train" / "000001.jsonl"
     stored.parent.mkdir(parents=True)
     line = {
-        "scenario_id": "multi_turn_base_0",
+        "task_id": "multi_turn_base_0",
         "uid": "a",
         "session_id": 0,
         "score": 0.0,
