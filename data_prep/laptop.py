@@ -33,13 +33,13 @@ TRAIN = {
 """File -> category -> rows."""
 SFT_ALL = "sft_all.parquet"
 """All single-turn training tasks and the warm start's multi-turn ones, for a comparison with supervised training."""
-VAL = "val.parquet"
-HELD_OUT: dict[Part, dict[str, int]] = {
-    "choose": {"simple_python": 24, "multiple": 12, "irrelevance": 12, "multi_turn_base": 4},
-    "report": {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12},
+HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
+    "val.parquet": ("report", {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12}),
+    "val_choose.parquet": ("choose", {"simple_python": 48, "multiple": 24, "irrelevance": 24, "multi_turn_base": 6}),
 }
-FILES = (*TRAIN, SFT_ALL, VAL)
-KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", VAL: "val"}
+"""File -> its part and, of each category, tasks."""
+FILES = (*TRAIN, SFT_ALL, *HELD_OUT)
+KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft"} | dict.fromkeys(HELD_OUT, "val")
 
 SHORT_SHARE = 0.4
 """Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""
@@ -59,11 +59,8 @@ def data_sets() -> dict[str, DataSet]:
         for category, tasks in drawn[name].items():
             left[category] = [task for task in left[category] if task not in tasks]
     drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
-    drawn[VAL] = {
-        f"{category} {part}": _draw(_pool(category, part), count, category)
-        for part, counts in HELD_OUT.items()
-        for category, count in counts.items()
-    }
+    for name, (part, counts) in HELD_OUT.items():
+        drawn[name] = {category: _draw(_pool(category, part), count, category) for category, count in counts.items()}
     return {
         name: DataSet(KINDS.get(name, "train"), _alternating(list(groups.values()), name), MAX_RESULT_CHARS)
         for name, groups in drawn.items()

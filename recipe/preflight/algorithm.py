@@ -167,6 +167,8 @@ def _unshared_mini_batches(config: DictConfig) -> str | None:
 
 def _short_token_budgets(config: DictConfig) -> str | None:
     """Micro-batches that are filled by tokens hold whole episodes: verl ends the run at the first that is longer."""
+    if config.trainer.device == "cpu":
+        return None  # a long row is a pass of its own there (recipe/cpu/engine.py)
     policy, data, algorithm = config.actor_rollout_ref, config.data, config.algorithm
     longest = data.max_prompt_length + data.max_response_length
     reference, lora = policy.actor.use_kl_loss or algorithm.use_kl_in_reward, bool(policy.model.get("lora_rank"))

@@ -36,6 +36,9 @@ BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* 
 """What Ray puts before a worker's line."""
 
 FULL = "the disk is full: free some room, or set paths.run to a folder on another disk"
+EACH = 15
+"""Seconds between two lines of a warm start."""
+
 LEAST_FREE = 32 * 10**6
 """Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
 
@@ -123,6 +126,7 @@ class Watch:
     def __post_init__(self) -> None:
         self._earlier = {path.name for path in (self.stage / "metrics").glob("*.jsonl")}
         self._shown: set[int] = set()
+        self._printed = 0.0
         self._tail = Tail(self.log)
 
     def __call__(self) -> None:
@@ -131,8 +135,10 @@ class Watch:
         for step in [step for step in steps if step not in self._shown]:
             self._shown.add(step)
             self.on_step(step)
-            if "train/loss" not in steps[step] or step % 50 == 0 or "val/loss" in steps[step]:
+            quiet = "train/loss" in steps[step] and "val/loss" not in steps[step]
+            if not quiet or time.time() - self._printed > EACH:  # a warm start makes many steps in a second
                 print(self._line(step, steps), flush=True)
+                self._printed = time.time()
         for line in self._tail.lines():
             if (said := BEFORE.sub("", line)).startswith(SAID):
                 print(f"{self.stage.name}  {said}", flush=True)

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_prep.__main__ import main
-from data_prep.laptop import TRAIN, WARM_START
+from data_prep.laptop import HELD_OUT, TRAIN, WARM_START
 from interaction.environment import load_tasks
 
 STAGES = [name for name in TRAIN if name != WARM_START]
@@ -44,13 +44,14 @@ def test_every_batch_of_a_stage_has_each_category_in_its_share(made):
 def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_twice(made):
     trained = [task for name in TRAIN for task in tasks_of(made / name)]
     assert len({task.id for task in trained}) == len(trained) == 184 + 64 + 64 + 32
-    shown, held_out = tasks_of(made / "sft_all.parquet"), tasks_of(made / "val.parquet")
+    shown = tasks_of(made / "sft_all.parquet")
+    held_out = [task for name in HELD_OUT for task in tasks_of(made / name)]
     assert {task.part for task in trained + shown} == {"train"}
     clusters = [{(task.environment, task.cluster) for task in those} for those in (trained + shown, held_out)]
     assert clusters[0].isdisjoint(clusters[1])
     assert Counter((task.part, task.environment) for task in held_out) == {
-        ("choose", "bfcl_single"): 48,
-        ("choose", "bfcl"): 4,
+        ("choose", "bfcl_single"): 96,
+        ("choose", "bfcl"): 6,
         ("report", "bfcl_single"): 200,
         ("report", "bfcl"): 12,
     }
