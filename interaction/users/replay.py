@@ -82,7 +82,7 @@ def _read(paths: tuple[Path, ...], _: tuple[tuple[int, int], ...]) -> Recordings
             for number, line in enumerate(file, 1):
                 try:
                     task_id, words = _recording(json.loads(line))
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                     shown = f"{type(error).__name__}: {error}"[:200]
                     raise ValueError(f"{path} line {number} holds no recording ({shown}); {EXPECTED}") from error
                 found.setdefault(task_id, []).append(words)

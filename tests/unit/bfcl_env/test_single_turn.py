@@ -71,7 +71,7 @@ def official(record):
 def paid(record):
     """The share of the most that each reward pays."""
     row = {"episode": record.to_dict()}
-    most = {format_reward: 2.0}
+    most = {step: 3.0, format_reward: 2.0}
     return [reward.compute_score("", "", "", row)["score"] / most.get(reward, 1.0) for reward in REWARDS]
 
 
