@@ -45,6 +45,7 @@ REWARDS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 UNSTABLE = ("seconds", "generate_seconds", "environment_seconds", "heard_seconds", "version", "options", "launch")
 """Fields that differ from play to play, or say how the record is written."""
+COLUMNS = ("prompts", "responses", "response_mask", "rollout_log_probs", "step_ids", "turn_ids", "rm_scores")
 MACHINE = ("time", "timing", "perf", "memory", "throughput", "mfu", "seconds", "_gb")
 
 Sample = tuple[Task, list[Any], str, dict[str, Any]]
@@ -279,9 +280,8 @@ def rows(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def episodes(folder: Path) -> Views:
     made, lines = rows(folder)
     for number, (fields, line) in enumerate(zip(made, lines, strict=True)):
-        ids = {name: fields[f"response_{name}"] for name in ("ids", "mask", "logprobs")}
-        columns = {name: fields[name].tolist() for name in ("step_ids", "turn_ids", "rm_scores") if name in fields}
-        views = {"prompt": fields["prompt_ids"], **ids, **columns, "record": fields["record"], "line": stable(line)}
+        columns = {name: fields[name].tolist() for name in COLUMNS if name in fields}
+        views = {**columns, "record": fields["record"], "line": stable(line)}
         yield fields["task"].environment, f"{fields['task'].id} ({number})", views | {"scores": fields["scores"]}
 
 
@@ -310,7 +310,7 @@ def credit(folder: Path) -> dict[str, list[float]]:
             return torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=padding)
 
         reward, mask = column("rm_scores", 0.0), column("response_mask", 0)
-        ids, turns, old = column("step_ids", -1), column("turn_ids", -1), column("response_logprobs", 0.0)
+        ids, turns, old = column("step_ids", -1), column("turn_ids", -1), column("rollout_log_probs", 0.0)
         random = torch.Generator().manual_seed(start)
         values = torch.randn(mask.shape, generator=random)
         new = (old + 0.3 * torch.randn(mask.shape, generator=random)).requires_grad_()
@@ -413,6 +413,12 @@ def main() -> int:
     parser.add_argument("what", choices=("write", "compare"))
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them by default")
     given = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # BFCL writes sets into some error texts
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "benchmarks.freeze", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
     before, found = json.loads(FILE.read_text()) if FILE.exists() else {}, list[str]()
     with tempfile.TemporaryDirectory(prefix="freeze_") as folder:
         for part in given.parts or PARTS:
