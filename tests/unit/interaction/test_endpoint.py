@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.evaluation import completion, serving
 
-from interaction.endpoint import bounded
+from interaction.endpoint import client
 from interaction.endpoint.client import Completion, Endpoint, EndpointFault, EndpointRefusal, Named
 
 JSON = st.recursive(
@@ -138,7 +138,7 @@ def test_no_more_of_a_reply_is_read_than_a_message_can_be():
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with talking(body, headers, repeat) as url, pytest.raises(EndpointFault, match=said):
             asyncio.run(ask(url))
-        assert talking.said < 2 * bounded.LONGEST_REPLY
+        assert talking.said < 2 * client.LONGEST_REPLY
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "KiB"
 
 

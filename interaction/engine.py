@@ -1,6 +1,24 @@
-"""What counts as a fault of the inference engine: the episode is played again, and nothing of it is scored."""
+"""What an episode may ask of the inference engine, and what counts as the engine's fault: that is played again."""
 
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
+
+    response: int
+    context: int | None
+    """Of prompt and response together; None: no limit."""
+    reply: int | None
+    seconds: float
+    """For one reply."""
+
+    def room(self, prompt: int, response: int) -> int:
+        """Tokens that still fit into the response budget and into the model's context."""
+        room = self.response - response
+        return room if self.context is None else min(room, self.context - prompt - response)
 
 
 class EngineFault(RuntimeError):
