@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stage 0, supervised warm start. Arguments are Hydra overrides: bash run_sft.sh trainer.total_epochs=1
-# On conversations of yours: bash run_sft.sh data.train_files=chat.jsonl data.val_share=0.05 (docs/sft.md)
+# On conversations of yours: bash run_sft.sh data.train_files=chat.jsonl data.val_share=0.05 (docs/offline.md)
 #   MODEL=/path   start model (CPU: smollm2)      RUN=name      HARDWARE=cpu|tiny|gpu1|gpu8|gpu8_24gb
 source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh" || exit 1
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)

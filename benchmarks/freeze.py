@@ -201,26 +201,28 @@ def played(samples: Iterator[Sample]) -> Views:
 class Engine:
     """In place of vLLM: says these texts, then answers."""
 
-    def __init__(self, texts: Sequence[str], answer: str) -> None:
-        self.texts, self.answer = [*texts], answer
+    def __init__(self, tokenizer: Any, texts: Sequence[str], answer: str) -> None:
+        self.tokenizer, self.texts, self.answer = tokenizer, [*texts], answer
 
     async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
         text = self.texts.pop(0) if self.texts else self.answer
-        ids = tokenizer().encode(text, add_special_tokens=False) + [tokenizer().eos_token_id]
+        ids = self.tokenizer.encode(text, add_special_tokens=False) + [self.tokenizer.eos_token_id]
         ids = ids[: sampling_params["max_tokens"]]
         log_probs = [-((token * 7919) % 1000) / 500 for token in ids]
         return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason="completed", extra_fields={})
 
 
 @cache
-def tokenizer() -> Any:
-    from recipe.cpu.tiny_policy import make_tokenizer
+def tiny(folder: Path) -> Any:
+    """The tokenizer of the tiny policy, which is made there."""
+    from transformers import AutoTokenizer
 
-    tasks = [load_tasks("bfcl")[f"multi_turn_base_{number}"] for number in range(0, 200, 5)]
-    views = [play((task, [*task.gold()], "think_xml", {"docs": "signature"})) for task in tasks]
-    return make_tokenizer([json.dumps([view["messages"], view["steps"]]) for view in views])
+    from recipe.cpu.tiny_policy import make_tiny_policy
+
+    make_tiny_policy(folder / "model")
+    return AutoTokenizer.from_pretrained(folder / "model")
 
 
 def agent_loop(engine: Engine, protocol: str, response: int, folder: Path) -> Any:
@@ -241,7 +243,7 @@ def agent_loop(engine: Engine, protocol: str, response: int, folder: Path) -> An
     module, _, name = OmegaConf.load(ROOT / "recipe/config/agent_loops.yaml")[0]._target_.rpartition(".")
     return getattr(import_module(module), name)(
         **{"trainer_config": DictConfigWrap(config), "data_config": DictConfigWrap(config.data)},
-        **{"server_manager": engine, "tokenizer": tokenizer(), "processor": None, "dataset_cls": SimpleNamespace},
+        **{"server_manager": engine, "tokenizer": engine.tokenizer, "processor": None, "dataset_cls": SimpleNamespace},
         hf_model_type="qwen2",
     )
 
@@ -258,7 +260,7 @@ def rows(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     async def episode(number: int, task: Task, items: list[Any], name: str) -> dict[str, Any]:
         protocol = get_protocol(name, docs="signature")
         texts = [text.removesuffix("<cut>") for text in texts_of(items, protocol)]
-        engine = Engine(texts, protocol.render_answer("done", "done"))
+        engine = Engine(tiny(folder), texts, protocol.render_answer("done", "done"))
         loop = agent_loop(engine, name, (40000, 40000, 4000, 400)[number % 4], folder)
         info = {"split": "train", "environment": task.environment, "task_id": task.id}
         place = {"uid": f"u{number // 5}", "session_id": number % 5, "global_steps": number // 100}
@@ -339,22 +341,17 @@ def command(*arguments: Any, **variables: str) -> None:
         sys.exit(f"{' '.join(given)} failed: {done.stdout[-3000:]}{done.stderr[-3000:]}")
 
 
-@cache
-def prepared(folder: Path) -> Path:
-    command("python", "-m", "data_prep", "--out", folder / "data", "--tiny")
-    command("python", "-m", "recipe.cpu.tiny_policy", folder / "model")
-    return folder
-
-
 def trained(run: Path, script: str, *overrides: str, steps: int = 5, **variables: str) -> dict[str, list[float]]:
     """Name -> its value in each step; nothing that measures the machine."""
-    folder = prepared(run.parent)
+    tiny(folder := run.parent)
+    if not (folder / "data").exists():
+        command("python", "-m", "data_prep", "--out", folder / "data", "--tiny")
     own = (f"paths.run={run}", f"paths.data={folder}/data", f"trainer.total_training_steps={steps}")
     command("bash", script, *own, *overrides, **variables)
     found: dict[str, list[float]] = {}
     for line in [line for path in sorted(run.glob("**/metrics/*.jsonl")) for line in path.read_text().splitlines()]:
         for name, value in json.loads(line)["data"].items():
-            if isinstance(value, int | float) and not any(word in name for word in MACHINE):
+            if isinstance(value, int | float) and name.count("/") < 3 and not any(word in name for word in MACHINE):
                 found.setdefault(name, []).append(float(f"{value:.9g}"))
     return {name: values[:1] if len(set(values)) == 1 else values for name, values in found.items()}
 
@@ -369,8 +366,8 @@ def offline(folder: Path, name: str = "offline", *overrides: str) -> dict[str, l
     pairs = [line | {"uid": f"u{number // 2}", "session_id": number % 2} for number, line in enumerate(short)]
     stored = folder / "stored.jsonl"
     stored.write_text("".join(json.dumps(line) + "\n" for line in pairs))
-    model = str(prepared(folder) / "model")
-    return trained(folder / name, "run_offline.sh", f"offline.files={stored}", *overrides, MODEL=model)
+    files = f"offline.files={stored}"
+    return trained(folder / name, "run_offline.sh", files, *overrides, MODEL=f"{folder}/model")
 
 
 def grpo(folder: Path) -> dict[str, list[float]]:
@@ -381,8 +378,8 @@ def grpo(folder: Path) -> dict[str, list[float]]:
 def live(folder: Path) -> dict[str, list[float]]:
     sizes = ("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "trainer.test_freq=2")
     more = (*sizes, "trainer.save_freq=2", "actor_rollout_ref.rollout.n=2", "data.max_response_length=300")
-    model = str(prepared(folder) / "model")
-    return dict.fromkeys(trained(folder / "live", "run_stage2.sh", *more, steps=2, MODEL=model), [])
+    found = trained(folder / "live", "run_stage2.sh", *more, steps=2, MODEL=f"{folder}/model")
+    return {name: [] for name in found if name.count("/") < 2}
 
 
 PARTS: dict[str, Any] = {

@@ -1,11 +1,11 @@
-"""Several seeds of `run_all.sh`, and the table of docs/tiny_models.md that they give.
+"""Several seeds of `run_all.sh`, and the table of docs/data/rises.md that they give.
 
     python -m benchmarks.rises run NAME --seeds 1-5 [ARGUMENT ...]    # one run a seed, with these arguments
     python -m benchmarks.rises table NAME                             # the table, from the results
 
 Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage. The table is
 made from these files alone, so seeds may be run at different times. It replaces the text behind `<!-- rises NAME -->`
-in docs/tiny_models.md. A run is refused while files differ from the commit.
+in docs/data/rises.md. A run is refused while files differ from the commit.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from recipe.report import held_out
 from recipe.report.rise import Difference, Rise
 from recipe.report.tables import interval_text, run_text, stage_rows, windows_text
 
-RESULTS, PAGE = Path("docs/data/rises"), Path("docs/tiny_models.md")
+RESULTS, PAGE = Path("docs/data/rises"), Path("docs/data/rises.md")
 OF = {"all": "acc", "all, official": "acc_official"}
 
 

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
     except ContractError as error:
-        return _fail(f"{error}. docs/your_environment.md has what is expected")
+        return _fail(f"{error}. docs/your_tools.md has what is expected")
     except UnicodeEncodeError as error:
         piece = ascii(error.object[max(error.start - 30, 0) : error.start + 30])
         return _fail(f"{options.environment}: the text {piece} has half of a surrogate pair; expected text in UTF-8")

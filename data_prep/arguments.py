@@ -44,7 +44,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--environment",
         default="bfcl",
         metavar="NAME|FILE",
-        help="whose tasks; or a file of your own: Python (docs/your_environment.md), or JSON (docs/your_data.md)",
+        help="whose tasks; or a file of your own: Python (docs/your_tools.md), or JSON (docs/your_data.md)",
     )
     whose.add_argument("--json", dest="environment", type=_json_file, metavar="FILE", help="short for the latter")
     parser.add_argument(

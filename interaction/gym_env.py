@@ -71,7 +71,7 @@ class GymEnv(gymnasium.Env[str, str]):
     """Plays tasks of one environment, an episode after the other. To be closed.
 
     Args:
-        environment: name, or Python file of the user's (docs/your_environment.md).
+        environment: name, or Python file of the user's (docs/your_tools.md).
         reward: called with the record of the episode.
         tasks: ids to draw from; without them, those to train on.
         protocol: how messages are written, as under `interaction`.

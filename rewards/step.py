@@ -139,7 +139,7 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
         if asks_for_calls(turn) and not turn["facts"].get("gold_calls"):
             raise ValueError(
                 f"the record of {record.get('task_id')} does not say which calls are gold's: its environment gives no "
-                "`gold_calls` among the facts of a turn (docs/your_environment.md#facts-for-the-step-reward), or it "
+                "`gold_calls` among the facts of a turn (docs/your_tools.md#facts-for-the-step-reward), or it "
                 "was written by an earlier release. Give votes for it, or take another reward"
             )
         if asks_for_calls(turn):

@@ -55,7 +55,7 @@ class Options:
     show_functions: bool = True
     """With the documentation of the functions; false for a tiny model that has learned their names."""
     split: Split = "faults"
-    """Which tasks train and which are held out; of data_prep, and rows say it for themselves (docs/tau.md)."""
+    """Which tasks train and which are held out; of data_prep, and rows say it for themselves (docs/environments.md)."""
 
 
 class TauEnvironment(EnvironmentBase):

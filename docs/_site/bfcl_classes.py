@@ -15,14 +15,13 @@ LONGEST = 300
 
 START = f"""# BFCL's classes
 
-What a task of [your own](../your_data.md) can be made of without code: the functions of BFCL's eight executable
-classes (`involved_classes`), their arguments (`ground_truth`), and what a class reads from its initial state
-(`initial_config`). It is what stands in bfcl-eval {VERSION}; descriptions are BFCL's, and what the model reads.
+[Your own tasks](../your_data.md) can use BFCL's eight executable classes without code. This page lists their functions
+(`involved_classes`), the arguments (`ground_truth`) and the keys of the initial state (`initial_config`), as in
+bfcl-eval {VERSION}. The descriptions are BFCL's; the model reads them.
 
-A task has all functions of the classes that it involves. A key that `initial_config` leaves out has the class's own
-value. The last column has another one, of one of BFCL's own tasks: the form of a value is written down nowhere but in
-the classes. That of a file system is a tree: `root` has one folder, in which the task begins; a folder is `{FOLDER}`, a
-file `{FILE}`. `echo` writes to a file that is there; `touch` makes one.
+A task has all functions of its classes. A key that `initial_config` leaves out takes the class's default. The last
+column shows a value from one of BFCL's own tasks. A file system is a tree: `root` has one folder, in which the task
+begins; a folder is `{FOLDER}`, a file `{FILE}`. `echo` writes to an existing file; `touch` creates one.
 """
 ABOUT, WHAT = "This tool ", "Tool description: "
 

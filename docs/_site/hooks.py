@@ -28,10 +28,9 @@ CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
 
-Everything after a script's name is an override, `bash run_stage1.sh KEY=VALUE`. The values are those of stage 1 on
-`gpu8`, then where another profile has others; a stage's own file changes some. In a terminal:
-`.venv/bin/python -m recipe.options WORD`. Settings of verl's that this recipe leaves as they are stand in verl's
-documentation.
+Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. The table shows the values of stage 1
+on `gpu8`, then other values of other profiles; a stage's own file changes some. `bash run_stage1.sh --cfg job` prints
+the whole configuration. verl's documentation describes the settings that are not listed here.
 """
 
 

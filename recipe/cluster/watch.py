@@ -187,7 +187,7 @@ def _why(what: str, log: str) -> str:
     )
 
 
-LESS = "End what else runs here, or lower what the stage takes (docs/troubleshooting.md)"
+LESS = "End what else runs here, or lower what the stage takes (docs/resume.md)"
 
 
 def dead_worker(engines: set[psutil.Process]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The stages of a run, one after another: `python -m recipe.curriculum` (docs/curriculum.md)."""
+"""The stages of a run, one after another: `python -m recipe.curriculum` (docs/train.md)."""
 
 from recipe.curriculum.stages import compose_stage
 

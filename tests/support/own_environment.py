@@ -1,4 +1,4 @@
-"""The environment that docs/your_environment.md shows, as a file."""
+"""The environment that docs/your_tools.md shows, as a file."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from interaction.environment import Task
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "your_environment.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "your_tools.md"
 
 GOLD = '[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]'
 VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)"

@@ -30,7 +30,7 @@ def test_bfcl_passes_with_every_reward(capfd):
         assert float(row[3]) == max(map(float, row[3:]))
 
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "your_environment.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "your_tools.md"
 
 
 OWN_POLICIES = '''
@@ -355,7 +355,7 @@ def test_the_step_reward_says_where_its_facts_are_listed_and_with_those_it_is_au
     assert main(["--environment", str(own), "--tasks", "2"]) == 0
     page, _, heading = capfd.readouterr().out.partition("gives no `gold_calls`")[2].partition("(")[2].partition("#")
     heading = heading.partition(")")[0]
-    assert page == "docs/your_environment.md"
+    assert page == "docs/your_tools.md"
     _, found, below = DOCUMENTED.read_text().partition(f"\n## {heading.replace('-', ' ').capitalize()}\n")
     assert found and {"gold_calls", "has_gold", "gold", "closeness"} == set(
         re.findall(r"^\| `(\w+)` \| ", below.partition("\n## ")[0], re.MULTILINE)

@@ -79,7 +79,7 @@ def test_a_page_that_stands_elsewhere_is_linked_to_and_links_back(site: Path) ->
     for name, path in (("rewards", "rewards/README.md"), ("protocols", "interaction/protocol/README.md")):
         title = (ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
         assert f">{title}<" in (site / f"{name}.html").read_text(encoding="utf-8")
-        assert f'href="{name}.html"' in (site / "changing.html").read_text(encoding="utf-8").partition("<article")[2]
+        assert f'href="{name}.html"' in (site / "train.html").read_text(encoding="utf-8").partition("<article")[2]
     assert 'href="algorithms.html"' in (site / "rewards.html").read_text(encoding="utf-8").partition("<article")[2]
     for page in site.glob("*.html"):
         assert "README.md" not in "".join(re.findall(r'href="([^"]*)"', page.read_text(encoding="utf-8"))), page
@@ -106,7 +106,7 @@ def test_what_scrolls_can_be_reached_with_the_keys_and_the_search_has_a_name(sit
 
 
 def test_the_tutorials_reward_takes_a_record() -> None:
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "quick_start.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(def compute_score.*?)```", text, re.DOTALL)
     names: dict = {}
     exec(code, names)  # ours, from our own page

@@ -58,9 +58,10 @@ def test_every_rule_answers_its_example_and_never_needs_a_function_that_is_withh
 
 
 def test_the_documentation_contains_the_generated_table():
-    text = Path(__file__).parents[3].joinpath("docs", "environment.md").read_text("utf-8")
+    text = Path(__file__).parents[3].joinpath("docs", "data", "hints.md").read_text("utf-8")
+    assert text.count(START) == text.count(END) == 1
     shown = text.partition(START)[2].partition(END)[0].strip("\n") + "\n"
-    assert shown == table(), "docs/environment.md is not what `python -m bfcl_env.augmentation` prints"
+    assert shown == table(), "docs/data/hints.md is not what `python -m bfcl_env.augmentation` prints"
 
 
 def test_hints_are_off_by_default_and_a_rule_that_raises_costs_only_the_hint(monkeypatch):

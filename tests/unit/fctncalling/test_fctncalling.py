@@ -138,7 +138,8 @@ def test_the_flags_the_table_and_the_document_are_the_same(capsys: pytest.Captur
     with pytest.raises(SystemExit):
         command.main(["--help"])
     known = set(re.findall(r"^  (--\w+)", capsys.readouterr().out, re.MULTILINE)) - {"--dry"}
-    rows = re.findall(r"^\| `(--\w+) ?([^`]*)` \|(.*)$", (ROOT / "docs/fctncalling.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs/reference/commands.md").read_text()
+    rows = re.findall(r"^\| `(--\w+) ?([^`]*)` \|(.*)$", page, re.MULTILINE)
     assert known == set(FLAGS) == {flag for flag, *_ in rows} and len(rows) == 14
     short = {ACTOR: "actor", ROLLOUT: "rollout"}
     for flag, value, text in rows:

@@ -28,7 +28,7 @@ def write(path: Path, **queries: str) -> Path:
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """The example of docs/offline.md."""
+    """The example of docs/evaluation.md."""
     write(tmp_path / "votes/sft_cot/G1_instruction.json", a="SSN", b="NNN", c="UNS", d="NSN")
     write(tmp_path / "votes/sft_cot/G1_tool.json", e="SSS", f="NUN")
     write(tmp_path / "votes/step_cot/G1_instruction.json", a="SSS", b="NUS", c="SSS", d="NSN")
@@ -47,7 +47,7 @@ def test_the_example_comes_out_to_the_digit(
     report(monkeypatch, "--compare", example, "--out", tmp_path / "out")
     said = capsys.readouterr().out
     lines = said.splitlines()
-    document = (Path(__file__).parents[3] / "docs" / "offline.md").read_text()
+    document = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
     for line in [*lines[:3], *lines[8:12]]:
         assert line in document
     assert lines[1].split("  ")[-4:] == ["37.5 +- 10.2", "58.3 +- 11.8", "44.4 +- 10.7", "47.9 +- 11.0"]
