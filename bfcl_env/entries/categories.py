@@ -35,6 +35,6 @@ def kind_of(category: str) -> Category:
     """The language of a single-turn category, and the calls that it asks for."""
     if category in BFCL:
         return BFCL[category]
-    language = next((name for name in LANGUAGES if category.endswith(f"_{name}")), "python")
+    language: Language = next((name for name in LANGUAGES if category.endswith(f"_{name}")), "python")
     wanted: Wanted = "any call" if category == "relevance" else "accepted"
     return Category(language, category.startswith("parallel"), wanted)

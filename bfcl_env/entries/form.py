@@ -78,10 +78,10 @@ class MultiTurn(BaseModel):
     id: str
     question: Annotated[list[list[UserMessage]], Field(min_length=1)]
     involved_classes: Annotated[
-        list[ClassName],
+        list[ClassName],  # type: ignore[valid-type]
         Field(min_length=1, validation_alias=AliasChoices("involved_classes", "invoked_classes")),
     ]
-    initial_config: dict[ClassName, dict[str, Any]] = {}
+    initial_config: dict[ClassName, dict[str, Any]] = {}  # type: ignore[valid-type]
     missed_function: dict[str, list[str]] = {}
     function: list[dict[str, Any]] = []
     ground_truth: list[list[str]]
@@ -218,8 +218,8 @@ def problems_of_turns(entry: Mapping[str, Any], form: MultiTurn) -> Iterator[Pro
     named = {item.get("name") for item in form.function}
     if named and (named - known or known - named - withheld):
         yield "function", "must be left out, or name all functions of the involved classes"
-    for number, turn in enumerate(form.question):
-        if not turn and str(number) not in form.missed_function:
+    for number, said in enumerate(form.question):
+        if not said and str(number) not in form.missed_function:
             yield f"question.{number}", "has no message; only a turn of missed_function may be empty"
     yield from _gold_problems(form, known)
 

@@ -153,7 +153,7 @@ class FileEnvironment:
         """Adds an entry to `made`, or gives its problems."""
         name = entry.get("id")
         category = category_of(name) if isinstance(name, str) and name.isprintable() else None
-        if category is None:
+        if not isinstance(name, str) or category is None:
             yield "id", f"{short(name)} names no category; expected CATEGORY_NUMBER of {', '.join(SPELLINGS)}"
             return
         if name in made:
