@@ -20,10 +20,7 @@ from typing import Any
 import torch
 
 from recipe.columns import aligned
-from recipe.offline.files import found
-from recipe.offline.limits import Limits
-from recipe.offline.stored import Stored
-from recipe.offline.survey import Vocabulary, read, survey
+from recipe.trajectories import Limits, Stored, Vocabulary, found, read, survey
 
 ANY = Limits(prompt=2**31, response=2**31, context=None, reply=None, final_only=False)
 

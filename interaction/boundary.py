@@ -30,7 +30,7 @@ LOAD_SECONDS = 300.0
 """For importing an environment and making its tasks."""
 MOST_HANGING = 3
 GRACE = 30.0
-MODULE = "environment_"
+MODULE = "user_file_"
 """How the modules begin that users' files are loaded as."""
 
 

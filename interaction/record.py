@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-VERSION = 3
+VERSION: Literal[3] = 3
 
 
 class StopReason(StrEnum):
@@ -197,7 +197,7 @@ class EpisodeRecord:
     of earlier releases."""
     heard_seconds: tuple[float | None, ...] = ()
     """How long the caller waited for each of these; None where it did not say."""
-    version: int = VERSION
+    version: Literal[3] = VERSION
     """Of this form, for readers of stored records."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,8 +16,6 @@ Exit status: 0 all episodes were played and the verdicts agree; 1 it could not b
 in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -34,13 +32,10 @@ from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.cards import trained_with
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
-from recipe.evaluation.context import check_context, over_budget_line
-from recipe.evaluation.cost import cost
-from recipe.evaluation.lost import all_lost
-from recipe.evaluation.play import Lost, play_all, progress_bar
-from recipe.evaluation.server import ServerError, context_length
+from recipe.evaluation.play import play_all, progress_bar
+from recipe.evaluation.results import Judged, all_lost, cost_of, results, text
+from recipe.evaluation.server import ServerError, context_length, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
-from recipe.evaluation.summary import Judged, results, text
 from recipe.files import write_atomic
 from recipe.launch.processes import Interruptible
 from recipe.stage import choosing
@@ -75,57 +70,58 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     settings.require_tasks()
     require_answer(settings.user)
     folder = given.out or Path("outputs") / "evaluation" / _name(given)
-    if given.model and not finished_episodes(folder / EPISODES):  # the prompt of one that is finished did fit
-        check_context(given.model, vllm_flags, settings)
+    tasks, notes, otherwise = len(settings.tasks()), [], []
+    if given.model:  # of an endpoint's model nothing is known
+        if len(finished_episodes(folder / EPISODES)) < tasks:
+            notes.append(context_note(given.model, vllm_flags, settings))
+        context = context_length(given.model, vllm_flags)
+        otherwise = trained_with.notes(settings, given.adapter or given.model, context)
     store = Store(folder, settings)
     try:
-        print(f"{len(settings.tasks())} episodes, kept in {store.folder}", flush=True)
-        otherwise = _otherwise(given, vllm_flags, settings)
-        print("\n".join([*otherwise, ""]), end="", flush=True)
+        print("\n".join(filter(None, [f"{tasks} episodes, kept in {store.folder}", *otherwise, *notes])), flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
         chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
         note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), "\n".join(otherwise)]))
-        found = results(_judged(records), lost, settings.samples, cost([store.path]), settings.by_bfcl())
+        found = results(_judged(records), lost, settings.samples, cost_of([store.path]), settings.by_bfcl())
         return _report(found | {"note": note}, store.folder)
     finally:
         store.close()
+
+
+def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[Any]:
+    if len(store.episodes()) == len(settings.tasks()):
+        return []  # a server is not started for nothing
+    log = store.folder / "server.log"
+    return through(given, flags, settings, log, lambda it: play_all(it, settings, store, given.concurrency))  # type: ignore[no-any-return]
 
 
 def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     """Judge stored episodes: JSONL files, or runs with `<stage>/rollouts/{train,val}/<step>.jsonl`."""
     paths: list[Path] = []
     for source in sources:
-        if source.is_dir():
-            found = sorted(source.glob("**/rollouts/*/*.jsonl")) or sorted(source.glob("**/episodes.jsonl"))
-            if not found:
-                raise FileNotFoundError(
-                    f"{source} holds no episodes: expected {source}/<stage>/rollouts/<split>/<step>.jsonl of a run, "
-                    f"or {source}/episodes.jsonl of an evaluation"
-                )
-            paths += found
-        elif source.is_file():
-            paths.append(source)
-        else:
-            raise FileNotFoundError(f"{source} does not exist; expected a run folder or a JSONL file of episodes")
-    records: list[EpisodeRecord] = []
-    skipped = 0
-    for path in paths:
-        more, unreadable = read_episodes(path)
-        records += more
-        skipped += unreadable
-    unknown = Counter(record.environment for record in records if not _is_known(record))
-    records = [record for record in records if _is_known(record)]
-    chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
+        found = [source] if source.is_file() else sorted(source.glob("**/rollouts/*/*.jsonl"))
+        if not (found := found or sorted(source.glob(f"**/{EPISODES}"))):
+            raise FileNotFoundError(
+                f"{source} holds no episodes: expected a JSONL file of episodes, {source}/<stage>/rollouts/<split>/"
+                f"<step>.jsonl of a run, or {source}/{EPISODES} of an evaluation"
+            )
+        paths += found
+    read = [read_episodes(path) for path in paths]
+    stored, skipped = [record for records, _ in read for record in records], sum(number for _, number in read)
+    records = [one for one in stored if one.environment in known() and one.task_id in load_tasks(one.environment)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
-    for name, number in unknown.items():
+    left_out = Counter(record.environment for record in stored)
+    left_out.subtract(record.environment for record in records)
+    for name, number in (+left_out).items():
         print(
             f"NOTE {number} episodes are left out: their task is not known in environment {name} (--environment FILE)"
         )
     if not records:
         lost = filter(None, (all_lost(path.parent) for path in paths))
         raise FileNotFoundError("; ".join(["there is nothing to judge", *lost]))
-    judged = results(_judged(records), [], None, cost(paths))
+    chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
+    judged = results(_judged(records), [], None, cost_of(paths))
     return _report(judged | {"note": choosing.sentence(chosen)}, out)
 
 
@@ -142,42 +138,20 @@ def _report(found: dict[str, Any], folder: Path | None) -> int:
     return DISAGREE_STATUS if found["verdicts"] and found["verdicts"]["disagree_without_listed_difference"] else 0
 
 
-def _is_known(record: EpisodeRecord) -> bool:
-    return record.environment in known() and record.task_id in load_tasks(record.environment)
-
-
 def _judged(records: Sequence[EpisodeRecord]) -> list[Judged]:
-    return [item for name in known() for item in _judge(name, [one for one in records if one.environment == name])]
-
-
-def _judge(environment: str, records: list[EpisodeRecord]) -> list[Judged]:
-    """The episodes with the verdict of the environment's source, where that has a checker of its own."""
-    judge = judge_of(environment)
-    if not records or judge is None:
-        return [Judged(record, None) for record in records]
+    """The episodes with the verdict of their environment's source, where that has a checker of its own."""
     judged = []
-    with progress_bar(f"{environment.upper()}'s checker", len(records)) as bar:
-        for record, verdict in zip(records, judge(records), strict=True):
-            judged.append(Judged(record, verdict))
-            bar.update()
+    for name in known():
+        own = [record for record in records if record.environment == name]
+        judge = judge_of(name)
+        if not own or judge is None:
+            judged += [Judged(record, None) for record in own]
+            continue
+        with progress_bar(f"{name.upper()}'s checker", len(own)) as bar:
+            for record, verdict in zip(own, judge(own), strict=True):
+                judged.append(Judged(record, verdict))
+                bar.update()
     return judged
-
-
-def _otherwise(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings) -> list[str]:
-    """Where the settings are not those that the model was trained with, in lines; of an endpoint's nothing is known."""
-    if not given.model:
-        return []
-    return trained_with.notes(settings, given.adapter or given.model, context_length(given.model, vllm_flags))
-
-
-def _play(given: argparse.Namespace, vllm_flags: Sequence[str], settings: Settings, store: Store) -> list[Lost]:
-    if given.model:
-        if len(store.episodes()) == len(settings.tasks()):
-            return []  # a server is not started for nothing
-        if line := over_budget_line(given.model, vllm_flags, settings):
-            print(line, flush=True)
-    log = store.folder / "server.log"
-    return through(given, vllm_flags, settings, log, lambda it: play_all(it, settings, store, given.concurrency))
 
 
 async def _only_model(given: argparse.Namespace) -> str:

@@ -6,23 +6,26 @@
 On the CPU profile, and without a MODEL, the tiny policy is made first and the result is what stage 1 starts from.
 """
 
-import atexit
+import hashlib
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction.masked import masked
 from recipe import loopback
 from recipe.cards.model_card import note_card
-from recipe.conversations.made_with import MADE_WITH, MadeWith, check_same_settings, fingerprint
-from recipe.conversations.prepare import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
+from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.errors import PreflightError
-from recipe.files import told
+from recipe.files import told, write_atomic
 from recipe.launch import processes, remains
 from recipe.launch.command import read
 from recipe.launch.processes import LOCK
@@ -40,15 +43,31 @@ from recipe.stage.integrity import broken_export
 from recipe.stage.notes import MADE_WITH_FILE
 from recipe.stage.resume import WARM_START, go_back
 
-
-def is_main_process() -> bool:
-    """Whether this is the one of torchrun's processes that reads the data and writes."""
-    return int(os.environ.get("RANK", "0")) == 0
+DECIDE_NOTHING = ("resume_mode", "save_freq", "test_freq", "max_ckpt_to_keep", "logger")
+"""Settings of `trainer` with which the same model is made."""
 
 
 def machines() -> int:
     """How many machines train: torchrun says it in every process; without it there is one process."""
     return int(os.environ.get("WORLD_SIZE", "1")) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def fingerprint(config: DictConfig) -> str:
+    """Everything that decides the outcome as one line: configuration, data, and how the tiny policy is made."""
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in DECIDE_NOTHING}
+    settings["paths"].pop("tiny_policy", None)  # stands in `run` and `stage`
+    parts = [json.dumps(masked(settings), sort_keys=True).encode()]
+    for names in (config.data.train_files, config.data.val_files):
+        parts += [Path(name).read_bytes() for name in (as_list(names) if names else [])]
+    parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
+    return json.dumps({"sha256": hashlib.sha256(b"".join(parts)).hexdigest()})
+
+
+def made_with(folder: Path) -> str | None:
+    """The fingerprint of what is in a folder; None where it is not known."""
+    path = folder / MADE_WITH_FILE
+    return path.read_text("utf-8", "replace") if path.is_file() else None
 
 
 def process_group() -> None:
@@ -62,19 +81,9 @@ def process_group() -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
         os.environ.setdefault(name, value)
     if "MASTER_PORT" not in os.environ:
-        import socket
-
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             os.environ["MASTER_PORT"] = str(sock.getsockname()[1])
-
-
-def restart_with_environment(config: DictConfig) -> None:
-    """The C library reads MALLOC_* only when a process starts: set them and start over, once."""
-    wanted = {name: str(value) for name, value in config.launcher.env.items() if name.startswith("MALLOC_")}
-    if any(name not in os.environ for name in wanted):
-        os.environ.update(wanted)
-        os.execv(sys.executable, [sys.executable, "-m", "recipe.sft", *sys.argv[1:]])
 
 
 def tee_output(path: Path) -> None:
@@ -84,24 +93,10 @@ def tee_output(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     tee = subprocess.Popen(["tee", "-ai", str(path)], stdin=subprocess.PIPE)
     assert tee.stdin is not None
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
-    os.dup2(tee.stdin.fileno(), 1)
-    os.dup2(tee.stdin.fileno(), 2)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(tee.stdin.fileno(), stream.fileno())
     tee.stdin.close()
-
-    def restore() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for fd, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, fd)
-        try:
-            tee.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            tee.kill()
-
-    atexit.register(restore)
 
 
 def hold(run: Path, held: ExitStack) -> None:
@@ -128,55 +123,50 @@ def choose_folder(config: DictConfig) -> None:
         paths.stage = "${paths.run}/${stage.name}"
 
 
-def expand_files(config: DictConfig) -> None:
-    """`~` written out in the names of the data, for all readers."""
-    for key in ("train_files", "val_files"):
-        if names := config.data[key]:
-            expanded = [os.path.expanduser(name) for name in as_list(names)]
-            config.data[key] = expanded if OmegaConf.is_list(names) else expanded[0]
-
-
 def run(config: DictConfig, overrides: list[str]) -> None:
-    """Make the warm start, unless it is there."""
-    restart_with_environment(config)
+    """Make the warm start, unless it is there.
+
+    Raises:
+        PreflightError: it cannot start.
+    """
     choose_folder(config)
     set_environment(config, machines())
-    stage, sides = Path(config.paths.stage), None
-    expand_files(config)
-    try:
-        starts.check_mode(config)
-        if is_main_process():
-            environment = environment_of(config, as_list(config.data.train_files)[0])
-            sides = read_sides(config, data_command(config, environment))
-    except PreflightError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    made = MadeWith(fingerprint(config))
-    there = MADE_WITH.read_or_none(stage / MADE_WITH_FILE) == made and broken_export(stage / "hf") is None
-    if there and config.trainer.resume_mode != "disable":
+    stage, checkpoints, sides = Path(config.paths.stage), Path(config.trainer.default_local_dir), None
+    for key in ("train_files", "val_files"):
+        if names := config.data[key]:
+            config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
+    starts.check_mode(config)
+    if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
+        environment = environment_of(config, config.data.train_files[0])
+        sides = read_sides(config, data_command(config, environment))
+    made = fingerprint(config)
+    if config.trainer.resume_mode != "disable" and made_with(stage) == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
-    try:
-        check_model_lora(config.model, "model")
-        if config.model.lora_adapter_path is not None:
+    check_model_lora(config.model, "model")
+    if config.model.lora_adapter_path is not None:
+        raise PreflightError(
+            f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge that "
+            "one into the start model (peft: merge_and_unload, save_pretrained), and set MODEL to the result."
+        )
+    if config.model.path is not None:
+        config.model.path = start_model(str(config.model.path))
+        check_weights(config.model.path)
+        starts.check_same_start(config)
+        before = made_with(checkpoints) or made_with(stage)
+        if starts.resumes(config) and before != made:  # at the last step nothing would be left to train
             raise PreflightError(
-                f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge "
-                "that one into the start model (peft: merge_and_unload, save_pretrained), and set MODEL to the result."
+                f"{checkpoints} holds checkpoints made with {'other' if before else 'unknown'} settings or data; "
+                f"expected those of this start. {starts.REMEDY}"
             )
-        if config.model.path is not None:
-            config.model.path = start_model(str(config.model.path))
-            check_weights(config.model.path)
-            starts.check_same_start(config)
-            check_same_settings(config, made)
-            sides = arrange(sides, config) if sides else None
-        elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
-            raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
-    except PreflightError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {error}")
+        sides = arrange(sides, config) if sides else None
+    elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
+        raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
     with ExitStack() as held:  # until the model is written
         train(config, overrides, made, sides, held)
 
 
-def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides | None, held: ExitStack) -> None:
+def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | None, held: ExitStack) -> None:
     """Train and export, in a process that has checked everything. `sides` has the main process alone."""
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     if sides:
@@ -189,23 +179,20 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
-    try:
-        if config.model.path is None:
-            with writing(config):
-                sides = begin_with_tiny_policy(config, sides)
-        if sides:
-            with writing(config):
-                write(sides, folder_of(config))
-                write_start(config, overrides)
-                MADE_WITH.write(checkpoints / MADE_WITH_FILE, made)
-        # every process, so that all come to the same attention
-        line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
-    except PreflightError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {error}")
+    if config.model.path is None:
+        with writing(config):
+            sides = begin_with_tiny_policy(config, sides)
+    if sides:
+        with writing(config):
+            write(sides, folder_of(config))
+            write_start(config, overrides)
+            write_atomic(checkpoints / MADE_WITH_FILE, made)
+    # every process, so that all come to the same attention
+    line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
     if line and sides:
         print(line, flush=True)
     process_group()
-    from recipe.conversations.trainer import train as make_steps
+    from recipe.training.sft_trainer import train as make_steps
 
     last = make_steps(for_verl(config))
     if not sides:
@@ -214,7 +201,7 @@ def train(config: DictConfig, overrides: list[str], made: MadeWith, sides: Sides
         sys.exit(f"{config.stage.name} ended at step {reached} of {last}. Start it again: it goes on from there.")
     try:
         target = export(checkpoints / f"global_step_{last}" / "huggingface", stage / "hf", str(config.model.path))
-        MADE_WITH.write(stage / MADE_WITH_FILE, made)
+        write_atomic(stage / MADE_WITH_FILE, made)
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
@@ -243,16 +230,22 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
 
 def main() -> None:
     """Entry point of `python -m recipe.sft`."""
+    config = None
     try:
         if (command := read(sys.argv[1:], "sft", group="sft_hardware")) is None:
             return
         config, overrides = command
         reading.check_values(config, reading.WARM_START)
-    except PreflightError as error:
-        sys.exit(f"\nstage0_sft cannot start: {error}")
-    try:
+        malloc = {name: str(value) for name, value in config.launcher.env.items() if name.startswith("MALLOC_")}
+        if any(name not in os.environ for name in malloc):  # the C library reads them only when a process starts
+            os.environ.update(malloc)
+            os.execv(sys.executable, [sys.executable, "-m", "recipe.sft", *sys.argv[1:]])
         run(config, overrides)
+    except PreflightError as error:
+        sys.exit(f"\n{config.stage.name if config else 'stage0_sft'} cannot start: {error}")
     except KeyboardInterrupt:
+        if config is None:
+            raise
         print(f"\n{config.stage.name} was interrupted. The same command{starts.going_on(config)} goes on", flush=True)
         sys.exit(130)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import loopback
+from recipe import loopback, reward
 from recipe.cards.model_card import note_card
 from recipe.cluster import workers
 from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
@@ -23,14 +23,13 @@ from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
 from recipe.launch.command import name_of, read
-from recipe.offline.files import is_offline
 from recipe.preflight import checks
 from recipe.preflight.cluster import Cluster, check_cluster
 from recipe.preflight.mode import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.console import Tail
-from recipe.user_code import reward_file
+from recipe.trajectories import is_offline
 
 
 def start_prefork(config: DictConfig) -> None:
@@ -125,7 +124,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     if cluster is None:
         count_devices(config)
         with watching_ray(), watching_workers(grace=10.0):
-            run_ppo(reward_file.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
+            run_ppo(reward.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -133,7 +132,7 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     join(config, cluster)
     with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching(), watching_workers(GRACE):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
-        run_ppo(reward_file.for_verl(config), task_runner_class=task_runner)
+        run_ppo(reward.for_verl(config), task_runner_class=task_runner)
 
 
 def supervise(config: DictConfig) -> int:

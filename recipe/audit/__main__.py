@@ -20,11 +20,11 @@ from multiprocessing.connection import Connection
 from subprocess import Popen
 
 from interaction.environment import DEFAULT
+from recipe.audit import child
 from recipe.audit.legend import REWARDS, legend
 from recipe.audit.policies import NAMES
 from recipe.launch.processes import Interruptible
-from recipe.user_code import child
-from recipe.user_code.reward_arguments import read_argument
+from recipe.reward import read_argument
 
 SAMPLE = 40
 SECONDS = 60.0

@@ -6,9 +6,9 @@ prints what `recipe.audit` promises and writes through the descriptor what it do
 """
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from multiprocessing.connection import Connection
 from random import Random
@@ -32,9 +32,7 @@ from interaction.gold import check_task
 from recipe.audit.findings import Audit, Score, Tell, table, told
 from recipe.audit.legend import legend
 from recipe.audit.policies import GOLD, gold, play
-from recipe.user_code.reward_file import RewardFileError
-from recipe.user_code.reward_process import RewardProcess
-from recipe.user_code.reward_result import RewardError
+from recipe.reward import caller, question_of
 
 OURS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "format": ("format", {}),
@@ -58,20 +56,20 @@ def audit_of(given: SimpleNamespace, tell: Callable[[str | None, float], None]) 
     def playing(where: str | None) -> None:
         tell(where, given.seconds)
 
+    logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told below, in one line
     try:
         tell("load_tasks()", max(LOAD_SECONDS, given.seconds))
         environment = named(given.environment)
         protocol = get_protocol(given.protocol, docs="signature")
-        with ExitStack() as held:
-            tasks = _chosen(environment, given.tasks)
-            _check(tasks, playing)
-            playing(None)
-            rewards = _rewards(given.reward, given.name, dict(given.arguments), held)
-            if given.reward is None:
-                playing(f"{GOLD}: {tasks[0].id}")
-                rewards = _applying(rewards, play(tasks[0], protocol, gold).to_dict())
-            audit, grown = run(tasks, protocol, rewards, known_failures(environment), playing)
-    except (ValueError, RewardFileError, RewardError) as error:
+        tasks = _chosen(environment, given.tasks)
+        _check(tasks, playing)
+        playing(None)
+        rewards = _rewards(given.reward, given.name, dict(given.arguments))
+        if given.reward is None:
+            playing(f"{GOLD}: {tasks[0].id}")
+            rewards = _applying(rewards, play(tasks[0], protocol, gold).to_dict())
+        audit, grown = run(tasks, protocol, rewards, known_failures(environment), playing)
+    except ValueError as error:
         print(f"{error}", file=sys.stderr)
         return 2
     print(f"{table(audit)}\n")
@@ -118,14 +116,14 @@ def _check(tasks: Sequence[Task], tell: Tell) -> None:
             check_task(task, read_options(task.environment, {}))
 
 
-def _rewards(path: str | None, name: str, own: dict[str, Any], held: ExitStack) -> dict[str, Score]:
+def _rewards(path: str | None, name: str, own: dict[str, Any]) -> dict[str, Score]:
     if path is not None:
-        reward = held.enter_context(RewardProcess(path, name, REWARD_SECONDS, own))
-        return {path: lambda record: _number(reward(**_question(record)))}
+        reward = caller(path, name, REWARD_SECONDS, own)
+        return {path: lambda record: _number(reward(**question_of(record)))}
 
     def scored(module: str, arguments: dict[str, Any]) -> Score:
         function = import_module(f"rewards.{module}").compute_score
-        return lambda record: _number(function(**_question(record), **arguments))
+        return lambda record: _number(function(**question_of(record), **arguments))
 
     return {name: scored(*ours) for name, ours in OURS.items()}
 
@@ -141,13 +139,6 @@ def _applying(rewards: Mapping[str, Score], record: dict[str, Any]) -> dict[str,
         else:
             found[name] = score
     return found
-
-
-def _question(record: dict[str, Any]) -> dict[str, Any]:
-    """As verl calls a reward."""
-    extra = {"split": "train", "environment": record["environment"], "task_id": record["task_id"], "episode": record}
-    source = f"{record['environment']}/{record['category']}"
-    return {"data_source": source, "solution_str": "", "ground_truth": "[]", "extra_info": extra}
 
 
 def _number(result: Any) -> float:

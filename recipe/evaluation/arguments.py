@@ -1,24 +1,22 @@
 """The command line of `recipe.evaluate`, checked, and what it leads to: settings, and an endpoint."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import math
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
 from interaction.endpoint.client import SAMPLING, Endpoint, Named
 from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
+from interaction.plain_text import generic
 from interaction.policy import read_policy
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
-from recipe.evaluation import plain, server
+from recipe.evaluation import server
 from recipe.evaluation.store import PARTS, Settings
 
 Work = Callable[[Endpoint], Awaitable[Any]]
@@ -45,40 +43,55 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     given = parser.parse_args(own)
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
+    given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
+    option = "--environment"
     try:
         given.environment = named(given.environment)
+        option = "--option"
+        read_options(given.environment, given.option)
+        option = "--user"
+        make_user(given.user)
+        option = "--turn-policy"
+        read_policy(given.turn_policy)
+        option = "--category"
+        known = _narrowed(given, categories_of(given.environment))
+        chosen = [name for name in given.category if name != "all"]
+        given.category = full_names(given.environment, chosen) if chosen else known
     except ValueError as error:
-        parser.error(f"argument --environment: {error}")
-    given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
-    for name, check in (
-        ("option", partial(read_options, given.environment)),
-        ("user", make_user),
-        ("turn_policy", read_policy),
+        parser.error(f"argument {option}: {error}")
+    for wrong, line in (
+        (flags and not given.model, f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts"),
+        (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),
+        (
+            any(getattr(given, name, None) is not None for name in given.leave_out),
+            "--leave-out and the option of the same name contradict each other; give one of them",
+        ),
+        (
+            given.samples > 1 and not given.temperature and "temperature" not in given.leave_out,
+            "--samples at --temperature 0 plays the same episode again; raise --temperature",
+        ),
+        (
+            given.api_key_env and given.api_key_env not in os.environ,
+            f"--api-key-env {given.api_key_env}: there is no such environment variable",
+        ),
+        (
+            given.api_key_env and given.endpoint and "@" in urlsplit(given.endpoint).netloc,
+            "--endpoint has a password and --api-key-env names a key, and a request carries one: leave one of them out",
+        ),
+        (
+            given.strategy == "cot" and given.max_nodes,
+            "--max-nodes is the budget of a search; give it with --strategy dfsdt",
+        ),
+        (
+            given.strategy == "dfsdt" and given.user and given.user["kind"] == "endpoint",
+            "--strategy dfsdt plays the same turns again for each branch, where a model as --user would say something "
+            "else: expected a user of kind scripted or replay, --mode solo, or --strategy cot",
+        ),
     ):
-        try:
-            check(getattr(given, name))
-        except ValueError as error:
-            parser.error(f"argument --{name.replace('_', '-')}: {error}")
-    categories = categories_of(given.environment)
-    _narrow(given, categories, parser)
-    try:
-        given.category = (
-            categories if given.category in ([], ["all"]) else full_names(given.environment, given.category)
-        )
-    except ValueError as error:
-        parser.error(f"argument --category: {error}")
-    if flags and not given.model:
-        parser.error(f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts")
-    if given.adapter and not given.model:
-        parser.error(f"--adapter {given.adapter}: name the model it belongs to with --model")
-    for name in given.leave_out:
-        if getattr(given, name, None) is not None:
-            parser.error(f"--leave-out {name} and --{name.replace('_', '-')} contradict each other; give one of them")
-    if given.samples > 1 and not given.temperature and "temperature" not in given.leave_out:
-        parser.error(f"--samples {given.samples} at --temperature 0 plays the same episode again; raise --temperature")
-    _search(given, parser)
-    if given.api_key_env and given.api_key_env not in os.environ:
-        parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
+        if wrong:
+            parser.error(line)
+    if given.strategy == "dfsdt":
+        given.max_nodes = given.max_nodes or MAX_NODES
     return given, flags
 
 
@@ -117,94 +130,51 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
     parser.add_argument("--samples", type=count, default=1, help="episodes of each task")
-    parser.add_argument("--temperature", type=number(0), help="default: 0, greedy, as training's validation")
-    parser.add_argument("--top-p", type=number(0, 1, above=True), help="default: 1, all tokens")
-    parser.add_argument("--top-k", type=_top_k, help="default: -1, all tokens")
-    parser.add_argument("--repetition-penalty", type=number(0, above=True), help="default: 1, none")
-    parser.add_argument(
-        "--leave-out",
-        action="append",
-        default=[],
-        choices=SAMPLING,
-        help="a sampling field that the endpoint does not take; may be repeated",
-    )
+    parser.add_argument("--temperature", type=float, help="default: 0, greedy, as training's validation")
+    parser.add_argument("--top-p", type=float, help="default: 1, all tokens")
+    parser.add_argument("--top-k", type=int, help="default: -1, all tokens")
+    parser.add_argument("--repetition-penalty", type=float, help="default: 1, none")
+    leave_out: dict[str, Any] = {"action": "append", "default": [], "choices": SAMPLING}
+    parser.add_argument("--leave-out", **leave_out, help="a sampling field that the endpoint does not take; repeatable")
     parser.add_argument(
         "--strategy", choices=("cot", "dfsdt"), default="cot", help="one branch, or ToolBench's depth-first search"
     )
-    parser.add_argument(
-        "--max-nodes", type=count, help=f"of dfsdt: messages of the model for each episode (default: {MAX_NODES})"
-    )
+    parser.add_argument("--max-nodes", type=count, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
     parser.add_argument("--max-tokens", type=count, help="of one message (default: what the context leaves)")
     parser.add_argument("--limit", type=count, help="only the first tasks of each category")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
     parser.add_argument("--concurrency", type=count, default=32, help="episodes at a time")
-    parser.add_argument("--timeout", type=number(0, above=True), default=600.0, help="seconds for one message")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one message")
     parser.add_argument("--attempts", type=count, default=5, help="requests for one message before it is a fault")
-    parser.add_argument(
-        "--backoff", type=number(0), default=1.0, help="seconds before the second request, then doubled"
-    )
+    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
     return parser
 
 
-def _search(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Checks the settings of a search and gives it its budget."""
-    if given.strategy == "cot":
-        if given.max_nodes is not None:
-            parser.error(f"--max-nodes {given.max_nodes} is the budget of a search; give it with --strategy dfsdt")
-        return
-    given.max_nodes = given.max_nodes or MAX_NODES
-    if given.user and given.user["kind"] == "endpoint":
-        parser.error(
-            "--strategy dfsdt with --user kind=endpoint: a search plays the same turns again for each branch, and a "
-            "model in the user's place would say something else each time; expected a user of kind scripted or "
-            "replay, tasks without one (--mode solo), or --strategy cot"
-        )
+def _narrowed(given: argparse.Namespace, categories: Sequence[str]) -> Sequence[str]:
+    """The categories of a domain and a mode, which they are named by: telecom_solo_mms, telecom_mms.
 
-
-def _narrow(given: argparse.Namespace, categories: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Sets the categories of a domain and a mode, which categories are named by: telecom_solo_mms, telecom_mms."""
+    Raises:
+        ValueError: there are none, or --category is given too.
+    """
     if given.domain is None and given.mode is None:
-        return
-    solo = {name for name in categories if "_solo" in name}
+        return categories
     fits = [
         name
         for name in categories
-        if name.split("_")[0] == (given.domain or name.split("_")[0])
-        and (given.mode is None or (name in solo) == (given.mode == "solo"))
+        if given.domain in (None, name.split("_")[0]) and given.mode in (None, "solo" if "_solo" in name else "user")
     ]
-    if not fits or not solo or given.category:
-        parser.error(
+    if not fits or given.category or not any("_solo" in name for name in categories):
+        raise ValueError(
             f"--domain {given.domain} --mode {given.mode}: environment {given.environment} has no such categories, or "
             f"--category is given too; it has {', '.join(categories)}"
         )
-    given.category = fits
+    return fits
 
 
 def count(value: str) -> int:
     """A whole number, 1 or more."""
     if not value.isdecimal() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
-    return int(value)
-
-
-def number(low: float, high: float = math.inf, above: bool = False) -> Callable[[str], float]:
-    """A number from `low` (with `above`: more than it) to `high`."""
-
-    def read(value: str) -> float:
-        found = float(value)
-        if not low <= found <= high or math.isinf(found) or (above and found == low):
-            limits = f"{'more than' if above else 'at least'} {low:g}" + (
-                "" if high == math.inf else f", at most {high:g}"
-            )
-            raise argparse.ArgumentTypeError(f"{value} is not {limits}")
-        return found
-
-    return read
-
-
-def _top_k(value: str) -> int:
-    if value != "-1" and (not value.isdecimal() or int(value) < 1):
-        raise argparse.ArgumentTypeError(f"{value!r} is neither -1, for all tokens, nor a whole number, 1 or more")
     return int(value)
 
 
@@ -218,6 +188,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
             model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
     else:
         model = given.served_name
+    sampling = {name: value for name in SAMPLING_OPTIONS if (value := getattr(given, name)) is not None}
     return Settings(
         model=model,
         endpoint=given.endpoint,
@@ -235,32 +206,26 @@ def settings_of(given: argparse.Namespace) -> Settings:
         source={} if given.environment == DEFAULT else source_of(given.environment),
         strategy=given.strategy,
         max_nodes=given.max_nodes,
-        **_sampling(given),
+        **{"temperature": 0.0} | sampling | dict.fromkeys(given.leave_out),
     )
-
-
-def _sampling(given: argparse.Namespace) -> dict[str, Any]:
-    """The sampling settings that differ from training's validation."""
-    chosen = {name: getattr(given, name) for name in SAMPLING_OPTIONS if getattr(given, name) is not None}
-    return {"temperature": 0.0} | chosen | dict.fromkeys(given.leave_out)
 
 
 def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:
     """What `work` makes of the endpoint. Raises ServerError and EndpointRefusal if there is none."""
 
-    async def asked(url: str, name: str, key: str, made_plain: plain.Plain) -> Any:
+    async def asked(url: str, name: str, key: str, plain: Callable[[str], str]) -> Any:
         how = (given.timeout, given.attempts, given.backoff)
-        async with Endpoint(url, name, key, *how, settings.sampling(), made_plain, named=OPTIONS) as endpoint:
+        async with Endpoint(url, name, key, *how, settings.sampling(), plain, named=OPTIONS) as endpoint:
             return await work(endpoint)
 
     if given.endpoint:
-        return asyncio.run(asked(given.endpoint, given.served_name, key_of(given), plain.generic))
+        return asyncio.run(asked(given.endpoint, given.served_name, key_of(given), generic))
     print(f"starting vLLM, log in {log}", flush=True)
     name, all_flags = server.SERVED_NAME, [*flags]
     if given.adapter:
         name, all_flags = server.ADAPTER_NAME, [*server.adapter_flags({server.ADAPTER_NAME: given.adapter}), *flags]
     with server.serve(given.model, log, given.hardware, all_flags) as url:
-        return asyncio.run(asked(url, name, "EMPTY", plain.of_model(given.model, flags)))
+        return asyncio.run(asked(url, name, "EMPTY", server.plain_of(given.model, flags)))
 
 
 def key_of(given: argparse.Namespace) -> str:

@@ -1,7 +1,5 @@
 """One episode through an endpoint, message after message."""
 
-from __future__ import annotations
-
 from time import perf_counter
 from typing import Any
 

@@ -5,8 +5,6 @@ come in clusters: one per scenario index. An interval that takes them for indepe
 has one result, as for one category and one sample, everything here is the ordinary formula.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from math import comb, sqrt
 from statistics import NormalDist, fmean
@@ -114,18 +112,16 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
 
     1 - C(n - c, k) / C(n, k), by M. Chen et al., Evaluating Large Language Models Trained on Code, 2021.
     """
-    if not 0 < k <= samples:
-        raise ValueError(f"pass@{k} needs at least {k} samples of each task, there are {samples}")
-    return 1.0 - comb(samples - passed, k) / comb(samples, k)
+    return 1.0 - pass_all_k(samples, samples - passed, k)
 
 
 def pass_all_k(samples: int, passed: int, k: int) -> float:
-    """Chance that all of `k` samples of a task pass, from `passed` of `samples` that did: unbiased; pass^k.
+    """Chance that all of `k` samples of a task pass: unbiased; pass^k.
 
     C(c, k) / C(n, k), by S. Yao et al., tau-bench, 2024.
     """
     if not 0 < k <= samples:
-        raise ValueError(f"pass^{k} needs at least {k} samples of each task, there are {samples}")
+        raise ValueError(f"k={k} needs at least {k} samples of each task, there are {samples}")
     return comb(passed, k) / comb(samples, k)
 
 

@@ -7,10 +7,7 @@ it stands, as in training (`environment_error`): what the model wrote may have l
 counts.
 """
 
-from __future__ import annotations
-
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from tqdm import tqdm
@@ -21,7 +18,7 @@ from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
 from recipe.evaluation.episode import PromptTooLong, play_episode
-from recipe.evaluation.lost import CONTEXT, NOT_TRIED, THE_USER
+from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER, Lost
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.store import Settings, Store
 
@@ -29,16 +26,6 @@ ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """An episode that could not be played."""
-
-    task_id: str
-    category: str
-    sample: int
-    reason: str
 
 
 def progress_bar(name: str, total: int, done: int = 0) -> tqdm:

@@ -14,8 +14,6 @@ Every branch has an environment of its own, led to where it begins by the same m
 than at the first time, the branch is dropped, and counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -79,14 +77,14 @@ class _Node:
     said: Completion = Completion("", truncated=False)
     took: float = 0.0
     action: str = ""
-    parent: _Node | None = None
+    parent: "_Node | None" = None
     number: int = 0
     """Of the messages that were tried at one place, from 0."""
-    tried: list[_Node] = field(default_factory=list)
+    tried: list["_Node"] = field(default_factory=list)
     closed: bool = False
     """Whether nothing more can be tried here."""
 
-    def path(self) -> list[_Node]:
+    def path(self) -> list["_Node"]:
         """From the opening to here."""
         found, node = [self], self.parent
         while node is not None:

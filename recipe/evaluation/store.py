@@ -4,21 +4,21 @@ A second start goes on where the first one stopped, and refuses to mix episodes 
 being written when it stopped is played again (`recipe.appended`).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from interaction import Conversation, get_protocol
 from interaction.endpoint.client import SAMPLING
-from interaction.environment import DEFAULT, Task, read_options, task_id_of, tasks_under
+from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
-from interaction.policy import TurnPolicy, read_policy
+from interaction.policy import read_policy
 from interaction.record import EpisodeRecord
 from recipe.appended import Appended
 from recipe.files import Damaged, StateFile, lines
@@ -84,11 +84,7 @@ class Settings:
     """Messages of the model that a search may spend on an episode; None without one."""
 
     def sampling(self) -> dict[str, Any]:
-        """What goes into every request.
-
-        All of it is said, although it is mostly what a server does by itself: a model folder's generation_config.json
-        may have changed that, and training's validation does not read it.
-        """
+        """What goes into every request: all of it, since a model folder's generation_config.json may say otherwise."""
         fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -104,21 +100,14 @@ class Settings:
         ]
 
     def require_tasks(self) -> None:
-        """There is something to play.
-
-        Raises:
-            SettingsError: no task is of the split and the categories; the message says what there is.
-        """
-        if self.tasks():
-            return
-        tasks = tasks_under(self.environment, self.options)
-        narrowed = {task.category for task in tasks} - {*self.categories}
-        found = Counter(f"{task.part} in {task.category}" if narrowed else task.part for task in tasks)
-        asked = f" in category {', '.join(self.categories)}" if narrowed else ""
-        raise SettingsError(
-            f"no task of environment {self.environment}{asked} has the part {' or '.join(PARTS[self.split])} (--split "
-            f"{self.split}); it has {', '.join(f'{number} {name}' for name, number in found.items())}"
-        )
+        """Raises SettingsError if no task is of the split and the categories; the message says what there is."""
+        if not self.tasks():
+            tasks = [task for task in tasks_under(self.environment, self.options) if task.category in self.categories]
+            found = Counter(f"{task.part} in {task.category}" for task in tasks)
+            raise SettingsError(
+                f"--split {self.split}: no task of environment {self.environment} has the part "
+                f"{' or '.join(PARTS[self.split])}; it has {', '.join(f'{n} {name}' for name, n in found.items())}"
+            )
 
     def rules(self) -> dict[str, Any]:
         """The environment's settings: BFCL is played by BFCL's rules."""
@@ -136,11 +125,11 @@ class Settings:
 
     def by_bfcl(self) -> bool:
         """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
-        return self.environment == DEFAULT and self._played() == replace(self, policy={}, options={})._played()
-
-    def _played(self) -> tuple[dict[str, Any], TurnPolicy]:
-        """All rules and settings of turns, those that nobody gave too."""
-        return read_options(self.environment, self.rules()), read_policy(self.turn_policy())
+        ours, plain = (
+            (read_options(one.environment, one.rules()), read_policy(one.turn_policy()))
+            for one in (self, replace(self, policy={}, options={}))
+        )
+        return self.environment == DEFAULT and ours == plain
 
     def conversation(self, task: Task) -> Conversation:
         """An episode: nothing added to results, and nothing cut unless the turn policy says so."""
@@ -158,86 +147,57 @@ SETTINGS = StateFile(Settings)
 class Store:
     """Folder of one evaluation: settings.json and episodes.jsonl. One process at a time.
 
-    Raises SettingsError, naming each setting, if the folder holds an evaluation with other settings, and if it cannot
-    be written.
+    Raises:
+        SettingsError: the folder holds an evaluation with other settings, or cannot be written.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self.folder = folder
-        self.path = folder / EPISODES
+        self.folder, self.path = folder, folder / EPISODES
         try:
             self._lines = Appended(self.path)
         except BlockingIOError:
-            raise SettingsError(
-                f"another evaluation is writing to {folder}; wait for it, or choose another --out"
-            ) from None
-        except OSError as error:
-            raise SettingsError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
-        except Damaged as error:
-            raise SettingsError(f"{error}; choose another --out") from error
+            raise SettingsError(f"another evaluation is writing to {folder}; choose another --out") from None
+        except (OSError, Damaged) as error:
+            raise SettingsError(f"{folder} cannot be written: {error}; choose another --out") from error
+        self.close, self.add = self._lines.close, self._lines.add
         try:
             self._keep_settings(settings)
         except BaseException:
             self.close()
             raise
 
-    def close(self) -> None:
-        self._lines.close()
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Keep one finished episode.
-
-        Raises:
-            OSError: it cannot be written; what was kept before is whole.
-        """
-        self._lines.add(line)
-
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
-        """As `finished_episodes`; what is none is played again."""
+        """As `finished_episodes`."""
         return finished_episodes(self.path)
 
     def _keep_settings(self, settings: Settings) -> None:
         path = self.folder / "settings.json"
-        hidden = {name: masked(getattr(settings, name)) for name in ("endpoint", "user", "options")}
-        settings = replace(settings, **hidden)
-        if not self.path.stat().st_size and not path.exists():
+        settings = replace(settings, **{name: masked(getattr(settings, name)) for name in HIDDEN})
+        if not self.path.stat().st_size:  # no episode was played with others
             SETTINGS.write(path, settings)
             return
         try:
-            if SETTINGS.read(path) is None:
-                raise Damaged(f"{path} is not there")
-            earlier = {"environment": DEFAULT, "options": {}, "user": None, "policy": {}, "source": settings.source}
-            earlier |= {"strategy": "cot", "max_nodes": None}
-            kept = earlier | json.loads(path.read_text(encoding="utf-8"))
+            kept = SETTINGS.read(path)
         except Damaged as error:
-            if not self.path.stat().st_size:  # no episode was played with them
-                SETTINGS.write(path, settings)
-                return
-            raise SettingsError(
-                f"{error}. So it is not known what the episodes beside it were played with, and more are not mixed "
-                f"among them: choose another --out. `python -m recipe.evaluate --records {self.folder}` judges them."
-            ) from error
-        given = json.loads(json.dumps(asdict(settings)))
-        if silent := [name for name in SAMPLING if name not in kept]:
-            raise SettingsError(
-                f"{path} does not say {', '.join(silent)}: the evaluation was made by a version that left them to the "
-                "server, so more episodes would not be like those. Its results stand as they are, and "
-                f"`python -m recipe.evaluate --records {self.folder}` judges its episodes again; to play, choose "
-                "another --out."
-            )
-        changed = [name for name in given if kept.get(name) != given[name]]
+            raise SettingsError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
+        changed = [
+            f"{name} was {before!r}, is {now!r}"
+            for name in (item.name for item in fields(settings))
+            if (before := getattr(kept, name, None)) != (now := getattr(settings, name))
+        ]
         if changed:
-            pairs = "; ".join(f"{name} was {kept.get(name)!r}, is {given[name]!r}" for name in changed)
             raise SettingsError(
-                f"{self.folder} holds an evaluation with other settings: {pairs}. Results of both must not be mixed: "
-                "choose another --out, or give the settings it was started with to go on."
+                f"{self.folder} holds an evaluation with other settings: {'; '.join(changed)}. Results of both must "
+                "not be mixed: choose another --out, or give the settings it was started with to go on."
             )
+
+
+HIDDEN = ("endpoint", "user", "options")
+"""Settings that may hold a key or a password, which is not written."""
 
 
 @cache
 def _records() -> Any:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(EpisodeRecord)
 
 
@@ -245,34 +205,34 @@ def record_of(data: Any) -> EpisodeRecord:
     """The record that a line's `episode` holds, every value of the type that it should have.
 
     Raises:
-        ValueError: it is of a version that cannot be read, or damaged.
+        ValueError: it is of another version, or damaged.
     """
     if not isinstance(data, dict):
         raise ValueError("no episode record")
     return _records().validate_python(data)
 
 
-def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
-    """Task and sample -> the finished episode, of an evaluation's episodes.jsonl. A damaged line is none."""
-    return {key: record for key, (_, record) in finished_lines(path).items()}
+def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
+    """Each line that has an end: with its record, or None where it holds none."""
+    for _, text in lines(path):
+        try:
+            yield (line := json.loads(text)), record_of(line["episode"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            if text.endswith(b"\n"):
+                yield None
 
 
 def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
-    """The same, each with the whole line: what else is there may be of any type."""
-    found = {}
-    for _, text in lines(path):
-        with suppress(ValueError, TypeError, KeyError, RecursionError):
-            line = json.loads(text)
-            found[str(task_id_of(line)), int(line["sample"])] = line, record_of(line["episode"])
-    return found
+    """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
+    return {(item[0].get("task_id"), item[0].get("sample")): item for item in _whole_lines(path) if item is not None}
+
+
+def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
+    """The same without the lines."""
+    return {key: record for key, (_, record) in finished_lines(path).items()}
 
 
 def read_episodes(path: Path) -> tuple[list[EpisodeRecord], int]:
     """The records in a JSONL file of an evaluation or a training run, and how many whole lines hold none."""
-    records, skipped = [], 0
-    for _, text in lines(path):
-        try:
-            records.append(record_of(json.loads(text)["episode"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            skipped += text.endswith(b"\n")
-    return records, skipped
+    found = list(_whole_lines(path))
+    return [item[1] for item in found if item is not None], found.count(None)

@@ -24,8 +24,8 @@ from interaction.endpoint.client import Endpoint, EndpointRefusal, Named
 from interaction.endpoint.reply import Completion, one_line
 from interaction.protocol import Message
 from recipe.appended import Appended
-from recipe.evaluation.arguments import count, number
-from recipe.evaluation.lost import all_lost
+from recipe.evaluation.arguments import count
+from recipe.evaluation.results import all_lost
 from recipe.files import Damaged, told
 from recipe.judge.casting import Ballot, cast, cast_before, key_of
 from recipe.judge.question import messages, read_vote
@@ -80,14 +80,14 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
     parser.add_argument("--votes", type=count, default=3, help="on each conversation (default: %(default)s)")
-    parser.add_argument("--temperature", type=number(0), default=1.0, help="default: %(default)s")
+    parser.add_argument("--temperature", type=float, default=1.0, help="default: %(default)s")
     parser.add_argument("--max-tokens", type=count, default=1024, help="of one reply (default: %(default)s)")
     parser.add_argument("--max-chars", type=count, default=60_000, help="of one conversation (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/judge/<served name>")
     parser.add_argument("--concurrency", type=count, default=16, help="requests at a time")
-    parser.add_argument("--timeout", type=number(0, above=True), default=120.0, help="seconds for one reply")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one reply")
     parser.add_argument("--attempts", type=count, default=5, help="requests for one vote before it is lost")
-    parser.add_argument("--backoff", type=number(0), default=1.0, help="seconds before the second, then doubled")
+    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second, then doubled")
     given = parser.parse_args(arguments)
     if given.votes > votes.MOST_VOTES:
         parser.error(f"--votes {given.votes}: expected at most {votes.MOST_VOTES}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.offline.files import is_offline
+from recipe.trajectories import is_offline
 
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
 

@@ -6,16 +6,17 @@ two.
 
 import importlib.metadata
 import os
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.settings import CONFIG_DIR
 from recipe.settings.data_files import as_list
 from recipe.stage.starts import check_mode, check_same_start
+from recipe.trajectories import is_offline
 from recipe.typed import read
 
 VERL_VERSION = "0.9.1"
@@ -117,8 +118,7 @@ def check_environments(config: DictConfig) -> None:
     Raises:
         PreflightError: they are not.
     """
-    from interaction.environment import options_of, register
-    from recipe.user_code.environment_file import EnvironmentFault, check_file
+    from interaction.environment import READERS, options_of, register
 
     files = {
         str(name): os.path.abspath(os.path.expanduser(str(path)))  # workers have other working directories
@@ -126,13 +126,16 @@ def check_environments(config: DictConfig) -> None:
     }
     for name, path in files.items():
         try:
-            check_file(name, path)
-        except EnvironmentFault as error:
-            raise PreflightError(f"interaction.environments.{name}={path}: {error}") from error
-    try:
-        register(files)
-    except ValueError as error:
-        raise PreflightError(f"interaction.environments: {error}.") from error
+            register({name: path})
+            try_tasks(name)
+        except ValueError as error:
+            document, words = (
+                "your_data" if Path(path).suffix in READERS else "your_tools",
+                " ".join(str(error).split()),
+            )
+            raise PreflightError(
+                f"interaction.environments.{name}={path}: {words}. docs/{document}.md has what is expected"
+            ) from error
     config.interaction.environments = files
     for split in ("train", "val"):
         for name, options in config.interaction[split].environments.items():
@@ -145,6 +148,31 @@ def check_environments(config: DictConfig) -> None:
                     raise ValueError(f"environment {name} has no settings, and {', '.join(options)} was given")
             except ValueError as error:
                 raise PreflightError(f"{error if where in str(error) else f'{where}: {error}'}.") from error
+
+
+def try_tasks(environment: str, number: int = 4) -> None:
+    """Play gold, an answer at once and a call that no task has on the first tasks of an environment.
+
+    Raises:
+        ValueError: something is not as `interaction.environment` says, or gold does not pass.
+    """
+    from functools import partial
+    from itertools import islice
+
+    from interaction import get_protocol
+    from interaction.contract import called
+    from interaction.environment import load_tasks, read_options
+    from interaction.gold import check_task, play_gold
+
+    protocol, options = get_protocol("think_xml"), read_options(environment, {})
+    for task in islice(load_tasks(environment).values(), number):
+        where = f"task {task.id}: "
+        check_task(task, options)
+        if any(True for _ in task.gold()):
+            _, record = called(f"{where}gold", partial(play_gold, task, protocol))
+            if record.fault or record.outcome is None or not record.outcome.passed:
+                how = record.fault or f"it ended with {record.stop_reason}"
+                raise ValueError(f"{where}its gold does not pass: {how}")
 
 
 def check_model(config: DictConfig) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.preflight.mode import GROUPS
-from recipe.user_code.reward_file import SCORE
+from recipe.reward import SCORE
+from recipe.trajectories import is_offline
 
 LOGGERS = {
     **{

@@ -3,7 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
+from recipe.trajectories import is_offline
 
 SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
 GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}

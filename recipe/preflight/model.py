@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 from interaction.plain_text import PlainText
 from interaction.protocol import Protocol
 from recipe.errors import PreflightError
-from recipe.offline.files import is_offline
 from recipe.stage.integrity import SUMS, changed
+from recipe.trajectories import is_offline
 from recipe.typed import shown
 
 LONGEST = 8

@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.errors import PreflightError
-from recipe.offline.files import FORMS, found, is_offline
 from recipe.preflight.algorithm import GROUPED
 from recipe.settings.data_files import as_list
+from recipe.trajectories import FORMS, found, is_offline
 
 TRAINING = "recipe.training.offline"
 MANAGER = f"{TRAINING}.StoredTrajectories"

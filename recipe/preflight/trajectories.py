@@ -7,12 +7,11 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.errors import PreflightError
-from recipe.offline.limits import Limits
-from recipe.offline.survey import MOST_SHOWN, Survey, Vocabulary, survey
 from recipe.preflight.algorithm import GROUPED
 from recipe.preflight.offline import N
 from recipe.stage.notes import TrainedOn
 from recipe.stage.same_rows import check_same_trajectories
+from recipe.trajectories import MOST_SHOWN, Limits, Survey, Vocabulary, survey
 
 
 def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any) -> list[str]:

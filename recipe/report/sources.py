@@ -13,8 +13,7 @@ from typing import Any
 
 from interaction.environment import known, load_tasks, task_key_of, task_name
 from interaction.record import EpisodeRecord
-from recipe.evaluation.cost import cost
-from recipe.evaluation.lost import all_lost
+from recipe.evaluation.results import all_lost, cost_of
 from recipe.evaluation.store import EPISODES, SettingsError, finished_episodes, record_of
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
@@ -133,10 +132,10 @@ def episodes(path: Path) -> list[Episodes] | None:
 def _searched(folder: Path) -> tuple[str, ...]:
     """What a search has cost, where one found an evaluation's episodes: then it is another method than plain play."""
     try:
-        spent = cost([folder / EPISODES])
+        spent = cost_of([folder / EPISODES])
     except SettingsError as error:
         return (str(error),)
-    return (str(spent),) if spent is not None and spent.searched else ()
+    return (spent["text"],) if spent is not None and spent["strategy"] != "cot" else ()
 
 
 def _of_evaluation(finished: Mapping[tuple[str, int], EpisodeRecord]) -> list[Played]:

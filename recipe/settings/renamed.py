@@ -1,7 +1,4 @@
-"""Settings, and values of settings, that have another name now: those of an earlier release are told where they went.
-
-What a reward returned under an old name is refused in `recipe.user_code.reward_result`, where rewards are called.
-"""
+"""Settings and values that have another name now: those of an earlier release are told where they went."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -27,12 +27,10 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.workers.utils.padding import response_to_nested
 
 from interaction.episode_output import EpisodeOutput
-from recipe.offline.limits import Limits
-from recipe.offline.stored import Place, Stored
-from recipe.offline.survey import Survey, Vocabulary, read, survey
 from recipe.stage.notes import BATCHES_FILE
 from recipe.training import alarms
 from recipe.training.trainer import CurriculumTrainer
+from recipe.trajectories import Limits, Place, Stored, Survey, Vocabulary, read, survey
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from recipe.offline.files import is_offline
+from recipe.trajectories import is_offline
 
 DIFFERENCE = "training/rollout_log_probs_diff_max"
 """The largest difference between the two log-probabilities of a token in a step. verl logs that of the probabilities,

@@ -28,9 +28,9 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe import reward
 from recipe.credit import registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
-from recipe.offline.files import is_offline
 from recipe.preflight.algorithm import GROUPED
 from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
@@ -40,7 +40,7 @@ from recipe.training.async_sampling import AsyncSampling
 from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
 from recipe.training.old_log_probs import OldLogProbs
 from recipe.training.overlong_filter import leave_out_cut_episodes
-from recipe.user_code import reward_file
+from recipe.trajectories import is_offline
 
 COUNTING = (DynamicSampling, AsyncSampling)
 """Buffers that count what they have thrown away."""
@@ -141,7 +141,7 @@ class Curriculum(PPOTrainer):
     def on_sample_end(self) -> None:
         """Notes how many prompts failed, before the replay buffer looks again.
 
-        A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`user_code.reward_file`).
+        A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`recipe.reward`).
         """
         super().on_sample_end()
         buffer = self.replay_buffer
@@ -157,7 +157,7 @@ class Curriculum(PPOTrainer):
 
     def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
-        path, name = reward_file.named(self.config.reward.custom_reward_function)
+        path, name = reward.named(self.config.reward.custom_reward_function)
         cause = (
             f"the reward {name} of {path} failed for {failed_prompts} prompts"
             if failed_prompts

@@ -34,7 +34,7 @@ from bfcl_env import load_scenarios
 from data_prep.__main__ import main as prepare_data
 from interaction import Conversation, get_protocol
 from recipe import report
-from recipe.conversations.prepare import read_conversations
+from recipe.conversations import read_conversations
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings, SettingsError, Store
@@ -44,11 +44,11 @@ from recipe.preflight.data import check_data
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.start import resolve_model, start_model
 from recipe.rescore import rescore
+from recipe.reward import RewardError, load
 from recipe.stage import checkpoints, manifest, same_rows, starts
 from recipe.stage.adapter import note_base
 from recipe.stage.integrity import note_sums
 from recipe.stage.metrics_log import read_steps
-from recipe.user_code import reward_file
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30
@@ -491,7 +491,7 @@ KINDS = [
     Kind(f"run/{STAGE}/metrics/20260102-000000.jsonl", _metrics, ANY_END, skips=("huge",)),
     Kind(
         "user/reward.py",
-        lambda room: reward_file.load(str(room / "user/reward.py"), "compute_score") and None,
+        lambda room: load(str(room / "user/reward.py"), "compute_score") and None,
         {**BYTES, "bom": FINE, "half": EITHER, "last byte cut": EITHER},
     ),
     Kind("user/loops.yaml", lambda room: read_loops(room / "user/loops.yaml") and None, {**BYTES, "bom": FINE}),
@@ -564,7 +564,7 @@ def _play(kind: Kind, room: Path) -> tuple[str, str]:
     try:
         with _limits(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
             said = kind.judge(room) or []
-    except (PreflightError, SettingsError, reward_file.RewardFileError) as error:
+    except (PreflightError, SettingsError, RewardError) as error:
         said = [str(error)]
     except SystemExit as error:
         said = [str(error)]

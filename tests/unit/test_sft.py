@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from transformers import AutoTokenizer
 
 from recipe import sft
+from recipe.errors import PreflightError
 from recipe.launch import processes, remains
 from recipe.launch.compose import compose
 from recipe.stage import starts
@@ -40,10 +41,10 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         (checkpoints / starts.TRACKER).write_text("7")
         return 7
 
-    played: Any = ModuleType("recipe.conversations.trainer")
+    played: Any = ModuleType("recipe.training.sft_trainer")
     played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
-    for name in ("restart_with_environment", "set_environment", "check_weights"):
+    for name in ("set_environment", "check_weights"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
@@ -58,7 +59,10 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         resumed.clear()
         own = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/rows.parquet"]
         given = [*own, f"model.path={tmp_path}/model", *overrides]
-        sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
+        try:
+            sft.run(compose("sft", ["sft_hardware=tiny", *given], group="sft_hardware"), list(overrides))
+        except PreflightError as error:  # `main` says it so
+            sys.exit(str(error))
         return list(resumed)
 
     return start
@@ -111,7 +115,7 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started()
-    played = sys.modules["recipe.conversations.trainer"]
+    played = sys.modules["recipe.training.sft_trainer"]
     trained = played.train
 
     def look(config: DictConfig) -> int:
@@ -169,7 +173,7 @@ def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_pat
 def test_a_training_that_did_not_reach_its_last_step_hands_on_nothing(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played = sys.modules["recipe.conversations.trainer"]
+    played = sys.modules["recipe.training.sft_trainer"]
     trained = played.train
     with monkeypatch.context() as ends_early:
         ends_early.setattr(played, "train", lambda config: trained(config) + 7)
@@ -179,25 +183,21 @@ def test_a_training_that_did_not_reach_its_last_step_hands_on_nothing(
     assert started() == [7]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "run", "stage"),
-    [
-        ([], "outputs/tiny_policy", "outputs/tiny_policy"),
-        (["paths.run=here"], "here", "outputs/tiny_policy"),
-        (["model.path=/model"], "outputs/mine", "outputs/mine/stage0_sft"),
-        (["model.path=/model", "paths.run=here"], "here", "here/stage0_sft"),
-        (["model.path=/model", "paths.run=here", "paths.stage=there"], "here", "there"),
-    ],
-)
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(
-    overrides: list[str], run: str, stage: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MODEL", raising=False)
     monkeypatch.setenv("RUN", "mine")
-    config = compose("sft", ["sft_hardware=tiny", *overrides], group="sft_hardware")
-    sft.choose_folder(config)
-    assert (config.paths.run, config.paths.stage) == (run, stage)
-    assert config.trainer.default_local_dir == f"{stage}/checkpoints"
+    for overrides, run, stage in (
+        ([], "outputs/tiny_policy", "outputs/tiny_policy"),
+        (["paths.run=here"], "here", "outputs/tiny_policy"),
+        (["model.path=/model"], "outputs/mine", "outputs/mine/stage0_sft"),
+        (["model.path=/model", "paths.run=here", "paths.stage=there"], "here", "there"),
+    ):
+        config = compose("sft", ["sft_hardware=tiny", *overrides], group="sft_hardware")
+        sft.choose_folder(config)
+        assert (config.paths.run, config.paths.stage) == (run, stage)
+        assert config.trainer.default_local_dir == f"{stage}/checkpoints"
 
 
 def test_the_preset_for_a_real_model_does_not_start_with_the_tiny_policy(started: Start, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from bfcl_env.entries.form import initial_keys
 from bfcl_env.source import CLASS_MODULES, function_docs
 from recipe.options.listing import listing
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 
 ROOT = Path(__file__).parents[2]
 

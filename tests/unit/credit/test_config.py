@@ -16,7 +16,7 @@ from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.algorithm import check_algorithm, check_reward_steps
 from recipe.preflight.checks import check_settings
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 
 ROOT = Path(__file__).parents[3]
 ALGORITHMS = {

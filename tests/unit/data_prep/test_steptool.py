@@ -19,7 +19,7 @@ from data_prep.__main__ import main
 from data_prep.rows import SFT_SCHEMA
 from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, trajectories
 from interaction import get_protocol
-from recipe.conversations.files import read
+from recipe.conversations import read_conversations
 
 CALL = '\nThought: \nAction: weather\nAction Input: {"city": "Oslo"}'
 DONE = '\nThought: done\nAction: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "Rain."}'
@@ -137,7 +137,7 @@ def test_an_instance_of_the_json_becomes_a_conversation_for_the_warm_start(conve
     assert second["messages"] == first["messages"][:4]
     assert (first["task_id"], second["task_id"]) == ("10012/Step 2: Will it rain?", "10012/Step 1")
     assert (first["query_id"], second["query_id"]) == ("10012", "10012")
-    assert not read(tmp_path / "out/sft_train.parquet").mistakes
+    assert read_conversations([str(tmp_path / "out/sft_train.parquet")], "")
 
 
 def test_the_models_messages_are_those_of_the_protocol(convert):

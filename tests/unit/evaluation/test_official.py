@@ -27,7 +27,7 @@ from bfcl_env.source import function_docs, load_padding
 from interaction import Conversation, get_protocol
 from interaction.record import CallRecord, EpisodeRecord
 from recipe import evaluate
-from recipe.evaluation.summary import Judged, agreement
+from recipe.evaluation.results import Judged, agreement
 
 PROTOCOL = get_protocol("hermes")
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")

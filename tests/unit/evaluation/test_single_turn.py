@@ -6,9 +6,8 @@ import pytest
 from support.evaluation import PROTOCOL, run, serving
 
 from interaction.environment import load_tasks
-from recipe import evaluate
 from recipe.audit.policies import POLICIES, play
-from recipe.evaluation.summary import Judged, results, text
+from recipe.evaluation.results import Judged, results, text
 
 TASKS = list(load_tasks("bfcl_single").values())
 HERE = ("--environment", "bfcl_single", "--split", "all")
@@ -52,16 +51,6 @@ def test_gold_scores_one_and_an_episode_is_one_message(tmp_path):
     assert found["leaderboard"] is None, "no average is of these two"
 
 
-def test_records_of_two_environments_give_the_averages_of_both(tmp_path, capsys):
-    with serving(lambda messages: PROTOCOL.render_answer("t", "x")) as server:
-        for environment in ("bfcl", "bfcl_single"):
-            more = ("--environment", environment, "--split", "all")
-            run(server.url, tmp_path / environment, *more, category="all", limit=1)
-    capsys.readouterr()
-    assert evaluate.main(["--records", *(str(tmp_path / name) for name in ("bfcl", "bfcl_single"))]) == 0
-    assert "leaderboard" not in capsys.readouterr().out, "of one task each nothing is said"
-
-
 @pytest.mark.parametrize("left_out", [0, 1])
 def test_stored_episodes_are_averaged_over_whole_categories_only(left_out):
     tasks = [task for task in TASKS if task.category in ("irrelevance", "live_irrelevance")]
@@ -69,15 +58,6 @@ def test_stored_episodes_are_averaged_over_whole_categories_only(left_out):
     found = results([Judged(record, None) for record in records], [], None)
     assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 1.0})
     assert ("irrelevance 1.000" in text(found)) == (not left_out)
-
-
-def test_an_unknown_category_is_refused_with_the_known_ones(tmp_path, capsys):
-    try:
-        evaluate.main(["--endpoint", "http://x/v1", "--environment", "bfcl_single", "--category", "java"])
-    except SystemExit as error:
-        assert error.code == 2
-    said = capsys.readouterr().err
-    assert "'java' is no category of environment bfcl_single" in said and "simple_java" in said
 
 
 def test_a_second_start_of_the_same_evaluation_plays_nothing_again(tmp_path):

@@ -3,44 +3,62 @@
 import json
 
 import pytest
+from support.phone import write_phone
 
 from bfcl_env import load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.record import VERSION
 from recipe import evaluate
-from recipe.evaluation.server import context_length
+from recipe.stage.integrity import note_sums
+
+MISTAKES = {
+    "--samples 2": "raise --temperature",
+    "--category simple": "known: base, miss_func, miss_param, long_context",
+    "--environment bfcl_single --category java": "'java' is no category of environment bfcl_single",
+    "--api-key-env NO_SUCH": "no such environment variable",
+    "--api-key-env HOME --endpoint http://me:secret@x/v1": "--endpoint has a password and --api-key-env names a key",
+    "-- --tensor-parallel-size 2": "which only --model starts",
+    "--adapter /a": "name the model it belongs to with --model",
+    "--limit 0": "is not a whole number, 1 or more",
+    "--top-k 20 --leave-out top_k": "--leave-out and the option of the same name contradict each other",
+    "--model /m": "not allowed with argument",
+    "--max-nodes 5": "give it with --strategy dfsdt",
+    "--strategy dfsdt --user kind=endpoint --user url=http://x/v1": "expected a user of kind scripted or replay",
+    "--option volume": "'volume' is not KEY=VALUE",
+    "--option volume=[a": "no YAML",
+    "--option volume=3": "volume",
+    "--user kind=ghost": "known: ",
+    "--user lines=[a]": "kind=None",
+    "--user kind=scripted": "lines",
+    "--user kind=scripted --user lines=[1]": "lines.0",
+    "--user kind=scripted --user lines=[a] --user seconds=.inf": "seconds",
+    "--domain telecom": "has no such categories",
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--endpoint", "http://x/v1", "--samples", "2"), "raise --temperature"),
-        (("--endpoint", "http://x/v1", "--category", "simple"), "known: base, miss_func, miss_param, long_context"),
-        (("--endpoint", "http://x/v1", "--api-key-env", "NO_SUCH"), "no such environment variable"),
-        (("--endpoint", "http://x/v1", "--", "--tensor-parallel-size", "2"), "which only --model starts"),
-        (("--endpoint", "http://x/v1", "--adapter", "/a"), "name the model it belongs to with --model"),
-        (("--endpoint", "http://x/v1", "--limit", "0"), "is not a whole number, 1 or more"),
-        ((), "one of the arguments --model --endpoint --records is required"),
-    ],
-)
-def test_a_mistake_on_the_command_line_is_named(arguments, said, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        evaluate.main(arguments)
-    assert exit_.value.code == 2
-    assert said in capsys.readouterr().err
+def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_path, capsys):
+    phone = str(write_phone(tmp_path))
+    for words, said in MISTAKES.items():
+        given = words.split()
+        given = [*(["--environment", phone] if "--option" in given or "--user" in given else []), *given]
+        source = [] if "--model" in given[:1] else ["--endpoint", "http://x/v1"]
+        with pytest.raises(SystemExit) as exit_:
+            evaluate.main([*source, *given, *(["--endpoint", "x"] if not source else [])])
+        assert exit_.value.code == 2
+        error = capsys.readouterr().err
+        assert said in error and "secret" not in error, words
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "said"),
-    [
-        ("--records", "nothing", "does not exist"),
-        ("--records", "", "holds no episodes"),
-        ("--model", "", "is not a model folder"),
-    ],
-)
-def test_a_path_that_holds_nothing_is_named(source, name, said, tmp_path, capsys):
-    assert evaluate.main([source, str(tmp_path / name), "--out", str(tmp_path / "out")]) == 1
-    assert said in capsys.readouterr().err
+def test_a_path_that_holds_nothing_is_named(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("[]")
+    for given, said in (
+        (["--records", str(tmp_path / "nothing")], "holds no episodes"),
+        (["--records", str(tmp_path)], "holds no episodes"),
+        (["--model", str(tmp_path)], "is not a model folder"),
+        (["--model", str(tmp_path / "nothing")], "is not a model folder"),
+    ):
+        assert evaluate.main([*given, "--out", str(tmp_path / "out")]) == 1
+        assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
@@ -64,25 +82,8 @@ def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
     assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[]", b"null", b"[" * 200_000], ids=repr)
-def test_a_model_folder_with_a_damaged_configuration_is_one_line(content, tmp_path, capsys):
-    (tmp_path / "config.json").write_bytes(content)
-    assert evaluate.main(["--model", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
-    error = capsys.readouterr().err.strip()
-    assert f"{tmp_path} is not a model folder: its config.json cannot be read" in error and "\n" not in error
-
-
-@pytest.mark.parametrize("content", [{"max_position_embeddings": "x"}, {"text_config": 3}, {"text_config": None}, {}])
-def test_a_context_that_the_configuration_does_not_say_is_not_guessed(content, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    assert context_length(tmp_path, []) is None
-    assert context_length(tmp_path, ["--max-model-len=64"]) == 64
-
-
 def test_a_model_that_has_changed_since_it_was_exported_is_refused(tmp_path, capsys):
-    from recipe.stage.integrity import note_sums
-
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     note_sums(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"weightz")

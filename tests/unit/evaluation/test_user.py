@@ -63,41 +63,6 @@ def test_who_plays_the_user_has_to_be_said(phone: Path, tmp_path: Path, capsys: 
     assert "say with --user" in capsys.readouterr().err
 
 
-WRONG = {
-    "no pair": (["--option", "greeting"], "'greeting' is not KEY=VALUE"),
-    "no YAML": (["--option", "greeting=[a"], "no YAML"),
-    "unknown option": (["--option", "volume=3"], "volume"),
-    "unknown user": (["--user", "kind=ghost"], "known: "),
-    "user without kind": (["--user", "lines=[a]"], "kind=None"),
-    "user without lines": (["--user", "kind=scripted"], "lines"),
-    "lines of another type": (["--user", "kind=scripted", "--user", "lines=[1]"], "lines.0"),
-    "a user's unknown setting": ([*SPEAKS, "--user", "volume=3"], "volume"),
-    "seconds without end": ([*SPEAKS, "--user", "seconds=.inf"], "seconds"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_is_refused_before_anything_is_played(
-    wrong: str, phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments, words = WRONG[wrong]
-    with pytest.raises(SystemExit) as ends:
-        evaluated(phone, tmp_path / "out", *arguments)
-    assert ends.value.code == 2 and words in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("changed", ["options", "user", "source"])
-def test_episodes_of_other_settings_of_the_environment_are_not_mixed(
-    changed: str, phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert evaluated(phone, out, *SPEAKS, "--limit", "2")[0] == 0
-    kept = json.loads((out / "settings.json").read_text())
-    (out / "settings.json").write_text(json.dumps(kept | {changed: {"x": 1}}))
-    assert evaluated(phone, out, *SPEAKS, "--limit", "2")[0] == 1
-    assert f"{changed} was {{'x': 1}}" in capsys.readouterr().err
-
-
 def behind(url: str, *more: str) -> list[str]:
     pairs = ["kind=endpoint", f"url={url}", "backoff=0", "attempts=2", "timeout=5", *more]
     return [word for pair in pairs for word in ("--user", pair)]
@@ -114,20 +79,24 @@ def test_a_server_plays_the_user(phone: Path, tmp_path: Path) -> None:
     assert all(line["episode"]["heard"] == list(SAYS) and line["episode"]["outcome"]["passed"] for line in lines)
 
 
-@pytest.mark.parametrize("fault", [429, 500, None, b"{", {"choices": []}], ids=repr)
-def test_a_fault_of_the_users_server_once_changes_nothing(fault: object, phone: Path, tmp_path: Path) -> None:
-    with serving(says, ["none", fault]) as server:
-        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
-    assert (status, len(lines)) == (0, 8) and len(server.requests) == 1 + 8 * 2 + 1
+def test_a_fault_of_the_users_server_once_changes_nothing(phone: Path, tmp_path: Path) -> None:
+    for number, fault in enumerate((429, None, b"{")):
+        with serving(says, ["none", fault]) as server:
+            status, lines, _ = evaluated(phone, tmp_path / str(number), *behind(server.url))
+        assert (status, len(lines)) == (0, 8) and len(server.requests) == 1 + 8 * 2 + 1
 
 
-def test_a_server_that_stops_playing_the_user_loses_episodes_and_scores_none(
+def test_a_server_that_stops_playing_the_user_or_talks_nonsense_loses_episodes_and_scores_none(
     phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(says, ["none"] + [503] * 1000) as server:
-        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
-    assert (status, lines) == (evaluate.LOST_STATUS, [])
-    assert "gave no words in 2 attempts" in capsys.readouterr().out
+    for name, play, faults, said in (
+        ("gone", says, ["none"] + [503] * 1000, "gave no words in 2 attempts"),
+        ("nonsense", lambda _: "???", [], "the user: the user says no sentence"),
+    ):
+        with serving(play, faults) as server:
+            status, lines, _ = evaluated(phone, tmp_path / name, *behind(server.url))
+        assert (status, lines) == (evaluate.LOST_STATUS, [])
+        assert said in capsys.readouterr().out
 
 
 def test_a_server_that_is_not_there_is_said_before_anything_is_played(
@@ -136,15 +105,6 @@ def test_a_server_that_is_not_there_is_said_before_anything_is_played(
     status, lines, requests = evaluated(phone, tmp_path / "out", *behind("http://127.0.0.1:9/v1"))
     assert (status, lines, requests) == (1, [], []) and not (tmp_path / "out").exists()
     assert "interaction.user.url" in capsys.readouterr().err
-
-
-def test_words_that_the_environment_cannot_use_lose_the_episode(
-    phone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with serving(lambda _: "???") as server:
-        status, lines, _ = evaluated(phone, tmp_path / "out", *behind(server.url))
-    assert (status, lines) == (evaluate.LOST_STATUS, [])
-    assert "the user: the user says no sentence" in capsys.readouterr().out
 
 
 def test_neither_side_can_forge_a_turn_of_the_other(phone: Path, tmp_path: Path) -> None:

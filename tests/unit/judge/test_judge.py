@@ -16,8 +16,8 @@ from interaction.plain_text import generic
 from recipe.appended import Appended
 from recipe.judge import __main__ as judge
 from recipe.judge.question import FIELD
-from recipe.preflight.reward import sample_record
 from recipe.report import sources
+from recipe.reward import sample_record
 
 TASKS = {"multi_turn_base_0": "Solved", "multi_turn_base_1": "Unsolved", "multi_turn_miss_func_0": "Unsure"}
 """Task -> what the judge will say of it."""
@@ -271,7 +271,6 @@ def test_a_server_that_refuses_every_request_ends_it(
     [
         (["--votes", "0"], "not a whole number, 1 or more"),
         (["--votes", "1001"], "expected at most 1000"),
-        (["--temperature", "nan"], "--temperature"),
         (["--api-key-env", "NO_SUCH_VARIABLE"], "there is no such environment variable"),
     ],
 )

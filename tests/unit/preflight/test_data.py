@@ -20,7 +20,7 @@ from support.phone import SAYS, write_phone
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
-from recipe.conversations.prepare import read_conversations
+from recipe.conversations import read_conversations
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.agent_loops import read_loops

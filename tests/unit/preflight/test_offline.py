@@ -13,9 +13,9 @@ from support.stored import line, tokenizer, write_lines, write_rows
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
-from recipe.offline.limits import Limits
 from recipe.preflight.checks import check_settings
 from recipe.preflight.trajectories import check_trajectories
+from recipe.trajectories import Limits
 
 MODEL = SimpleNamespace(vocab_size=2048)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.runs import a_run
 
 from recipe import report
-from recipe.preflight.reward import sample_record
 from recipe.report import curves
 from recipe.report.__main__ import main
 from recipe.report.episodes import choose, headers, load
+from recipe.reward import sample_record
 from recipe.stage.metrics_log import read_steps
 
 RECORD = sample_record()

@@ -11,11 +11,10 @@ import pytest
 from support.runs import a_run
 
 from interaction.episode_file import append, parts_of, path_of, steps_in, whole_of
-from recipe import report
-from recipe.offline import files
-from recipe.preflight.reward import sample_record
+from recipe import report, trajectories
 from recipe.report import episodes
 from recipe.rescore import rescore
+from recipe.reward import sample_record
 from rewards.progress import compute_score
 
 LAUNCHES = ("20261122-090000", "20261122-101500")
@@ -72,7 +71,7 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path, seed: i
     moved = [(item.runs[0].first, item.runs[0].last, item.runs[0].standard_error) for item in rises if item is not None]
     assert moved[0] == pytest.approx(moved[1]) and moved[0][2] > 0
     columns = [
-        {key: sorted(column.scores) for key, column in rescore(run, compute_score).items()} for run in (one, several)
+        {key: sorted(column.both) for key, column in rescore(run, compute_score).items()} for run in (one, several)
     ]
     assert columns[0] == columns[1]
 
@@ -91,4 +90,4 @@ def test_later_launches_stand_behind_earlier_ones_and_a_file_without_part_before
     assert parts_of(whole) == [whole, *paths]
     assert {whole_of(path) for path in parts_of(whole)} == {whole}
     assert [path.name for path in steps_in(whole.parent)] == ["000001.jsonl", "000002.jsonl", "000010.jsonl"]
-    assert files.found([str(whole.parent)])  # a folder stands for its files, parts too
+    assert trajectories.found([str(whole.parent)])  # a folder stands for its files, parts too

@@ -184,7 +184,7 @@ def test_names_of_folders_become_no_markup(
 
 def evaluation(folder: Path, solved: dict[str, list[bool]], environment: str = "bfcl") -> Path:
     """An evaluation's folder; a task's list has its samples."""
-    from recipe.preflight.reward import sample_record
+    from recipe.reward import sample_record
 
     record = sample_record()
     lines = []

@@ -27,7 +27,7 @@ GIVEN: dict[str, Any] = {
 
 
 def evaluation(folder: Path, **settings: Any) -> Path:
-    from recipe.preflight.reward import sample_record
+    from recipe.reward import sample_record
 
     record = sample_record()
     folder.mkdir(parents=True)

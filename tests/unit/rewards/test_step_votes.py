@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interaction import Conversation, get_protocol
-from recipe.preflight.reward import sample_record
+from recipe.reward import sample_record
 from rewards import step as step_reward
 from rewards import votes
 

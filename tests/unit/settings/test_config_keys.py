@@ -116,7 +116,7 @@ OBJECTS: dict[str, list[str]] = {
     ],
     "reward": [
         "experimental/reward_loop/reward_loop.py: config.reward",
-        "recipe/user_code/reward_file.py: config.reward",
+        "recipe/reward.py: config.reward",
     ],
     "reward.custom_reward_function": ["trainer/ppo/reward.py get_custom_reward_fn: reward_fn_config"],
     "trainer": [f"{TRAINER}: config.trainer"],
@@ -149,7 +149,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "ppo_infer_max_token_len_per_gpu: ${.ppo_max_token",
     ),
     "data.max_response_length": ("trainer/config/rollout/rollout.yaml", "${oc.select:data.max_response_length,512}"),
-    "data.val_share": ("recipe/conversations/prepare.py", "hold_out(to_train, data.val_share,"),
+    "data.val_share": ("recipe/conversations.py", "hold_out(train, data.val_share,"),
     "ray_kwargs.ray_init": ("trainer/main_ppo.py", "ray.init(**OmegaConf.to_container(ray_init_kwargs))"),
     "transfer_queue": ("trainer/main_ppo.py", "tq.init(config.transfer_queue)"),
 }

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 from omegaconf import open_dict
 
-from recipe import evaluate, report, rescore
+from recipe import evaluate, report
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
-from recipe.preflight.reward import check_reward, sample_record
 from recipe.report import episodes
+from recipe.reward import sample_record
 from recipe.settings.reading import check_values
 from recipe.settings.renamed import POLICY_LOSS, VALUES
-from recipe.user_code.reward_process import RewardProcess
-from recipe.user_code.reward_result import RewardError
 
 OLD_CLASS = "recipe.credit.policy_loss.TurnPolicyLossConfig"
 
@@ -54,29 +52,6 @@ def test_old_names_in_a_configuration_of_the_users_own_are_refused_with_a_line_f
 
 
 @pytest.fixture
-def old_reward(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.py"
-    path.write_text("def compute_score(*args, **kwargs):\n    return {'score': 1.0, 'turn_scores': [1.0]}\n")
-    return path
-
-
-SAID = "returned turn_scores, which is called step_scores now; return it as step_scores"
-
-
-def test_a_reward_that_returns_turn_scores_is_refused_before_the_start(old_reward: Path):
-    override = f"reward.custom_reward_function.path={old_reward}"
-    with pytest.raises(PreflightError, match=SAID) as error:
-        check_reward(compose("stage2", ["hardware=tiny", override]))
-    assert "\n" not in str(error.value)
-
-
-def test_a_reward_that_returns_turn_scores_fails_with_the_new_name_wherever_it_is_called(old_reward: Path):
-    with RewardProcess(str(old_reward), "compute_score", 60) as reward:
-        with pytest.raises(RewardError, match=SAID):
-            reward(data_source="bfcl/base", solution_str="", ground_truth="[]", extra_info={})
-
-
-@pytest.fixture
 def old_run(tmp_path: Path) -> Path:
     """A run as the earlier release stored it: one episode, its list of scores under the old name, after the episode."""
     episode = sample_record()
@@ -95,13 +70,6 @@ def test_a_stored_line_with_turn_scores_is_in_the_report(old_run: Path):
     (shown,) = episodes.load([place])
     assert shown["episode"]["task_id"] == place.header["task_id"]
     assert report.write(old_run).is_file()
-
-
-def test_a_stored_line_with_turn_scores_is_scored_again(old_run: Path):
-    with RewardProcess("pkg://rewards.step", "compute_score", 60) as reward:
-        column = rescore.rescore(old_run, reward)["stage2_base", "train", "base"]
-    ((old, new),) = column.compared
-    assert old > 0 and new > 0
 
 
 def test_a_stored_line_with_turn_scores_is_judged_again(old_run: Path, capsys):
@@ -129,18 +97,3 @@ def test_a_stage_of_ones_own_with_such_a_setting_is_told_the_same():
         config.interaction.train.augment = True
     with pytest.raises(PreflightError, match=r"is now interaction\.train\.environments\.bfcl\.augment"):
         check_values(config)
-
-
-@pytest.mark.parametrize(
-    ("key", "now"),
-    [("turn['has_gold']", "facts"), ("turn['passed_official']", "facts"), ("record['scenario_id']", "task_id")],
-)
-def test_a_reward_that_reads_a_record_as_it_was_is_told_where_the_key_went(key, now, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "def compute_score(data_source, solution_str, ground_truth, extra_info):\n"
-        f"    record = extra_info['episode']\n    return float(all({key} for turn in record['turns']))\n"
-    )
-    config = compose("stage2", ["hardware=tiny", f"reward.custom_reward_function.path={path}"])
-    with pytest.raises(PreflightError, match=f"KeyError.*{now}"):
-        check_reward(config)

@@ -11,10 +11,10 @@ from omegaconf import OmegaConf
 from support.evaluation import gold_player, run, serving
 
 from interaction.masked import masked, masked_text
-from recipe.conversations.made_with import fingerprint
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
 from recipe.preflight.checks import check_settings
+from recipe.sft import fingerprint
 from recipe.stage import manifest
 from recipe.stage.begin import mask_prints, write_start
 

@@ -19,9 +19,8 @@ from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.episode_file import path_of
 from recipe.cpu.tiny_policy import make_tokenizer
-from recipe.offline.limits import Limits
-from recipe.offline.survey import Vocabulary, read, survey
 from recipe.training import offline
+from recipe.trajectories import Limits, Vocabulary, read, survey
 from rewards.step import compute_score
 
 PROTOCOL = get_protocol("think_xml", docs="signature")

@@ -1,0 +1,435 @@
+"""Conversations for the warm start: read from files, checked, held out in part, cut to length, and written for verl.
+
+    {"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}], "id": "oslo-1"}
+
+All files are read and checked before anything is written. Then `<stage>/data` gets `train.parquet`, `val.parquet` where
+something is held out, and `counts.json` with what became of all of them.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from omegaconf import DictConfig, OmegaConf
+
+from data_prep.rows import SFT_SCHEMA, write_table
+from interaction.plain_text import PlainText
+from interaction.protocol import Message
+from recipe.errors import PreflightError
+from recipe.files import Damaged, write_atomic
+from recipe.preflight.data_file import check_whole
+from recipe.preflight.model import load_tokenizer
+from recipe.settings.data_files import as_list
+from recipe.typed import shown
+
+ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
+"""Role in a file -> role in training. Results are messages of the user, as in a rollout."""
+QUERY = ("query_id", "query", "task_id")
+"""Fields that conversations of one query or task have in common, in whatever file."""
+KEPT = ("tools", "enable_thinking")
+"""Further columns of a parquet file that verl gives to the chat template."""
+NOT_READ = ("tools", "functions")
+"""Fields of a line that say what a model may call. No prompt is made of them."""
+OURS = ("drop", "messages")
+"""Values of `data.truncation` that verl does not have: nothing is too long once they have been applied."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character, which JSON can hold and a tokenizer cannot."""
+SHOWN = 20
+"""Mistakes that are printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation, in the roles that a chat template knows."""
+
+    place: str
+    """File, and line or row of it."""
+    messages: tuple[Message, ...]
+    queries: frozenset[tuple[str, ...]] = frozenset()
+    """What it has in common with others of its query: each the name of a field, and what it says."""
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns, for verl."""
+
+    @property
+    def same(self) -> str:
+        """A hash of its messages."""
+        texts = [[message["role"], message["content"]] for message in self.messages]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+    @property
+    def opening(self) -> str:
+        """The same of what comes before the model's first message: what is asked."""
+        roles = [message["role"] for message in self.messages]
+        return replace(self, messages=self.messages[: roles.index("assistant")]).same
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Conversations to train on, and to validate on."""
+
+    train: list[Conversation]
+    val: list[Conversation]
+    counts: dict[str, Any] | None = None
+    """What became of all that were read; None before they are cut to length and held out."""
+
+
+# Reading.
+
+
+def read_sides(config: DictConfig, command: str) -> Sides:
+    """All conversations of `data.train_files`, which `command` makes, and `data.val_files`. None is in both."""
+    data = config.data
+    if data.val_share is not None and (data.val_files or data.custom_cls.path is not None):
+        raise PreflightError(
+            f"data.val_share={data.val_share} holds out conversations of data.train_files; with data.val_files or "
+            "data.custom_cls.path set it to null."
+        )
+    if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
+        raise PreflightError(
+            f"data.max_length={data.max_length} is more than data.max_token_len_per_gpu={data.max_token_len_per_gpu}, "
+            "the tokens of a micro-batch. Set the latter to as many."
+        )
+    train = read_conversations(as_list(data.train_files), command)
+    val = read_conversations(as_list(data.val_files), command, "val_files") if data.val_files else []
+    if both := on_both(train, val):
+        raise PreflightError(
+            f"{len(both)} of the {len(val)} conversations of data.val_files are also in data.train_files, or of the "
+            f"same query ({both[0][0]} and {both[0][1]}). Take them out of one, or set data.val_share instead."
+        )
+    return Sides(train, val)
+
+
+def read_conversations(names: Sequence[str], command: str, key: str = "train_files") -> list[Conversation]:
+    """All conversations of files of one side. Prints what is wrong with them, and raises PreflightError."""
+    found: list[Conversation] = []
+    mistakes: list[str] = []
+    not_read = 0
+    for name in names:
+        path = Path(os.path.expanduser(name))
+        made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
+        try:
+            check_whole(path, (".jsonl", ".parquet"))
+            for place, row in _rows(path):
+                faults = [f"{place}, {fault}" for fault in _faults(row)]
+                mistakes += faults
+                if not faults:
+                    found.append(_conversation(path, place, row))
+                    not_read += not found[-1].kept and any(row.get(item) for item in NOT_READ)
+        except FileNotFoundError as error:
+            raise PreflightError(f"data.{key}={name} does not exist. {made}, or set data.{key}.") from error
+        except (Damaged, OSError, ValueError, pa.ArrowException) as error:
+            raise PreflightError(f"data.{key}: {path} cannot be read: {error}. {made}, or set data.{key}.") from error
+    if mistakes:
+        print(*(f"MISTAKE    {mistake}" for mistake in mistakes[:SHOWN]), sep="\n", flush=True)
+        raise PreflightError(f"data.{key}: {len(mistakes)} mistakes, listed above, the first {mistakes[0]}")
+    if not found:
+        raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
+    if not_read:
+        print(
+            f"NOTE       {not_read} of the {len(found)} conversations of data.{key} have tools or functions, which are "
+            "not read: what the model may call has to stand in its system message",
+            flush=True,
+        )
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Place and content of each row or line; a text is what is wrong with a line."""
+    if path.suffix == ".parquet":
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
+            yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
+        return
+    with path.open(encoding="utf-8-sig") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                try:
+                    yield f"{path}, line {number}", json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    yield f"{path}, line {number}", f"is not JSON: {error}"
+
+
+def _faults(row: Any) -> Iterator[str]:
+    """What a model could not learn from a conversation, or would learn otherwise than it was meant."""
+    messages = row.get("messages") if isinstance(row, dict) else None
+    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
+        what = row if isinstance(row, str) else f"messages: is {shown(messages)}"
+        yield f"{what}; expected an object with a list of messages"
+        return
+    for number, message in enumerate(messages):
+        role, content, where = message.get("role"), message.get("content"), f"messages[{number}]"
+        if not isinstance(role, str) or role not in ROLES:
+            yield f"{where}.role: is {shown(role)}; expected one of {', '.join(ROLES)}"
+        elif role == "system" and number:
+            yield f"{where}.role: is system; expected at the beginning only"
+        if message.get("tool_calls") or message.get("function_call"):
+            yield f"{where}: its calls are not read; expected them as text in content, as the protocol writes them"
+        elif not isinstance(content, str) or not content.strip() or SURROGATE.search(content):
+            yield f"{where}.content: is {shown(content)}; expected a text"
+        if role == "assistant" and message.get("weight", 1) not in (1, None):
+            yield f"{where}.weight: is {shown(message['weight'])}; expected 1: all of the assistant's are learned"
+    roles = [message.get("role") for message in messages]
+    if "assistant" not in roles or roles[0] == "assistant":
+        yield "messages: expected one of the assistant, after a message that it answers"
+
+
+def _conversation(path: Path, place: str, row: Mapping[str, Any]) -> Conversation:
+    messages = tuple({"role": ROLES[item["role"]], "content": item["content"]} for item in row["messages"])
+    queries: set[tuple[str, ...]] = {(name, str(row[name])) for name in QUERY if row.get(name) not in (None, "")}
+    if row.get("id") not in (None, ""):
+        queries.add(("id", str(path), str(row["id"])))  # two files may both number their lines
+    kept = {name: row[name] for name in KEPT if name in row} if path.suffix == ".parquet" else {}
+    return Conversation(place, messages, frozenset(queries), kept)
+
+
+# Holding out.
+
+
+def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> set[int]:
+    """Places in the list of the conversations to validate on: whole queries, at most the share, but one at least.
+
+    A model that has learned nine of ten instances of a query knows the tenth. Conversations with the same messages,
+    with the same messages before the model's first one, or with one id are of one query. Drawn by content and seed.
+
+    Raises:
+        ValueError: all are of one query.
+    """
+    parent = list(range(len(conversations)))
+
+    def root(place: int) -> int:
+        while parent[place] != place:
+            parent[place] = place = parent[parent[place]]
+        return place
+
+    first: dict[Hashable, int] = {}
+    for place, one in enumerate(conversations):
+        for key in (("same", one.same), ("opening", one.opening), *one.queries):
+            parent[root(place)] = root(first.setdefault(key, place))
+    queries: dict[int, list[int]] = {}
+    for place in range(len(conversations)):
+        queries.setdefault(root(place), []).append(place)
+    if len(queries) < 2:
+        raise ValueError(f"all {len(conversations)} conversations are of one query, or begin alike")
+
+    def drawn(query: list[int]) -> str:
+        name = min(conversations[place].same for place in query)
+        return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
+
+    wanted = min(max(1, round(share * len(conversations))), len(conversations) - 1)
+    held = set[int]()
+    for query in sorted(queries.values(), key=drawn):
+        if len(held) + len(query) <= wanted:
+            held.update(query)
+    return held or set(sorted(sorted(queries.values(), key=drawn), key=len)[0])
+
+
+def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:
+    """Places of conversations to validate on, each with one to train on that is the same, or of the same query."""
+
+    def keys(one: Conversation) -> set[Hashable]:
+        return {one.same, *(query for query in one.queries if query[0] in QUERY)}
+
+    trained = {key: one.place for one in train for key in keys(one)} if val else {}
+    return [(one.place, trained[key]) for one in val for key in list(keys(one) & trained.keys())[:1]]
+
+
+# Length, and what the loss sees.
+
+
+class Template:
+    """A model's chat template, as verl's data set uses it: message by message.
+
+    verl renders each message on its own, cuts off what the template puts before a first message, and lets the loss see
+    what follows the header of a message of the assistant's. That is right only for a template that writes a message
+    the same way wherever it stands, behind the header that it writes for the model.
+
+    """
+
+    def __init__(self, tokenizer: Any, model: str, data: DictConfig) -> None:
+        self.tokenizer, self.model, self.alone = tokenizer, model, bool(data.ignore_input_ids_mismatch)
+        self.options: dict[str, Any] = OmegaConf.to_container(data.apply_chat_template_kwargs, resolve=True)  # type: ignore[assignment]
+        self.thinking = data.enable_thinking_default
+        empty: Message = {"role": "user", "content": ""}
+        once, twice = self._render([empty]), self._render([empty, empty])
+        self.before = once[: 2 * len(once) - len(twice)]
+        self.header = self._render([empty], add_generation_prompt=True)[len(once) :]
+
+    def pieces(self, conversation: Conversation) -> list[str]:
+        """The text of each message; joined, what is trained on.
+
+        Raises:
+            PreflightError: the conversation as a whole reads otherwise, or the loss would see other tokens than the
+                model's, or not all of them.
+        """
+        messages, kept = list(conversation.messages), conversation.kept
+        thinking, tools = kept.get("enable_thinking", self.thinking), kept.get("tools")
+        options = {} if thinking is None else {"enable_thinking": bool(thinking)}
+        pieces = []
+        for number, message in enumerate(messages):
+            text = self._render([message], tools=None if number else tools, **options)
+            pieces.append(text[len(self.before) :] if number and message["role"] != "system" else text)
+            if message["role"] == "assistant" and not pieces[-1].startswith(self.header):
+                raise PreflightError(
+                    f"{conversation.place}: the chat template of {self.model} lets the model begin with "
+                    f"{self.header[-60:]!r} and writes its messages otherwise, so that the loss would see other "
+                    "tokens than the model's. Put a chat_template.jinja that does not into its folder."
+                )
+        if not self.alone and self._render(messages, tools=tools, **options) != "".join(pieces):
+            raise PreflightError(
+                f"{conversation.place}: the chat template of {self.model} writes this conversation otherwise as a "
+                "whole than message by message. Set data.ignore_input_ids_mismatch=true to train on the latter, as in "
+                "rollouts."
+            )
+        return pieces
+
+    def _render(self, messages: Sequence[Message], **options: Any) -> str:
+        from verl.utils.tokenizer.chat_template import apply_chat_template
+
+        given = {"tokenize": False, "add_generation_prompt": False, **self.options, **options}
+        try:
+            return str(apply_chat_template(self.tokenizer, list(messages), **given))
+        except Exception as error:  # a template raises what it likes
+            roles, words = ", ".join(message["role"] for message in messages[:8]), " ".join(str(error).split())[:300]
+            raise PreflightError(
+                f"the chat template of {self.model} refuses messages with the roles {roles}: {type(error).__name__}: "
+                f"{words}. Put a chat_template.jinja that takes them into its folder."
+            ) from error
+
+
+def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key: str) -> tuple[list[Any], Any]:
+    """Conversations of at most `data.max_length` tokens, and what became of longer ones, by `data.truncation`.
+
+    They are refused (error), left out (drop), end with the last message of the model that fits, or are left out where
+    none does (messages), or are cut anywhere by verl (right). Control tokens are those of the template alone.
+
+    Raises:
+        PreflightError: there are longer ones, none is left, or the template cannot be used.
+    """
+    plain, limit, how = PlainText.of(template.tokenizer), data.max_length, data.truncation
+    fitting, too_long, cut = list[Conversation](), dict[str, int](), 0
+    for one in side:
+        kept = json.loads(plain(json.dumps(one.kept, ensure_ascii=False)))
+        one = replace(one, messages=tuple(plain.messages(one.messages)), kept=kept)
+        pieces = template.pieces(one)
+        if len("".join(pieces).encode()) > limit:  # a token has a byte or more
+            ends = list(accumulate(map(len, template.tokenizer(pieces, add_special_tokens=False)["input_ids"])))
+            if ends[-1] > limit:
+                too_long[one.place] = ends[-1]
+                fits = [at for at in range(1, len(ends)) if ends[at - 1] <= limit]
+                last = max((at for at in fits if one.messages[at - 1]["role"] == "assistant"), default=0)
+                if how == "drop" or (how == "messages" and not last):
+                    continue
+                if how == "messages":
+                    one, cut = replace(one, messages=one.messages[:last]), cut + 1
+        fitting.append(one)
+    left_out = len(side) - len(fitting)
+    if too_long:
+        most, where = max((tokens, place) for place, tokens in too_long.items())
+        line = (
+            f"{len(too_long)} of {len(side)} conversations of data.{key} have more than data.max_length={limit} "
+            f"tokens, the longest {most} ({where})"
+        )
+        if how == "error":
+            raise PreflightError(f"{line}. Raise data.max_length, or set data.truncation=messages or drop.")
+        print(f"NOTE       {line}: {cut} cut, {left_out} left out (data.truncation={how})", flush=True)
+    if side and not fitting:
+        raise PreflightError(f"data.{key}: no conversation fits data.max_length={limit}. Raise it.")
+    return fitting, {"cut": cut, "left_out": left_out, "too_long": too_long}
+
+
+# For verl.
+
+
+def arrange(sides: Sides, config: DictConfig) -> Sides:
+    """Both sides as they are trained on and validated. Prints what was done. PreflightError: they cannot be."""
+    data, model, seed = config.data, config.model, config.trainer.seed
+    if data.custom_cls.path is not None:
+        return sides
+    template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
+    train, counts = fit(sides.train, template, data, "train_files")
+    val, of_val = fit(sides.val, template, data, "val_files")
+    if data.val_share is not None:
+        try:
+            held = hold_out(train, data.val_share, seed)
+        except ValueError as error:
+            raise PreflightError(f"data.val_share={data.val_share}: {error}. Set data.val_files instead.") from error
+        val = [one for place, one in enumerate(train) if place in held]
+        train = [one for place, one in enumerate(train) if place not in held]
+    counts = {
+        name: counts[name] | of_val[name] if name == "too_long" else counts[name] + of_val[name] for name in counts
+    }
+    for name, side in (("train", train), ("val", val)):
+        learned = sum(message["role"] == "assistant" for one in side for message in one.messages)
+        counts |= {name: len(side), f"{name}_messages": learned}
+    print(
+        f"DATA       {counts['train']} conversations to train on, with {counts['train_messages']} messages of the "
+        f"model; {counts['val']} to validate on, with {counts['val_messages']}",
+        flush=True,
+    )
+    _check_steps(config, len(train))
+    return Sides(train, val, counts)
+
+
+def _check_steps(config: DictConfig, rows: int) -> None:
+    """There is a batch, and as many as are asked for: verl would end without a word."""
+    data, trainer = config.data, config.trainer
+    rows = min(rows, data.train_max_samples) if data.train_max_samples > 0 else rows
+    steps = rows // data.train_batch_size * trainer.total_epochs
+    if not steps:
+        raise PreflightError(
+            f"data.train_batch_size={data.train_batch_size} is more than the {rows} conversations to train on: no step "
+            "would be made. Set it to that or less."
+        )
+    if trainer.total_training_steps is not None and trainer.total_training_steps > steps:
+        raise PreflightError(
+            f"trainer.total_training_steps={trainer.total_training_steps} is more than the {steps} steps of "
+            f"trainer.total_epochs={trainer.total_epochs}. Set more epochs, or fewer steps."
+        )
+
+
+def folder_of(config: DictConfig) -> Path:
+    """Where the two files for verl are."""
+    return Path(config.paths.stage) / "data"
+
+
+def write(sides: Sides, folder: Path) -> None:
+    """The two files, and `counts.json`; nothing where a data set class of the user's reads what was named."""
+    if sides.counts is not None:
+        for name, side in (("train", sides.train), ("val", sides.val)):
+            write_side(side, folder / f"{name}.parquet")
+        write_atomic(folder / "counts.json", json.dumps(sides.counts, indent=1) + "\n")
+
+
+def write_side(side: Sequence[Conversation], path: Path) -> None:
+    """Conversations as verl's data set reads them; no file of none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if side:
+        columns = {"messages": pa.array([list(one.messages) for one in side], type=SFT_SCHEMA.field("messages").type)}
+        for name in KEPT:
+            if any(name in one.kept for one in side):
+                columns[name] = pa.array([one.kept.get(name) for one in side])
+        write_table(pa.table(columns), path)
+
+
+def for_verl(config: DictConfig) -> DictConfig:
+    """The configuration that verl's trainer gets: files that are there, and a validation only where there is one."""
+    config, folder = deepcopy(config), folder_of(config)
+    data = config.data
+    validates = bool(data.val_files) or data.val_share is not None
+    if data.custom_cls.path is None:
+        data.train_files = str(folder / "train.parquet")
+        data.val_files = str(folder / "val.parquet") if validates else None
+        data.truncation = "error" if data.truncation in OURS else data.truncation
+    if not validates:
+        config.trainer.test_freq = -1  # verl would look for what is not there
+    return config

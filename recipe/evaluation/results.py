@@ -1,0 +1,338 @@
+"""Results of an evaluation as data (`results.json`) and as text tables.
+
+Progress, accuracies and rates are those of `rewards.metrics`, computed from the records; nothing is measured twice.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from textwrap import fill
+from typing import Any
+
+from interaction.environment import Task, averages_of, load_tasks
+from interaction.record import EpisodeRecord
+from recipe.columns import aligned
+from recipe.evaluation.intervals import mean_interval, pass_all_k, pass_at_k, proportion_interval
+from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
+from recipe.files import Damaged, read_json
+from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
+
+RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
+ACCURACIES = ("acc", "acc_official")
+PASS = {"pass_at_k": pass_at_k, "pass_all_k": pass_all_k}
+"""Where there are several samples of a task: that one of k passes, and that all do."""
+
+CONTEXT = "the server's context does not hold the prompt"
+NOT_TRIED = "not tried"
+THE_USER = "the user"
+"""Beginnings of the reasons of lost episodes. What was not tried is lost for what came before it."""
+MOST_CAUSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An episode that could not be played."""
+
+    task_id: str
+    category: str
+    sample: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One episode with both verdicts, where the environment's source has a checker of its own."""
+
+    record: EpisodeRecord
+    official: Any
+    """What the source says: `valid`, `reason` and the listed `differences` that apply; None where it is not asked."""
+
+    @property
+    def task(self) -> Task:
+        return load_tasks(self.record.environment)[self.record.task_id]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Two environments may have tasks with one id."""
+        return self.record.environment, self.record.task_id
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.record.environment, self.record.category
+
+    @property
+    def agrees(self) -> bool:
+        """With our environment's reckoning of the official verdict."""
+        return self.official is None or self.official.valid == passed_official(self.record.to_dict())
+
+
+def results(
+    episodes: Sequence[Judged],
+    lost: Sequence[Lost],
+    samples: int | None,
+    cost: Mapping[str, Any] | None = None,
+    by_bfcl: bool = True,
+) -> dict[str, Any]:
+    """Everything that is known of these episodes, by category and for all together, as plain data.
+
+    Args:
+        samples: wanted of each task; None for episodes of a training run, which have neither pass@k nor BFCL's score.
+        cost: as `cost_of`. Episodes that a search found have no score of BFCL's.
+        by_bfcl: whether they were played by BFCL's own rules.
+    """
+    searched = cost is not None and cost["strategy"] != "cot"
+    environments = dict.fromkeys(item.record.environment for item in episodes)
+    known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
+    groups = {kind: found for kind in known if (found := [item for item in episodes if item.kind == kind])}
+    names = Counter(category for _, category in groups)
+    categories = {
+        category if names[category] < 2 else f"{name}/{category}": _group(items, samples)
+        for (name, category), items in groups.items()
+    }
+    parts = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
+    official = samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(groups) == len(known)
+    return {
+        "categories": categories,
+        "overall": _group(episodes, samples) if episodes else None,
+        "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
+        # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
+        "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
+        "leaderboard": None if searched else _leaderboard(environments, groups, samples),
+        "cost": cost,
+        "lost": [asdict(item) for item in lost],
+        "verdicts": agreement(episodes),
+    }
+
+
+def _leaderboard(
+    environments: Iterable[str], groups: Mapping[tuple[str, str], Sequence[Judged]], samples: int | None
+) -> dict[str, Any] | None:
+    """Averages as the leaderboard of an environment's source has them; None where no environment has one.
+
+    Of episodes that were not chosen as an evaluation, only from categories all of whose tasks are there.
+    """
+    maker = next((found for name in environments if (found := averages_of(name)) is not None), None)
+    if maker is None:
+        return None
+    accuracies = {}
+    for (environment, category), items in groups.items():
+        tasks = {item.key for item in items}
+        if samples or len(tasks) == sum(task.category == category for task in load_tasks(environment).values()):
+            accuracies[category] = fmean(passed_official(item.record.to_dict()) for item in items), len(tasks)
+    averages, missing = maker(accuracies)
+    played = sum(tasks for _, tasks in accuracies.values())
+    return {"averages": dict(averages), "missing": list(missing), "tasks": played} if averages else None
+
+
+def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
+    metrics = [episode_metrics(item.record.to_dict()) for item in items]
+    clusters = [(item.record.environment, item.task.cluster) for item in items]
+    columns = {name: [episode[name] for episode in metrics] for name in ("progress", *ACCURACIES)}
+    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
+    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
+    estimated = {name: (values, clusters) for name, values in columns.items()}
+    if asked:
+        estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
+    for name, (values, among) in estimated.items():
+        low, high = (mean_interval if name == "progress" else proportion_interval)(values, among)
+        found[name] = {"mean": fmean(values), "low": low, "high": high}
+    found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
+    found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
+    if samples and samples > 1:
+        for key, estimate in PASS.items():
+            found[key] = {name: _pass(items, columns[name], samples, estimate) for name in ACCURACIES}
+    return found
+
+
+def _pass(items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Any) -> dict[str, float]:
+    """Mean of an estimate over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
+    tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for item, value in zip(items, values, strict=True):
+        tasks[item.key].append(value)
+    ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
+    by_k = {
+        k: [estimate(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k] for k in ks
+    }
+    return {str(k): fmean(estimates) for k, estimates in by_k.items() if estimates}
+
+
+def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
+    """BFCL's own verdicts beside `acc_official`: episodes without a listed difference must all agree.
+
+    None where nothing but the environment judged.
+    """
+    asked = [item for item in episodes if item.official is not None]
+    if not asked:
+        return None
+    plain = [item for item in asked if not item.official.differences]
+    named: dict[str, list[bool]] = defaultdict(list)
+    for item in asked:
+        for name in item.official.differences:
+            named[name].append(item.agrees)
+    return {
+        "episodes": len(asked),
+        "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in asked),
+        "agree": sum(item.agrees for item in asked),
+        "without_listed_difference": len(plain),
+        "disagree_without_listed_difference": sorted(item.record.task_id for item in plain if not item.agrees),
+        "differences": {
+            name: {"episodes": len(agrees), "disagree": agrees.count(False)} for name, agrees in sorted(named.items())
+        },
+        "reasons": dict(Counter(item.official.reason or "valid" for item in asked).most_common()),
+    }
+
+
+def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
+    """What the finished episodes in these files have cost, in means over episodes; None unless an evaluation's.
+
+    A search spends more than the episode that it ends with shows: `nodes` are the messages of all branches, `dropped`
+    the branches of all episodes that gave other results when they were played again.
+
+    Raises:
+        SettingsError: some were found by a search and others were not.
+    """
+    others = [path for path in paths if path.name != EPISODES]
+    found = [item for path in paths if path not in others for item in finished_lines(path).values()]
+    searched = ["search" in line for line, _ in found]
+    if any(searched) and (others or not all(searched)):
+        raise SettingsError(
+            f"{sum(searched)} of these episodes were found by a search (--strategy dfsdt), and one score of them and "
+            "the others says nothing: judge the folders of each strategy by themselves"
+        )
+    if others or not found:
+        return None
+    rows = []
+    for line, record in found:
+        messages = sum(len(turn.steps) for turn in record.turns)
+        search = line.get("search", {"nodes": messages, "branches": 1, "dropped": 0})
+        tokens = {name: line.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
+        rows.append({"messages": messages, **search, **tokens})
+    cost: dict[str, Any] = {name: fmean(row[name] for row in rows) for name in rows[0]}
+    cost["dropped"] = sum(row["dropped"] for row in rows)
+    spent = f"{cost['prompt_tokens']:,.0f} + {cost['completion_tokens']:,.0f} tokens of prompts and messages"
+    text = f"strategy cot: {cost['nodes']:.1f} messages and {spent} an episode"
+    if any(searched):
+        text = (
+            f"strategy dfsdt, a search: {cost['nodes']:.1f} messages in {cost['branches']:.1f} branches and {spent} an "
+            f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
+        )
+    return {"strategy": "dfsdt" if any(searched) else "cot", **cost, "text": text}
+
+
+def causes(reasons: Iterable[str]) -> list[tuple[int, str]]:
+    """How often each cause, with one of its reasons: reasons that differ in numbers only have one cause."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for reason in reasons:
+        kind = next((known for known in (CONTEXT, NOT_TRIED) if reason.startswith(known)), None)
+        found[kind or re.sub(r"\d+", "0", reason)].append(reason)
+    ranked = sorted(found.items(), key=lambda item: (item[0] == NOT_TRIED, -len(item[1])))
+    return [(len(given), given[0]) for _, given in ranked]
+
+
+def _remedy(reason: str) -> str:
+    if reason.startswith(CONTEXT):
+        return (
+            "The same command plays them again with a longer context (with --model: -- --max-model-len N); or choose "
+            "--docs signature, another --category or another model, with another --out"
+        )
+    who = "who plays the user (--user)" if reason.startswith(THE_USER) else "the server (server.log, if it is vLLM's)"
+    return f"See whether {who} answers; the same command plays lost episodes again"
+
+
+def all_lost(folder: Path) -> str | None:
+    """That every episode of an evaluation was lost, why, and what to do; None where its results do not say so."""
+    try:
+        found = read_json(folder / "results.json")
+        reasons = [item["reason"] for item in found["lost"]]
+        if not reasons or found["overall"] is not None:
+            return None
+    except (OSError, Damaged, KeyError, TypeError):
+        return None
+    count, reason = causes(reasons)[0]
+    return (
+        f"{folder} holds no episode: all {len(reasons)} were lost, {count} of them to one cause: {reason.rstrip('.')}. "
+        f"{_remedy(reason)}"
+    )
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """The results as tables for people."""
+    parts = []
+    if found["overall"] is not None:
+        rows = {name.removeprefix("multi_turn_"): group for name, group in found["categories"].items()}
+        rows["all"] = found["overall"]
+        rows |= found["parts"]
+        parts += [_accuracy_table(rows), _stop_table(rows)]
+        if found.get("cost"):
+            parts.append(fill(found["cost"]["text"], 120))
+        if "pass_at_k" in found["overall"]:
+            parts += [_pass_table(rows, "pass_at_k", "pass@"), _pass_table(rows, "pass_all_k", "pass^")]
+        if found["multi_turn_official"] is not None:
+            parts.append(
+                f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
+            )
+        if found.get("leaderboard"):
+            parts.append(_leaderboard_text(found["leaderboard"]))
+        if found["verdicts"]:
+            parts.append(_agreement_text(found["verdicts"]))
+    if found.get("note"):
+        parts.append(found["note"])
+    if found["lost"]:
+        ranked = causes(item["reason"] for item in found["lost"])
+        number = f"all {len(found['lost'])} episodes, so there is no number"
+        if found["overall"] is not None:
+            number = f"{len(found['lost'])} episodes could not be played and are in no number above"
+        told = "".join(f"\n  {count} x {reason}" for count, reason in ranked[:MOST_CAUSES])
+        parts.append(f"LOST: {number}:{told}\n  {_remedy(ranked[0][1])}.")
+    return "\n\n".join(parts)
+
+
+def _accuracy_table(rows: Mapping[str, Any]) -> str:
+    by_source = ["acc_bfcl"] if all("acc_bfcl" in group for group in rows.values()) else []
+    names = ("progress", *ACCURACIES, *by_source)
+    lines = [["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]]
+    for category, group in rows.items():
+        means = (f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names)
+        rates = f"{group['format_rate']:.3f}", f"{group['call_success_rate']:.3f}", f"{group['calls']:.1f}"
+        lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *rates])
+    return aligned(lines)
+
+
+def _stop_table(rows: Mapping[str, Any]) -> str:
+    used = [reason for reason in STOP_REASONS if any(group["stop"][reason] for group in rows.values())]
+    lines = [[name, *(f"{group['stop'][reason]:.1%}" for reason in used)] for name, group in rows.items()]
+    return aligned([["how episodes ended", *used], *lines])
+
+
+def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
+    columns = [(name, k) for name in ACCURACIES for k in rows["all"][key]["acc"]]
+    lines = [["category", *(f"{name} {sign}{k}" for name, k in columns)]]
+    for category, group in rows.items():
+        lines.append([category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)])
+    return aligned(lines)
+
+
+def _leaderboard_text(found: Mapping[str, Any]) -> str:
+    averages = "   ".join(f"{name} {value:.3f}" for name, value in found["averages"].items())
+    return f"averages as the leaderboard has them, over {found['tasks']} tasks:\n  {averages}" + (
+        f"\n  not played: {', '.join(found['missing'])}" if found["missing"] else ""
+    )
+
+
+def _agreement_text(verdicts: Mapping[str, Any]) -> str:
+    wrong = verdicts["disagree_without_listed_difference"]
+    early = verdicts["episodes"] - verdicts["asked"]
+    lines = [
+        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes"
+        + (f"; {early} of them stopped before their last turn and fail without being asked." if early else ".")
+    ]
+    lines += [
+        f"  listed difference {name}: {counts['episodes']} episodes, {counts['disagree']} of them with another verdict"
+        for name, counts in verdicts["differences"].items()
+    ]
+    if wrong:
+        lines.append(f"  DISAGREE WITHOUT A LISTED DIFFERENCE: {len(wrong)}, such as {', '.join(wrong[:5])}")
+    return "\n".join(lines)

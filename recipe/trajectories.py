@@ -1,0 +1,469 @@
+"""Stored trajectories, read to be trained on: files in, token ids with masks, steps and rewards out.
+
+There are two forms: episodes that a stage has stored with `interaction.record_tokens=true`, one JSON object a line; and
+`trajectories.parquet` of `data_prep --steptool`, texts with a reward a step. A survey reads all of them before a start
+and says what is wrong and what fits. It keeps places only: whoever trains reads a trajectory again there. Nothing here
+imports torch or verl.
+"""
+
+import hashlib
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from interaction.environment import task_key_of, task_name
+from interaction.episode_file import whole_of
+from interaction.record import VERSION, StopReason
+from interaction.token_rewards import rewards_of
+from interaction.trajectory import Trajectory
+from interaction.words import wrong_settings
+from recipe.errors import PreflightError
+from recipe.files import lines
+from recipe.typed import shown
+
+ROLLOUTS, TRAJECTORIES = ".jsonl", ".parquet"
+FORMS = (
+    "the episodes of a stage that was played with interaction.record_tokens=true (<stage>/rollouts/train/*.jsonl), or "
+    "trajectories.parquet of `python -m data_prep --steptool FILE --out DIR`"
+)
+MOST_SHOWN = 10
+"""Mistakes that a message lists."""
+COMPARED = 4
+"""Episodes of a file whose tokens are decoded and compared with the texts of its record."""
+ANOTHER_TOKENIZER = "another model's tokenizer wrote it. Set MODEL to a model with the same tokenizer"
+
+
+class Mistake(ValueError):
+    """What is wrong with a trajectory: the field, and what was expected of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trajectory stands."""
+
+    path: Path
+    at: int
+    """Byte at which its line begins, or its row."""
+    name: str
+    """For people: `line 3` or `row 3`, both from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One trajectory."""
+
+    group: str
+    """Trajectories of one group are attempts at one task, which estimators such as GRPO compare."""
+    source: str
+    """Data source, such as `bfcl/base`: metrics are logged by it."""
+    trajectory: Trajectory
+    score: float
+    step_scores: list[float] | None
+    """One for each step; None where there is the score alone."""
+    reward: Mapping[str, float] = field(default_factory=dict)
+    """What else the reward returned."""
+    truncated: bool = False
+    """Whether a token limit cut it, as `interaction.overlong.train=false` asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one trajectory, in tokens; None for no limit."""
+
+    prompt: int
+    response: int
+    """From the model's first token to the end, what the environment says included."""
+    context: int | None
+    """Prompt and response together."""
+    reply: int | None
+    """Of one step."""
+    final_only: bool
+    """Whether the reward of the last step alone counts (`offline.rewards=final`)."""
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "Limits":
+        """Those of a stage's configuration."""
+        return cls(
+            config.data.max_prompt_length,
+            config.data.max_response_length,
+            config.actor_rollout_ref.rollout.max_model_len,
+            config.interaction.max_tokens_per_reply,
+            config.offline.rewards == "final",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the model to train reads."""
+
+    tokenizer: Any
+    size: int
+    """Ids from 0 to below this one are the tokenizer's, and have an embedding."""
+    model: str
+
+
+# Files.
+
+
+def is_offline(config: DictConfig) -> bool:
+    """Whether a stage learns from stored trajectories."""
+    return OmegaConf.select(config, "offline.files") is not None
+
+
+def found(named: Iterable[str]) -> list[Path]:
+    """The files that `offline.files` names, those of a folder by name.
+
+    Raises:
+        PreflightError: a name stands for nothing that can be read, or one file is named twice.
+    """
+    files: dict[Path, Path] = {}
+    for name in named:
+        path = Path(os.path.expanduser(name))
+        inside = sorted(path.iterdir()) if path.is_dir() else [path]
+        inside = [item for item in inside if item.is_file() and item.suffix in (ROLLOUTS, TRAJECTORIES)]
+        if not inside:
+            raise PreflightError(f"offline.files={name} holds nothing to train on; expected {FORMS}.")
+        for item in inside:
+            if (same := item.resolve()) in files:
+                raise PreflightError(f"offline.files names {item} twice. Name each file once.")
+            files[same] = item
+    return list(files.values())
+
+
+# Episodes with their tokens.
+
+Ids = list[Annotated[int, Field(ge=0)]]
+
+
+class _Tokens(TypedDict):
+    prompt: Annotated[Ids, Field(min_length=1)]
+    response: Ids
+    mask: list[Literal[0, 1]]
+    logprobs: list[FiniteFloat] | None
+
+
+class _Step(TypedDict):
+    tokens: Annotated[list[int], Field(min_length=2, max_length=2)]
+    text: NotRequired[str]
+
+
+class _Turn(TypedDict):
+    steps: list[_Step]
+
+
+class _Episode(TypedDict):
+    version: Annotated[int, Field(ge=VERSION, le=VERSION)]
+    stop_reason: str
+    turns: list[_Turn]
+
+
+class _Line(TypedDict):
+    """One line of a file, as far as it is read."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    tokens: _Tokens
+    score: FiniteFloat
+    step_scores: NotRequired[list[FiniteFloat] | None]
+    reward: NotRequired[dict[str, Any] | None]
+    episode: _Episode
+
+
+@cache
+def _lines() -> TypeAdapter[Any]:
+    return TypeAdapter(_Line)
+
+
+def _read_line(text: bytes) -> dict[str, Any]:
+    """Raises Mistake if the line holds no episode with its tokens."""
+    try:
+        return _lines().validate_json(text, strict=True)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        how = "expected an episode of a stage with interaction.record_tokens=true"
+        raise Mistake(f"{wrong_settings(error)[:250]}; {how}") from error
+
+
+def _of_line(line: Mapping[str, Any]) -> Stored:
+    """The trajectory of a line. Raises Mistake if its parts do not fit together."""
+    environment, task = task_key_of(line)
+    category = str(line.get("category", "")).removeprefix("multi_turn_")
+    reward = {name: value for name, value in (line.get("reward") or {}).items() if isinstance(value, int | float)}
+    uid = line.get("uid")
+    return Stored(
+        group=task_name(environment, str(task)) if uid is None else str(uid),
+        source=f"{environment}/{category}" if category else environment,
+        trajectory=_trajectory(line["tokens"], line["episode"]["turns"]),
+        score=line["score"],
+        step_scores=line.get("step_scores") or None,
+        reward=reward,
+        truncated=line["episode"]["stop_reason"] == StopReason.max_tokens,
+    )
+
+
+def _trajectory(tokens: Any, turns: Sequence[Any]) -> Trajectory:
+    response, mask, log_probs = tokens["response"], tokens["mask"], tokens["logprobs"]
+    for name in ("mask", "logprobs"):
+        if tokens[name] is not None and len(tokens[name]) != len(response):
+            raise Mistake(f"tokens.{name}: has {len(tokens[name])} items; expected one a token, {len(response)}")
+    made, end = Trajectory(tokens["prompt"]), 0
+    for turn, start, stop in ((turn, *step["tokens"]) for turn, one in enumerate(turns) for step in one["steps"]):
+        where = f"step {len(made.spans)} of the episode, tokens"
+        if not end <= start < stop <= len(response):
+            raise Mistake(f"{where}: is {start}, {stop}; expected a place after {end}, up to {len(response)}")
+        while stop > start and not mask[stop - 1]:  # the environment's: `Trajectory.go_on`
+            stop -= 1
+        made.add_context(response[end:start])
+        try:
+            made.add_step(turn, response[start:stop], None if log_probs is None else log_probs[start:stop])
+        except ValueError as error:
+            raise Mistake(f"{where}: {error}") from error
+        end = stop
+    made.add_context(response[end:])
+    if made.mask != mask:
+        raise Mistake("tokens.mask: is 1 on other tokens than the steps of the episode have")
+    return made
+
+
+# Texts with a reward a step. Each text is tokenised on its own, so ids do not depend on what stands beside it.
+
+
+@lru_cache(maxsize=64)
+def _table(path: Path) -> Any:
+    """The file, mapped into memory. Raises Mistake if it has not the columns of TRAJECTORY_SCHEMA."""
+    import pyarrow as pa  # here, because settings are looked at without it
+    import pyarrow.parquet as parquet
+
+    from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
+
+    try:
+        table = parquet.read_table(path, memory_map=True)
+        return table.select(TRAJECTORY_SCHEMA.names).cast(TRAJECTORY_SCHEMA)
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise Mistake(f"cannot be read as parquet: {shown(str(error), quote=False)}; expected {FORMS}") from error
+
+
+def _of_row(row: Mapping[str, Any], tokenizer: Any) -> Stored:
+    """The trajectory of a row. Raises Mistake if it has no steps, an empty text, or a reward that is not finite."""
+    from data_prep.steptool.lengths import token_ids
+
+    steps = row["steps"]
+    if not steps or row["query_id"] is None:
+        raise Mistake("steps, query_id: one is empty")
+    ids = token_ids([step[name] or "" for step in steps for name in ("prompt", "response")], tokenizer)
+    for number, tokens in enumerate(ids):
+        if not tokens:
+            raise Mistake(f"steps[{number // 2}].{('prompt', 'response')[number % 2]}: has no token")
+    scores = [math.nan if step["reward"] is None else step["reward"] for step in steps]
+    if not all(map(math.isfinite, scores)):
+        raise Mistake(f"steps.reward: is {scores}; expected finite numbers")
+    trajectory = Trajectory(ids[0])
+    for number, (prompt, response) in enumerate(zip(ids[::2], ids[1::2], strict=True)):
+        if number:
+            trajectory.add_context(prompt)
+        trajectory.add_step(0, response, None)
+    return Stored(row["query_id"], "steptool", trajectory, sum(scores), scores)
+
+
+# What of it is trained on.
+
+
+def fitting_steps(trajectory: Trajectory, limits: Limits) -> int:
+    """How many of its first steps fit."""
+    prompt = len(trajectory.prompt)
+    if prompt > limits.prompt:
+        return 0
+    for number, span in enumerate(trajectory.spans):
+        too_long = span.end > limits.response or (limits.context is not None and prompt + span.end > limits.context)
+        if too_long or (limits.reply is not None and span.end - span.start > limits.reply):
+            return number
+    return len(trajectory.spans)
+
+
+def cut(stored: Stored, limits: Limits) -> Stored | None:
+    """The trajectory as it is trained on; None where nothing of it can be.
+
+    A step that was half seen has a reward that its tokens did not earn, so steps are dropped whole, from the end. A
+    single score is for the whole trajectory, which then is left out. What the environment said last goes too.
+    """
+    trajectory, scores = stored.trajectory, stored.step_scores
+    steps, whole = fitting_steps(trajectory, limits), len(trajectory.spans)
+    if not steps or (steps < whole and (scores is None or limits.final_only)):
+        return None
+    if scores is not None and limits.final_only:
+        scores = [0.0] * (whole - 1) + scores[-1:]
+    if steps < whole and scores is not None:
+        scores = scores[:steps]
+    score = stored.score if scores is stored.step_scores or scores is None else sum(scores)
+    end, kept = trajectory.spans[steps - 1].end, Trajectory(trajectory.prompt)
+    kept.response, kept.mask, kept.spans = trajectory.response[:end], trajectory.mask[:end], trajectory.spans[:steps]
+    kept.log_probs = None if trajectory.log_probs is None else trajectory.log_probs[:end]
+    return replace(stored, trajectory=kept, step_scores=scores, score=score)
+
+
+def read(place: Place, limits: Limits, tokenizer: Any) -> Stored:
+    """A trajectory that a survey has kept, as it is trained on.
+
+    Raises:
+        Mistake: the file is another one by now.
+    """
+    if place.path.suffix == ROLLOUTS:
+        with place.path.open("rb") as file:
+            file.seek(place.at)
+            stored = _of_line(_read_line(file.readline()))
+    else:
+        stored = _of_row(_table(place.path).slice(place.at, 1).to_pylist()[0], tokenizer)
+    if (kept := cut(stored, limits)) is None:
+        raise Mistake("has changed since the start")
+    return kept
+
+
+# The survey.
+
+
+@dataclass
+class Survey:
+    """What was found."""
+
+    groups: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))
+    """Trajectories that are trained on, in the order of the files."""
+    mistakes: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """`read`; `trained`, and of these `shortened`, by `steps_dropped`, and `log_probs` that were stored; left out:
+    `too_long`, `earlier` (a resumed step was played again), `silent` (not a token of the model)."""
+    longest: int = 0
+    """Tokens of the longest one that is trained on."""
+
+    def add(self, group: str, place: Place, dropped: int, log_probs: bool, tokens: int) -> None:
+        """Count a trajectory among those that are trained on, without `dropped` steps."""
+        self.groups[group].append(place)
+        self.counts.update(trained=1, shortened=bool(dropped), steps_dropped=dropped, log_probs=log_probs)
+        self.longest = max(self.longest, tokens)
+
+    def items(self, grouped: bool) -> list[list[Place]]:
+        """What stands in for a row of a stage that plays: a group with two trajectories or more, or one trajectory."""
+        if grouped:
+            return [places for places in self.groups.values() if len(places) > 1]
+        return [[place] for places in self.groups.values() for place in places]
+
+    def digest(self, grouped: bool) -> str:
+        """Of where each row stands, in order, wherever the files are."""
+        places = "\n".join(" ".join(f"{place.path.name}:{place.at}" for place in row) for row in self.items(grouped))
+        return hashlib.sha256(places.encode()).hexdigest()
+
+    @property
+    def largest_group(self) -> int:
+        return max(map(len, self.groups.values()), default=0)
+
+    @property
+    def lone(self) -> int:
+        """Trajectories that have nothing to be compared with."""
+        return sum(len(places) == 1 for places in self.groups.values())
+
+
+def survey(files: Sequence[Path], limits: Limits, vocabulary: Vocabulary) -> Survey:
+    """Look at every trajectory of these files."""
+    result = Survey()
+    seen: dict[str, tuple[str, Place]] = {}
+    for path, parts in groupby(files, lambda path: whole_of(path) if path.suffix == ROLLOUTS else path):
+        if path.suffix == ROLLOUTS:
+            _survey_episodes(parts, result, limits, vocabulary, seen)
+            continue
+        try:
+            batches = _table(path).to_batches(max_chunksize=256)
+        except Mistake as error:
+            result.mistakes.append(f"{path}, {error}")
+            continue
+        for number, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+            result.counts["read"] += 1
+            place = Place(path, number, f"row {number + 1}")
+            try:
+                if (kept := _look(_of_row(row, vocabulary.tokenizer), place, result, limits, vocabulary)) is not None:
+                    result.add(*kept)
+            except Mistake as error:
+                result.mistakes.append(f"{place}, {error}")
+    return result
+
+
+def _survey_episodes(
+    parts: Iterable[Path], result: Survey, limits: Limits, vocabulary: Vocabulary, seen: dict[str, tuple[str, Place]]
+) -> None:
+    """Those of a file of rollouts; of a step that was played again after a resume, those of the later launch.
+
+    A stage that plays on while it trains plays what was unfinished at a checkpoint again in the next launch, under the
+    same name in a later step's file. Of two such episodes the first is kept.
+    """
+    last: dict[str, str] = {}
+    kept: dict[str, tuple[str, str, Any]] = {}
+    compared = 0
+    every = ((part, number, *line) for part in parts for number, line in enumerate(lines(part), 1))
+    for place, text in ((Place(part, at, f"line {number}"), text) for part, number, at, text in every if text.strip()):
+        result.counts["read"] += 1
+        try:
+            line = _read_line(text)
+            stored = _of_line(line)
+            step, launch = str(line.get("step")), str(line.get("launch"))
+            name = f"{line.get('uid')}/{line.get('session_id')}"
+            if name in seen:
+                if seen[name][0] == launch:
+                    raise Mistake(f"uid, session_id: the same episode stands at {seen[name][1]}")
+                result.counts["earlier"] += 1
+                if name not in kept:
+                    continue
+            seen[name], last[step] = (launch, place), launch
+            if compared < COMPARED:
+                _check_texts(stored.trajectory, line["episode"]["turns"], vocabulary)
+                compared += 1
+            if (item := _look(stored, place, result, limits, vocabulary)) is not None:
+                kept[name] = step, launch, item
+        except Mistake as error:
+            result.mistakes.append(f"{place}, {error}")
+    for step, launch, item in kept.values():
+        if launch == last[step]:
+            result.add(*item)
+        else:
+            result.counts["earlier"] += 1
+
+
+def _look(stored: Stored, place: Place, result: Survey, limits: Limits, vocabulary: Vocabulary) -> Any:
+    """What `Survey.add` takes; None, and counted, where nothing of it can be trained on. Raises Mistake."""
+    spans, mask = stored.trajectory.spans, stored.trajectory.mask
+    try:
+        rewards_of(stored.score, stored.step_scores, steps=len(spans), spans=spans, mask=mask)
+    except ValueError as error:
+        raise Mistake(f"score, step_scores: {error}") from error
+    if (largest := max(stored.trajectory.ids)) >= vocabulary.size:
+        raise Mistake(
+            f"tokens: holds the id {largest}, and {vocabulary.model} knows those below {vocabulary.size}: "
+            f"{ANOTHER_TOKENIZER}"
+        )
+    kept = cut(stored, limits)
+    if kept is None:
+        result.counts["too_long" if spans else "silent"] += 1
+        return None
+    trajectory = kept.trajectory
+    dropped = len(spans) - len(trajectory.spans)
+    return stored.group, place, dropped, trajectory.log_probs is not None, len(trajectory.ids)
+
+
+def _check_texts(trajectory: Trajectory, turns: Sequence[Any], vocabulary: Vocabulary) -> None:
+    """The ids read as the record says that the model wrote. Raises Mistake."""
+    texts = [step.get("text", "") for turn in turns for step in turn["steps"]]
+    for number, (span, text) in enumerate(zip(trajectory.spans, texts, strict=True)):
+        read_as = vocabulary.tokenizer.decode(trajectory.response[span.start : span.end], skip_special_tokens=True)
+        if not text.startswith(read_as):  # its last tokens may be the environment's (`Trajectory.go_on`)
+            raise Mistake(
+                f"tokens: step {number} reads {shown(read_as)} with the tokenizer of {vocabulary.model}, and the "
+                f"record says {shown(text)}: {ANOTHER_TOKENIZER}"
+            )

@@ -1,0 +1,230 @@
+"""A user's reward: whatever it does, it ends as a finite score or as one line that names the reward and the task."""
+
+import asyncio
+import itertools
+import json
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.ppo.metric_utils import process_validation_metrics
+from verl.trainer.ppo.reward import get_custom_reward_fn
+
+from recipe import reward
+from recipe.errors import PreflightError
+from recipe.preflight.reward import check_reward
+from recipe.reward import RewardError, checked, sample_record
+from recipe.stage.choosing import validation_metrics
+
+KINDS = ("def", "async def")
+DATACLASS = """
+from __future__ import annotations
+import pickle
+from dataclasses import dataclass
+from typing import get_type_hints
+
+@dataclass
+class Weights:
+    passed: float = 1.0
+
+def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0, **kwargs):
+    weights = pickle.loads(pickle.dumps(Weights()))           # looks the class up in its module
+    assert get_type_hints(Weights) == {"passed": float}       # and so does this
+    turns = extra_info["episode"]["turns"]
+    return {"score": scale * weights.passed * sum(turn["passed"] for turn in turns)}
+"""
+
+
+def written(folder: Path, body: str, kind: str = "def", takes: str = "extra_info, **given") -> str:
+    """Source of a reward of these lines."""
+    path = folder / "my_reward.py"
+    path.write_text(
+        f"import asyncio, math, time\n{kind} compute_score({takes}):\n" + re.sub("^", "    ", body, flags=re.M)
+    )
+    return str(path)
+
+
+def config_of(path: str, timeout: float = 60, **arguments: Any) -> DictConfig:
+    setting = {"path": path, "name": "compute_score", "reward_kwargs": arguments}
+    compared = {"filter_groups": {"enable": False}}
+    return OmegaConf.create({"algorithm": compared, "reward": {"custom_reward_function": setting, "timeout": timeout}})
+
+
+def by_verl(config: DictConfig, **extra: Any) -> Any:
+    """The score, as a reward worker of verl gets it."""
+    function = get_custom_reward_fn(reward.for_verl(config))
+    question = {**reward.question_of(sample_record()), **extra}
+    result = function(**question)  # type: ignore[misc]
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+
+def test_a_file_with_a_dataclass_is_run_once_and_called_with_its_arguments_before_a_start_and_by_verl(tmp_path):
+    path = tmp_path / "my_reward.py"
+    path.write_text(f"{DATACLASS}\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n")
+    config = config_of(str(path), scale=3.0)
+    check_reward(config)
+    assert by_verl(config) == {"score": 3.0 * len(sample_record()["turns"])} == by_verl(config)
+    assert (tmp_path / "runs").read_text() == "x"
+    setting = reward.for_verl(config).reward.custom_reward_function
+    assert reward.named(setting) == (str(path), "compute_score") == reward.named(config.reward.custom_reward_function)
+
+
+def test_a_module_and_a_file_that_loads_another_work_the_same_way(tmp_path):
+    assert by_verl(config_of("pkg://rewards.format"))["score"] == 2.0
+    inner, outer = written(tmp_path, "return 1.0"), tmp_path / "outer.py"
+    outer.write_text(
+        f"from recipe.reward import load\ninner = load({inner!r}, 'compute_score')\n"
+        "def compute_score(**kwargs):\n    return 10 * inner(**kwargs)\n"
+    )
+    assert by_verl(config_of(str(outer))) == 10.0
+
+
+def test_an_async_reward_stays_one_for_verl_and_has_one_event_loop_outside_of_it(tmp_path):
+    body = "loops.add(asyncio.get_running_loop())\nreturn len(loops) * scale"
+    path = written(tmp_path, body, "async def", "scale, loops=set(), **given")
+    assert by_verl(config_of(path, scale=3.0)) == 3.0
+    call = reward.caller(path, "compute_score", 60, {"scale": 1})
+    assert call() == call() == 2.0
+
+
+FAILS = {
+    "return math.nan": "returned nan",
+    "return {'score': 10**400}": "expected finite numbers",
+    "return {'score': None}": "expected a finite number",
+    "return {'acc': 1.0}": "expected a finite number, or a dict",
+    "return {'score': 1.0, 'why': ['a']}": "expected finite numbers and texts",
+    "return {'score': 1.0, 3: 1.0}": "returned",
+    "raise SystemExit(0)": r"raises SystemExit: 0 at my_reward\.py:3",
+    "raise KeyboardInterrupt": "raises KeyboardInterrupt",
+    "return 1 / 0": r"raises ZeroDivisionError: division by zero at my_reward\.py:3",
+    "return given['extra']": r"raises KeyError: 'extra' at my_reward\.py:3",
+    "time.sleep(2)": r"has not returned within 0\.2 s",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_path, kind, capsys, monkeypatch):
+    monkeypatch.setattr(reward, "_failures", itertools.count(1))
+    for number, (body, said) in enumerate(FAILS.items()):
+        (folder := tmp_path / str(number)).mkdir()
+        body = body.replace("time.sleep", "await asyncio.sleep") if kind == "async def" else body
+        config = config_of(written(folder, body, kind), timeout=0.2 if "sleep" in body else 60)
+        with pytest.raises(RewardError, match=said) as error:
+            by_verl(config, extra_info={"task_id": "task_7"})
+        line = str(pickle.loads(pickle.dumps(error.value)))
+        assert str(folder / "my_reward.py") in line and "(task_7)" in line and "\n" not in line
+        if kind == "def":
+            with pytest.raises(PreflightError, match=said) as refused:
+                check_reward(config)
+            assert "\n" not in str(refused.value)
+    assert (
+        capsys.readouterr().out.count("REWARD FAILED on task_7: the reward compute_score of") <= reward.NAMED_FAILURES
+    )
+
+
+def test_a_file_that_cannot_be_loaded_is_one_line_before_the_start(tmp_path):
+    path = tmp_path / "my_reward.py"
+    for text, said in (
+        ("import sys\nsys.exit(2)\n", "cannot be imported: SystemExit: 2"),
+        ("import os\nlater + 1\n", r"cannot be imported: NameError: .* at my_reward\.py:2"),
+        ("def compute_score(:\n", "cannot be imported: SyntaxError"),
+        ("import nowhere\n", "cannot be imported: ModuleNotFoundError"),
+        ("compute_score = 3\n", "has no function `compute_score`"),
+        ("", "has no function"),
+    ):
+        path = path.with_name(f"{path.stem}_.py")
+        path.write_text(text)
+        with pytest.raises(PreflightError, match=said.replace("my_reward", path.stem)) as error:
+            check_reward(config_of(str(path)))
+        assert "\n" not in str(error.value)
+    with pytest.raises(PreflightError, match="there is no such file"):
+        check_reward(config_of(str(tmp_path / "nowhere.py")))
+
+
+def test_keys_that_differ_between_a_solved_and_a_cut_episode_are_refused(tmp_path):
+    body = (
+        "steps = extra_info['episode']['turns'][0]['steps']\nreturn {'score': 1.0, **({'steps': 1} if steps else {})}"
+    )
+    with pytest.raises(PreflightError, match=r"keys \['score', 'steps'\] for one record and \['score'\]"):
+        check_reward(config_of(written(tmp_path, body)))
+
+
+def test_scores_of_steps_that_do_not_fit_the_episode_are_refused(tmp_path):
+    for number, scores in enumerate(("[math.nan]", "[1.0] * 99", "'x'")):
+        (folder := tmp_path / str(number)).mkdir()
+        with pytest.raises(PreflightError, match="step_scores|number"):
+            check_reward(config_of(written(folder, f"return {{'score': 1.0, 'step_scores': {scores}}}")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_argument_that_a_reward_does_not_name_is_refused_or_told_of(tmp_path, kind, capsys):
+    path = written(tmp_path, "return 0.0", kind, "data_source, solution_str, ground_truth, extra_info, price=0.1")
+    with pytest.raises(PreflightError, match="takes no argument prize; its parameters are .*price"):
+        check_reward(config_of(path, prize=1))
+    check_reward(config_of(path, price=1))
+    (tmp_path / "any").mkdir()
+    check_reward(config_of(written(tmp_path / "any", "return 0.0", kind), prize=1))
+    assert re.findall("NOTE the reward has no parameter `(.*?)`", capsys.readouterr().out) == ["prize"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_without_the_metric_that_groups_are_compared_by_is_lost(tmp_path, kind):
+    config = config_of(written(tmp_path, "return {'score': 1.0, 'price': p}", kind, "p, **given"))
+    config.algorithm.filter_groups = {"enable": True, "metric": "price"}
+    assert by_verl(config, p=2.0) == {"score": 1.0, "price": 2.0}
+    for nothing in (math.nan, None, "x"):
+        with pytest.raises(RewardError, match=r"filter_groups\.metric=price is no number"):
+            by_verl(config, p=nothing)
+    config.algorithm.filter_groups.metric = "reward"
+    assert by_verl(config, p=math.nan) == {"score": 1.0, "price": None}
+
+
+def test_a_time_limit_must_be_a_number_of_seconds():
+    for timeout in (0, -1, math.nan, 1e10, "60", True, None):
+        with pytest.raises(PreflightError, match=r"reward\.timeout=.*; expected the seconds"):
+            check_reward(config_of("pkg://rewards.format", timeout=timeout))  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_is_in_no_mean():
+    for result in (1, True, np.float32(1), np.int64(1), np.bool_(True), np.array(1.0), torch.tensor(1.0)):
+        assert checked(result) == 1.0 and type(checked(result)) is float
+        values = checked({"score": result, "note": "x", "n": result, "none": None})
+        assert values == {"score": 1.0, "note": "x", "n": 1, "none": None}
+        json.dumps(values)
+    for result in (None, "1.0", b"1", [1.0], {}, 1j, object(), np.ones(2), torch.ones(2), {"reward": 1.0}, -math.inf):
+        with pytest.raises(RewardError, match="^returned"):
+            checked(result)
+    for number in (math.nan, -math.inf, np.float32("nan"), torch.tensor(math.inf)):
+        prices = [checked({"score": 1.0, "price": price})["price"] for price in (number, 2.0)]  # type: ignore[index]
+        assert prices == [None, 2.0]
+        infos = {"score": [1.0, 1.0], "price": prices}
+        assert validation_metrics(["bfcl/base"] * 2, infos) == {"val/score": 1.0, "val/price": 2.0}
+        found = process_validation_metrics(["bfcl/base"] * 2, ["a", "b"], infos)["bfcl/base"]["price"]
+        assert found["mean@1"] == 2.0
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.just(10**400),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers() | st.just("score"), inner),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_no_result_gets_through_that_is_not_finite_and_plain(result: Any) -> None:
+    try:
+        found = checked(result)
+    except RewardError as error:
+        assert "\n" not in str(error)
+        return
+    assert math.isfinite(found["score"] if isinstance(found, dict) else found)
+    if isinstance(found, dict):
+        json.dumps(found, allow_nan=False)
