@@ -88,7 +88,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             record.pop("tokens", None)  # nobody reads them here, and a step's would fill the memory
-            _keep(found, whole := upgraded(record), whole)
+            _keep(found, whole := _named(record), whole)
         except DAMAGE:
             continue
     return _all(found)
@@ -160,14 +160,14 @@ def read_record(place: Place) -> dict[str, Any] | None:
         file.seek(place.offset)
         line = file.readline(LONGEST_LINE)
     try:
-        record = upgraded(json.loads(line, parse_constant=str))  # a browser reads no NaN
+        record = _named(json.loads(line, parse_constant=str))  # a browser reads no NaN
         record.pop("tokens", None)  # a page shows texts
         return record if isinstance(record["episode"]["turns"], list) else None
     except DAMAGE:
         return None
 
 
-def upgraded(line: dict[str, Any]) -> dict[str, Any]:
+def _named(line: dict[str, Any]) -> dict[str, Any]:
     """A stored line.
 
     Raises:
