@@ -87,7 +87,7 @@ def test_readers_of_stored_episodes_pass_over_the_tokens(play, tmp_path: Path):
     (record,) = report.read_records(path_of(tmp_path / "stage2_base" / "rollouts", "train", 1))
     assert "tokens" not in shown and "tokens" not in record and record["episode"] == line["episode"]
     column = rescore.rescore(tmp_path, compute_score_of)["stage2_base", "train", "all"]
-    assert column.compared == [(line["score"], pytest.approx(line["score"]))]
+    assert column.both == [(line["score"], pytest.approx(line["score"]))]
 
 
 def compute_score_of(**question: Any) -> dict[str, Any]:
