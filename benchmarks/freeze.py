@@ -216,13 +216,19 @@ class Engine:
 
 @cache
 def tiny(folder: Path) -> Any:
-    """The tokenizer of the tiny policy, which is made there."""
-    from transformers import AutoTokenizer
+    """The tokenizer of the tiny policy, which is made there, with a critic whose head is the same each time."""
+    import torch
+    from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
     from recipe.cpu.tiny_policy import make_tiny_policy
 
     make_tiny_policy(folder / "model")
-    return AutoTokenizer.from_pretrained(folder / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    torch.manual_seed(1)
+    config = AutoConfig.from_pretrained(folder / "model", num_labels=1)
+    for made in (AutoModelForTokenClassification.from_config(config), tokenizer):
+        made.save_pretrained(folder / "critic")
+    return tokenizer
 
 
 def agent_loop(engine: Engine, protocol: str, response: int, folder: Path) -> Any:
@@ -366,8 +372,8 @@ def offline(folder: Path, name: str = "offline", *overrides: str) -> dict[str, l
     pairs = [line | {"uid": f"u{number // 2}", "session_id": number % 2} for number, line in enumerate(short)]
     stored = folder / "stored.jsonl"
     stored.write_text("".join(json.dumps(line) + "\n" for line in pairs))
-    files = f"offline.files={stored}"
-    return trained(folder / name, "run_offline.sh", files, *overrides, MODEL=f"{folder}/model")
+    own = (f"offline.files={stored}", f"critic.model.path={folder}/critic")
+    return trained(folder / name, "run_offline.sh", *own, *overrides, MODEL=f"{folder}/model")
 
 
 def grpo(folder: Path) -> dict[str, list[float]]:

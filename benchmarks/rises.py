@@ -20,9 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recipe.report import held_out
-from recipe.report.rise import Difference, Rise
-from recipe.report.tables import interval_text, run_text, stage_rows, windows_text
+from recipe.report import validation
+from recipe.report.tables import Difference, Rise, brackets, stage_rows
 
 RESULTS, PAGE = Path("docs/data/rises"), Path("docs/data/rises.md")
 OF = {"all": "acc", "all, official": "acc_official"}
@@ -42,8 +41,8 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
     found = [
         (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
     ]
-    titles, held = held_out.rows([folder])
-    found += [(titles[-1], f"held-out {OF.get(row.name, row.name)}", [*row.since.values()][-1].runs[0]) for row in held]
+    titles, held = validation.rows([folder])
+    found += [(titles[-1], f"held-out {OF.get(row, row)}", [*since.values()][-1].runs[0]) for row, _, since in held]
     result = {
         "commit": git("rev-parse", "HEAD"),
         "command": shlex.join([f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
@@ -66,9 +65,9 @@ def table(name: str) -> str:
     lines = ["| stage | of | before -> after | mean difference [95 %] | each run |", "| --- | --- | --- | --- | --- |"]
     for (stage, of), runs in rows.items():
         rise = Rise(tuple(runs))
-        moved = f"{rise.difference:+.3f}{interval_text(rise.interval)}"
-        each = ", ".join(map(run_text, runs))
-        lines.append(f"| {stage} | {of} | {windows_text(rise)} | {moved} | {each} |")
+        moved = f"{rise.difference:+.3f}{brackets(rise.interval)}"
+        each = ", ".join(map(str, runs))
+        lines.append(f"| {stage} | {of} | {rise.windows} | {moved} | {each} |")
     return "\n".join([*lines, "", *sources(results)])
 
 

@@ -30,15 +30,15 @@ from interaction.environment import judge_of, known, load_tasks
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
-from recipe.cards import trained_with
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
 from recipe.evaluation.play import play_all, progress_bar
 from recipe.evaluation.results import Judged, all_lost, cost_of, results, text
-from recipe.evaluation.server import ServerError, context_length, context_note
+from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.files import write_atomic
 from recipe.launch.processes import Interruptible
 from recipe.stage import choosing
+from recipe.stage.card import trained_with
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 
@@ -70,12 +70,16 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     settings.require_tasks()
     require_answer(settings.user)
     folder = given.out or Path("outputs") / "evaluation" / _name(given)
-    tasks, notes, otherwise = len(settings.tasks()), [], []
+    tasks, notes, otherwise = len(settings.tasks()), list[str](), list[str]()
     if given.model:  # of an endpoint's model nothing is known
         if len(finished_episodes(folder / EPISODES)) < tasks:
             notes.append(context_note(given.model, vllm_flags, settings))
-        context = context_length(given.model, vllm_flags)
-        otherwise = trained_with.notes(settings, given.adapter or given.model, context)
+        trained = trained_with(given.adapter or given.model)
+        now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
+        other = [
+            f"{name} {trained[name]}, not {value}" for name, value in now.items() if trained.get(name, value) != value
+        ]
+        otherwise += [f"NOTE the model was trained with {'; '.join(other)}. It may do worse here."] if other else []
     store = Store(folder, settings)
     try:
         print("\n".join(filter(None, [f"{tasks} episodes, kept in {store.folder}", *otherwise, *notes])), flush=True)

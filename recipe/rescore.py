@@ -18,7 +18,7 @@ from typing import Any
 from interaction.episode_file import whole_of
 from recipe.columns import aligned
 from recipe.errors import PreflightError
-from recipe.report import read_records
+from recipe.report.episodes import read_records
 from recipe.reward import RewardError, caller, question_of, read_argument
 
 HEAD = ("stage", "split", "category", "episodes", "old mean", "new mean", "correlation", "groups alike")

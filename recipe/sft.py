@@ -22,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked
 from recipe import loopback
-from recipe.cards.model_card import note_card
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
 from recipe.errors import PreflightError
 from recipe.files import told, write_atomic
@@ -38,6 +37,7 @@ from recipe.settings import reading
 from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
+from recipe.stage.card import write_card
 from recipe.stage.export import ExportError, export
 from recipe.stage.integrity import broken_export
 from recipe.stage.notes import MADE_WITH_FILE
@@ -205,7 +205,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
-    note_card(stage)
+    write_card(config, target)
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:

@@ -16,7 +16,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import loopback, reward
-from recipe.cards.model_card import note_card
 from recipe.cluster import workers
 from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
 from recipe.errors import PreflightError
@@ -28,6 +27,7 @@ from recipe.preflight.cluster import Cluster, check_cluster
 from recipe.preflight.mode import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
+from recipe.stage.card import write_card
 from recipe.stage.console import Tail
 from recipe.trajectories import is_offline
 
@@ -193,7 +193,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         except OSError as error:
             sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
         print(f"model of step {done.model_step} exported to {done.model}")
-        note_card(Path(config.paths.stage))
+        write_card(config, Path(done.model))
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:

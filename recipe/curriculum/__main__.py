@@ -11,10 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from recipe import report
 from recipe.curriculum import ablations, runner, stages
 from recipe.files import told
-from recipe.report import held_out
+from recipe.report import page, tables, validation
 from recipe.stage import console, starts
 from recipe.stage.begin import WRITABLE
 
@@ -53,11 +52,9 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished stage.")
     if any(stage.composed.preflight_only for stage in listed):
         return
-    page = report.write(run)
-    print(report.table([run]))
-    if moved := held_out.table([run]):
-        print(f"\n{moved}")
-    print(f"\nreport        {page}\ntensorboard   .venv/bin/tensorboard --logdir {run}")
+    path = page.write(run)
+    print("\n\n".join(filter(None, [tables.table([run]), validation.table([run])])))
+    print(f"\nreport        {path}\ntensorboard   .venv/bin/tensorboard --logdir {run}")
     print(f"total         {console.duration(time.time() - began)}")
 
 

@@ -222,7 +222,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
                 yield None
 
 
-def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
+def finished_lines(path: Path) -> dict[tuple[Any, Any], tuple[dict[str, Any], EpisodeRecord]]:
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
     return {(item[0].get("task_id"), item[0].get("sample")): item for item in _whole_lines(path) if item is not None}
 

@@ -1,28 +1,31 @@
-"""Which stored episodes a page shows. A run of production size stores gigabytes of them, so few lines are read whole.
+"""The stored episodes of a run: which of them a page shows, and which took longest.
 
-Every line of `rollouts/{train,val}/<step>.jsonl` begins with what is needed to choose (step, scenario, score, metrics)
-and ends with the episode. Choosing looks at the beginnings only, of the first and last validation and of some training
-steps of each stage; the chosen lines are then read.
+A run of production size stores gigabytes of them. Each line of `rollouts/{train,val}/<step>.jsonl` begins with the
+numbers to choose by (step, task, score, metrics) and ends with the episode. Only chosen lines are read whole.
 """
 
+import heapq
 import json
 import math
 import random
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interaction.environment import task_id_of, task_key_of
-from interaction.episode_file import parts_of, steps_in, whole_of
+from interaction.environment import task_key_of
+from interaction.episode_file import parts_of, steps_in
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
 """Training steps of a stage from which episodes are taken, the first and the last among them."""
-
 LONGEST_TEXT = 6000
 """Characters of one text that a page shows; long_context results have up to 70,000."""
+SHARE, MOST = 0.01, 10
+"""Of a stage's episodes those that are its slowest, at least one; and how many of them a page names."""
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a line raises that a crash has cut off."""
 
 
 @dataclass(frozen=True)
@@ -36,82 +39,51 @@ class Place:
     header: dict[str, Any]
 
 
-DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a line raises that a crash has cut off, or that is no episode."""
-
-
 def headers(path: Path) -> list[Place]:
-    """The episodes of a step, in all parts of its file, without their conversations; of one that was repeated after a
-    resume the later."""
-    found: dict[Hashable, _Played] = {}
+    """The episodes of a step, in all parts of its file, without their conversations.
+
+    Of an episode that was played again after a resume the later one counts. Dynamic sampling may play a task twice in
+    one launch, and both count.
+    """
+    found: dict[Hashable, tuple[str | None, dict[str, Place]]] = {}
+    """Task and rollout -> the last launch that played it, and by uid of the group what it played."""
     split, stage = path.parent.name, path.parents[2].name
     for part in parts_of(path):
         for offset, line in lines(part):
-            if line.endswith(b"\n"):  # or a crash has cut it off
-                try:
-                    header = _header(line)
-                    _keep(found, header, Place(stage, split, part, offset, header))
-                except DAMAGE:
-                    continue
-    return _all(found)
+            with suppress(*DAMAGE):
+                header = _header(line)
+                key, launch = (task_key_of(header), header["session_id"]), header.get("launch")
+                before = found.get(key)
+                others = before[1] if before and launch is not None and before[0] == launch else {}
+                found[key] = launch, {**others, str(header.get("uid")): Place(stage, split, part, offset, header)}
+    return [place for _, played in found.values() for place in played.values()]
 
 
 def _header(line: bytes) -> dict[str, Any]:
-    """All of a line but its episode, which training writes last; of a line that another program wrote, all is read."""
+    """All of a line but its episode."""
     begins, mark, _ = line.partition(b', "episode": ')
-    try:
-        header = json.loads(begins + b"}" if mark else line)
-    except ValueError:
-        header = json.loads(line)
-    header.pop("episode", None)
-    reward, score = header.get("reward"), header.get("score")
-    numbers = {name: value for name, value in reward.items() if _finite(value)} if isinstance(reward, dict) else {}
-    task, step = task_id_of(header), header.get("step", 0)
-    if not isinstance(task, str) or not isinstance(step, int):
-        raise ValueError("task_id is no text, or step no number")
-    category, _, index = task.rpartition("_")  # of lines that say no more: earlier releases knew BFCL only
-    said = {"environment": "bfcl", "category": category, "cluster": index} | header
-    return {**said, "task_id": task, "step": step, "reward": numbers, "score": score if _finite(score) else None}
+    header: dict[str, Any] = json.loads(begins + b"}") if mark and line.endswith(b"\n") else {}
+    reward = {name: value for name, value in header["reward"].items() if math.isfinite(value)}
+    score = header["score"]
+    finite = isinstance(score, int | float) and math.isfinite(score)
+    return {**header, "reward": reward, "score": score if finite else None, "step": int(header["step"])}
 
 
-def _finite(value: Any) -> bool:
-    try:
-        return isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:
-        return False
+def read_record(place: Place) -> dict[str, Any] | None:
+    """The whole line of an episode but for its tokens; None if the rest of the line is no episode."""
+    with place.path.open("rb") as file:
+        file.seek(place.offset)
+        line = file.readline(LONGEST_LINE)
+    with suppress(*DAMAGE):
+        record: dict[str, Any] = json.loads(line, parse_constant=str)  # a browser reads no NaN
+        record.pop("tokens", None)  # a page shows texts
+        return record if isinstance(record["episode"]["turns"], list) else None
+    return None
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The episodes of a step, in all parts of its file; of one that was repeated after a resume the later one."""
-    found: dict[Hashable, _Played] = {}
-    for _, line in (line for part in parts_of(path) for line in lines(part)):
-        try:
-            record = json.loads(line)
-            record.pop("tokens", None)  # nobody reads them here, and a step's would fill the memory
-            _keep(found, whole := _named(record), whole)
-        except DAMAGE:
-            continue
-    return _all(found)
-
-
-_Played = tuple[str | None, dict[str, Any]]
-"""A launch, and what it played of one task and rollout: uid of the group -> episode."""
-
-
-def _keep(found: dict[Hashable, _Played], header: dict[str, Any], episode: Any) -> None:
-    """Put an episode beside others of its launch and in place of those of an earlier one.
-
-    Dynamic sampling may play a task twice in a step, and both groups count. Lines that name no launch are of a time
-    when it could not.
-    """
-    key, launch = (task_key_of(header), header["session_id"]), header.get("launch")
-    before = found.get(key)
-    others = before[1] if before and launch is not None and before[0] == launch else {}
-    found[key] = launch, {**others, str(header.get("uid")): episode}
-
-
-def _all(found: dict[Hashable, _Played]) -> list[Any]:
-    return [episode for _, played in found.values() for episode in played.values()]
+    """The whole episodes of a step, as `headers` finds them."""
+    return [record for place in headers(path) if (record := read_record(place)) is not None]
 
 
 def validation_files(stage: Path) -> list[Path]:
@@ -131,67 +103,25 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
         files = validation_files(stage)
         for path in dict.fromkeys([*files[-1:], *files[:1]]):
             for place in headers(path):
-                solved = place.header.get("reward", {}).get("acc", 0.0) == 1.0
+                solved = place.header["reward"].get("acc", 0.0) == 1.0
                 (other if solved or path != files[-1] else failed).append(place)
-        for path in _spread(steps_in(stage / "rollouts" / "train"), TRAIN_STEPS):
-            trained += headers(path)
-    failed = _in_turn(failed, lambda place: (place.stage, place.header["category"]), seed)
-    trained = _in_turn(trained, lambda place: whole_of(place.path), seed)
-    other = _in_turn(other, lambda place: whole_of(place.path), seed)
+        steps = steps_in(stage / "rollouts" / "train")
+        few = min(TRAIN_STEPS, len(steps))
+        for number in range(few):  # at equal distances
+            trained += headers(steps[round(number * (len(steps) - 1) / max(few - 1, 1))])
     validation = min(len(failed), max(limit // 2, limit - len(trained)))
-    chosen = failed[:validation] + trained[: limit - validation]
-    return (chosen + other)[:limit]
+    chosen: list[Place] = []
+    for places, most in ((failed, validation), (trained, limit), (other, limit)):
+        count = min(len(places), most, limit - len(chosen))
+        chosen += random.Random(seed).sample(places, count)
+    return chosen
 
 
 def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
-    """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark.
-
-    A line whose beginning is whole but whose episode is not is left out: a launch was killed while it wrote, and the
-    next one, resumed in the same step, appended to what it found.
-    """
+    """The episodes with their stage, validation before training; texts over `LONGEST_TEXT` are cut, with a mark."""
     for place in sorted(places, key=lambda place: (place.stage, place.split != "val", place.path, place.offset)):
         if (record := read_record(place)) is not None:
             yield {"stage": place.stage, **_cut(record)}
-
-
-def read_record(place: Place) -> dict[str, Any] | None:
-    """The whole line of an episode but for its tokens; None if what comes after its beginning is no episode."""
-    with place.path.open("rb") as file:
-        file.seek(place.offset)
-        line = file.readline(LONGEST_LINE)
-    try:
-        record = _named(json.loads(line, parse_constant=str))  # a browser reads no NaN
-        record.pop("tokens", None)  # a page shows texts
-        return record if isinstance(record["episode"]["turns"], list) else None
-    except DAMAGE:
-        return None
-
-
-def _named(line: dict[str, Any]) -> dict[str, Any]:
-    """A stored line.
-
-    Raises:
-        ValueError: it names no task.
-    """
-    if not isinstance(task_id_of(line), str):
-        raise ValueError("task_id is no text")
-    return line
-
-
-def _spread(paths: list[Path], count: int) -> list[Path]:
-    """`count` of the paths at equal distances, the first and the last among them."""
-    if len(paths) <= count:
-        return paths
-    return [paths[round(place * (len(paths) - 1) / (count - 1))] for place in range(count)]
-
-
-def _in_turn(places: list[Place], group: Callable[[Place], Hashable], seed: int) -> list[Place]:
-    """In random order, but so that each group has its turn before any has its next."""
-    groups = defaultdict(list)
-    for place in random.Random(seed).sample(places, len(places)):
-        groups[group(place)].append(place)
-    rounds = max(map(len, groups.values()), default=0)
-    return [members[number] for number in range(rounds) for members in groups.values() if number < len(members)]
 
 
 def _cut(value: Any) -> Any:
@@ -200,3 +130,23 @@ def _cut(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cut(item) for name, item in value.items()}
     return [_cut(item) for item in value] if isinstance(value, list) else value
+
+
+def slowest(stage: Path) -> dict[str, Any] | None:
+    """The episodes of training that took longest, for which a step waits; None where no line has seconds."""
+    number, total, longest = 0, 0.0, list[tuple[float, int, Place]]()
+    for path in steps_in(stage / "rollouts" / "train"):
+        for place in headers(path):
+            if (seconds := (place.header.get("seconds") or {}).get("total")) is not None:
+                number, total = number + 1, total + seconds
+                longest.append((seconds, -number, place))
+        longest = heapq.nlargest(MOST, longest)
+    if not number:
+        return None
+    slow, named = max(1, round(SHARE * number)), []
+    for seconds, _, place in longest[:slow]:
+        if (record := read_record(place)) is not None:
+            turns = [turn for turn in record["episode"]["turns"] if turn["reached"]]
+            counts = {"turns": len(turns), "messages": sum(len(turn["steps"]) for turn in turns)}
+            named.append({"place": place, "seconds": seconds, "waited": place.header["seconds"], **counts})
+    return {"stage": stage.name, "episodes": number, "mean": total / number, "slow": slow, "named": named}

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, made to be opened from disk, sent by mail, or kept with a paper.
+"""Pages: one HTML file with everything in it, made to be opened from disk, sent by mail, or kept with a paper.
 
 Episodes are written by models, so nothing of them becomes markup: they travel as compressed JSON in base64, and the
 page's script puts their texts into text nodes only.
@@ -7,59 +7,68 @@ page's script puts their texts into text nodes only.
 import base64
 import gzip
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from interaction.episode_file import steps_in
-from recipe.files import Damaged, read_json
-from recipe.report import curves, episodes, held_out, losses, tables, times, validation, validation_curves
-from recipe.report.differing import differing
-from recipe.report.render import render
-from recipe.report.slowest import slowest
+from recipe.files import Damaged, read_json, write_atomic
+from recipe.report import episodes, figures, tables, validation
 from recipe.stage import choosing, step_times
 from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import BATCHES_FILE
+from recipe.stage.notes import BATCHES_FILE, TARGET, TARGET_FILE
 from recipe.stage.starts import BEFORE
 
 EPISODES = 2000
 """How many a page holds."""
+TEMPLATES = Path(__file__).parents[1] / "templates"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+OF_A_LAUNCH = "ray_kwargs.ray_init.runtime_env."
+"""Begins the settings that every launch has of its own."""
+LONGEST = 200
+"""Characters of a setting's value."""
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a page; values are escaped, but for `Markup`. `asset` is a style or script of ours, as it is."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    environment.globals["asset"] = lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+    return environment.get_template(template).render(**values)
 
 
 def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     """Write `report.html` and `curves.png` into `run`; returns the page's path. `others` are further seeds of `run`."""
-    runs = [run, *others]
-    rows = tables.stage_rows(runs)
-    stages = tables.trained_stages(run)
-    validated = [validation.validations(path, every=True) for path in runs]
-    ends = tables.stage_ends(run, [stage.name for stage in stages])
-    begins = dict(zip([stage.name for stage in stages], [0, *ends], strict=False))
-    lines = [validation_curves.timeline(found, begins) for found in validated]
-    png, svg = curves.draw(runs, lines)
-    slow = [found for stage in stages if (found := slowest(stage))]
-    chosen, shown_at = _episodes(stages, [one.place for found in slow for one in found.named])
-    timed = times.stage_times(runs)
-    moved, words = held_out.lines(runs)
+    runs, begins, stages = [run, *others], figures.stage_begins(run), tables.trained_stages(run)
+    validated = [validation.validations(path) for path in runs]
+    lines = [figures.timeline(found, begins) for found in validated]
+    png, svg = figures.draw_curves(runs, lines)
+    slow = [found for stage in stages if (found := episodes.slowest(stage))]
+    chosen = _chosen(stages, [one["place"] for found in slow for one in found["named"]])
+    timed = figures.stage_times(runs)
     page = render(
         "report.html",
-        runs=[str(path.name) for path in runs],
+        runs=[path.name for path in runs],
         several=len(runs) > 1,
-        rows=rows,
-        warm_starts=losses.loss_rows(run),
+        rows=tables.stage_rows(runs),
+        warm_starts=tables.loss_rows(run),
         tables=tables,
         curves=Markup(svg),
         times=timed,
-        time_parts=[part for part in step_times.TIMED if any(part in time.parts for time in timed)],
-        time_bars=Markup(times.draw(timed)),
+        time_parts=[part for part in step_times.TIMED if any(part in time["parts"] for time in timed)],
+        time_bars=Markup(figures.draw_times(timed)),
         slowest=slow,
-        shown_at=shown_at,
+        shown_at={_name(record): number for number, record in enumerate(chosen)},
+        name_of=lambda place: _name({"stage": place.stage, **place.header}),
         validations=validation.first_and_last(validated[0]),
         beside=validation.beside(validated) if others else [],
         metrics=validation.METRICS,
-        validation_curves=Markup(validation_curves.draw([path.name for path in runs], lines, ends[:-1])),
-        moved=moved,
-        held_out=words,
+        validation_curves=Markup(figures.draw_validation([path.name for path in runs], lines, begins)),
+        moved=validation.moved(runs),
+        held_out=validation.MEANING,
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=entries(run / "curriculum.json", "stages"),
         starts=entries(run / "manifest.json", "starts"),
@@ -70,20 +79,15 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         episodes=base64.b64encode(gzip.compress(json.dumps(chosen).encode(), mtime=0)).decode(),
     )
     (run / "curves.png").write_bytes(png)
-    path = run / "report.html"
-    part = path.with_suffix(".part")
-    part.write_text(page, encoding="utf-8")
-    part.replace(path)
-    return path
+    write_atomic(run / "report.html", page)
+    return run / "report.html"
 
 
-def _episodes(stages: list[Path], slow: list[episodes.Place]) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """What a page shows, the slowest ones and those that are chosen; and where among it each of the slowest is."""
+def _chosen(stages: list[Path], slow: list[episodes.Place]) -> list[dict[str, Any]]:
+    """The episodes of a page: the slowest ones, and others."""
     known = {(place.path, place.offset) for place in slow}
     others = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
-    shown = list(episodes.load([*slow, *others[: EPISODES - len(slow)]]))
-    number = {_name(record): position for position, record in enumerate(shown)}
-    return shown, [number.get(_name({"stage": place.stage, **place.header})) for place in slow]
+    return list(episodes.load([*slow, *others[: EPISODES - len(slow)]]))
 
 
 def _name(record: dict[str, Any]) -> tuple[str, ...]:
@@ -91,28 +95,18 @@ def _name(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple(repr(record.get(key)) for key in ("stage", "split", "step", "task_id", "session_id", "uid"))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = read_json(path)
-    except (FileNotFoundError, Damaged):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def entries(path: Path, name: str) -> list[dict[str, Any]]:
-    """The objects in a list of a JSON file."""
-    found = _read_json(path).get(name)
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    """The objects in a list of a JSON file; none where it is missing or damaged."""
+    try:
+        return list(read_json(path)[name])
+    except (FileNotFoundError, Damaged, KeyError, TypeError):
+        return []
 
 
 def _configuration(stage: Path) -> dict[str, str]:
-    """What was overridden, and the whole configuration of the last start, as YAML."""
-    texts = {}
-    for name in ("overrides", "resolved"):
-        path = stage / "config" / f"{name}.yaml"
-        if path.exists():
-            texts[name] = path.read_text(encoding="utf-8", errors="replace")
-    return texts
+    """The overrides, and the whole configuration of the last start, as YAML."""
+    files = {name: stage / "config" / f"{name}.yaml" for name in ("overrides", "resolved")}
+    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in files.items() if path.exists()}
 
 
 def _missing(run: Path, stages: list[Path]) -> list[str]:
@@ -121,16 +115,101 @@ def _missing(run: Path, stages: list[Path]) -> list[str]:
     idle = [stage.name for stage in started if stage.name != BEFORE and max(read_steps(stage), default=0) < 1]
     notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
     for stage in stages:
+        files = steps_in(stage / "rollouts" / "train")
         if (stage / BATCHES_FILE).exists():
             notes.append(
                 f"{stage.name} has learned from stored trajectories, which {BATCHES_FILE} lists; it has played none"
             )
             continue
-        files = steps_in(stage / "rollouts" / "train")
-        if not files:
-            notes.append(f"{stage.name} has no stored episodes (interaction.record_dir)")
-        elif not any(episodes.headers(path) for path in files):
-            notes.append(f"{stage.name} has no stored episode that can be read: one JSON object a line is expected")
+        if not any(episodes.headers(path) for path in files):
+            notes.append(
+                f"{stage.name} has no stored episodes{' that can be read' if files else ''} (interaction.record_dir)"
+            )
         if not episodes.validation_files(stage):
             notes.append(f"{stage.name} has no validation so far (trainer.test_freq)")
     return notes
+
+
+def differing(runs: Sequence[Path], stages: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Stage, setting, and its value in each run, of the settings in which several runs differ.
+
+    A run's own folder counts as the same in all.
+    """
+    found = []
+    for stage in stages:
+        settings = [_settings(run / stage) for run in runs]
+        given = [values for values in settings if values]
+        for key in sorted({key for values in given for key in values if not key.startswith(OF_A_LAUNCH)}):
+            if len({values.get(key) for values in given}) > 1:
+                found.append((stage, key, [values.get(key, "")[:LONGEST] for values in settings]))
+    return found
+
+
+def _settings(stage: Path) -> dict[str, str]:
+    """Key -> its value as text; empty where the configuration is missing."""
+    path = stage / "config" / "resolved.yaml"
+    values = dict(_flat(yaml.load(path.read_text(encoding="utf-8"), LOADER), "")) if path.is_file() else {}
+    own = values.get("paths.run")
+    return {key: text.replace(own, "RUN") if own else text for key, text in values.items()}
+
+
+def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run that has begun."""
+    begun = any((folder / name).exists() for name in ("manifest.json", "curriculum.json"))
+    return begun or bool(tables.stage_dirs(folder))
+
+
+def write_index(folder: Path) -> tuple[Path, int]:
+    """Write `index.html` into a folder of runs, the latest first; returns its path, and how many it lists.
+
+    A folder without a run gets none.
+
+    Raises:
+        OSError: the folder cannot be read or written.
+    """
+    runs = [_listed(run) for run in sorted(folder.iterdir()) if run.is_dir() and is_run(run)]
+    path = folder / "index.html"
+    if runs:
+        runs.sort(key=lambda run: run["begun"], reverse=True)
+        write_atomic(path, render("index.html", folder=folder.absolute().name, runs=runs, tables=tables))
+    return path, len(runs)
+
+
+def _listed(run: Path) -> dict[str, Any]:
+    """A run of the index: how far its stages got, and how far the share of held-out tasks solved moved."""
+    planned = {
+        entry.get("folder") or entry["name"]: entry["status"] for entry in entries(run / "curriculum.json", "stages")
+    }
+    folders = {stage.name: stage for stage in tables.stage_dirs(run)}
+    names = [name for name in planned if name in folders] + [name for name in folders if name not in planned]
+    stages = []
+    for name in names:
+        files, target = episodes.validation_files(folders[name]), TARGET.read_or_none(folders[name] / TARGET_FILE)
+        stages.append(
+            {
+                "name": name,
+                "status": "done" if (folders[name] / "done.json").is_file() else planned.get(name, "begun"),
+                "steps": max(read_steps(folders[name]), default=0),
+                "target": target.total_steps if target else None,
+                "reward": tables.rise([folders[name]], tables.REWARD),
+                "validated": validation.overall(validation.validation(run, files[-1])) if files else None,
+            }
+        )
+    stages += [{"name": name, "status": status, "steps": 0} for name, status in planned.items() if name not in names]
+    moved = [since for name, _, since in validation.rows([run])[1] if name == validation.OVERALL]
+    return {
+        "name": run.name,
+        "begun": next((start["time"] for start in entries(run / "manifest.json", "starts")), ""),
+        "has_page": (run / "report.html").exists(),
+        "stages": stages,
+        "done": sum(stage["status"] == "done" for stage in stages),
+        "moved": next(iter(moved[0].values())) if moved else None,
+    }

@@ -4,20 +4,25 @@ A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved). Of one subset of the q
 
     s_v = mean over queries of vote v        pass rate = mean of the s_v +- their population standard deviation
 
-StepTool's published tables put subsets together in two ways, and so does this. I1, several subsets of one kind, is the
-mean of their pass rates and of their deviations, weighted by queries; Average weighs all subsets the same. Neither
-deviation is that of pooled votes, which would be smaller by about the root of the number of subsets.
-
-The deviation says how far the judge agrees with itself, and nothing about which queries there are. Whether one method
-is better than another is asked of the same queries, query by query (`compare`).
+Subsets are put together as in StepTool's published tables. I1, several subsets of one kind, is the mean of their pass
+rates and of their deviations, weighted by queries; Average weighs all subsets the same. The deviation says how far the
+judge agrees with itself. Whether one method is better than another is asked query by query (`compare`).
 """
 
+import csv
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Literal
+from textwrap import fill
+from typing import Any
 
+from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, t_interval
+from recipe.files import write_atomic
+from recipe.report.page import render
 
 STEPTOOL = {
     "G1_instruction": ("I1 Ins.", "I1"),
@@ -31,34 +36,40 @@ STEPTOOL = {
 
 AVERAGE = "Average"
 ALL = "all"
-
 NOTHING = 1e-9
 """A difference of two means of votes that is rounding and no more."""
+
+WHAT = (
+    "In percent. A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved); of an evaluation or a run it is the "
+    "environment's verdict on a sample (acc, not acc_official). +- is the population standard deviation over rounds of "
+    "votes or samples, which says nothing about which queries there are. I1 and I2 weigh their subsets by queries, "
+    "Average weighs them the same; their +- is the mean of the subsets'."
+)
+PAIRED = (
+    "The same queries under both, each counting the same; the brackets are 95 % by Student's t over clusters of "
+    "queries that resemble each other."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The votes on one query, or the verdicts on the samples of one task."""
+    """The votes on one query, each from 0 to 1, or the verdicts on the samples of one task."""
 
     votes: tuple[float, ...]
-    """Each from 0 to 1; those at one place, over all queries, are one round."""
     cluster: Hashable
-    """Queries of one cluster resemble each other. Where none is known, something that no other query has."""
+    """Queries of one cluster resemble each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What a table has one row of: one model with one way to play, and its queries."""
+    """A row of the table: one model with one way to play, and its queries."""
 
     name: str
     subsets: Mapping[str, Mapping[str, Query]]
     """Subset -> id -> query. The queries of a subset have equally many votes."""
     notes: tuple[str, ...] = ()
-    """What a reader of its numbers has to know."""
-    judged_by: Literal["votes", "verdicts"] = "votes"
-    """What a vote is: somebody's opinion, or the environment's verdict on a sample of a task."""
-    played_with: Mapping[str, str] | None = None
-    """Of an evaluation its settings as texts, none where they cannot be read; None of anything else."""
+    settings: Mapping[str, Any] | None = None
+    """Those of an evaluation, empty if they cannot be read; None of anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,9 @@ class Figure:
     votes: int | None = None
     """Rounds; None where subsets are put together."""
 
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.1f}" + ("" if self.deviation is None else f" +- {100 * self.deviation:.1f}")
+
 
 @dataclass(frozen=True, slots=True)
 class Paired:
@@ -80,21 +94,18 @@ class Paired:
     method: str
     baseline: str
     subset: str
-    """A subset, or `ALL`: every query counts the same."""
     queries: int
     before: float
     """The baseline's pass rate on these queries; and the method's."""
     after: float
-    differing: int
-    """Queries whose pass rate is not the same under both."""
-    clusters: int
+    same: bool
+    """Whether each query has the same pass rate under both."""
     interval: Interval | None
-    """95 % for the difference; None where fewer than two clusters are compared, or where these do not differ in it,
-    so that nothing is known of how much they would."""
+    """95 % for the difference; None with fewer than two clusters, or where all of them differ by the same."""
 
 
 def label(subset: str) -> str:
-    """What a table calls a subset: StepTool's as its tables do, any other by its own name."""
+    """What a table calls a subset."""
     return STEPTOOL.get(subset, (subset, ""))[0]
 
 
@@ -119,7 +130,7 @@ def together(figures: Sequence[Figure], weights: Sequence[float] | None = None) 
 
 
 def figures(method: Method) -> dict[str, Figure]:
-    """Subset -> pass rate; then, by the name that a table gives them, kinds that have several subsets, and Average."""
+    """Subset -> pass rate; then kinds that have several subsets, and Average."""
     found = {name: figure(method.subsets[name].values()) for name in ordered(method.subsets)}
     more: dict[str, Figure] = {}
     for kind in dict.fromkeys(kind for _, kind in STEPTOOL.values()):
@@ -134,32 +145,126 @@ def figures(method: Method) -> dict[str, Figure]:
 def compare(method: Method, baseline: Method) -> list[Paired]:
     """The differences to a baseline, subset by subset and over all queries; empty where no query is in both.
 
-    Of a query, the means of the two methods' votes are compared; the interval is Student's t over queries, over
-    clusters where several queries resemble each other.
+    The means of a query's votes are compared. The interval is Student's t over clusters of queries.
     """
-    found = []
-    everything: list[tuple[float, float, Hashable]] = []
+    pairs: dict[str, list[tuple[float, float, Hashable]]] = {}
     for subset in ordered(method.subsets):
         others = baseline.subsets.get(subset, {})
-        pairs = [
-            (fmean(others[name].votes), fmean(query.votes), query.cluster)
-            for name, query in method.subsets[subset].items()
-            if name in others
-        ]
-        if pairs:
-            found.append(_paired(method, baseline, subset, pairs))
-            everything += pairs
-    if len(found) > 1:
-        found.append(_paired(method, baseline, ALL, everything))
-    return found
+        for name, query in method.subsets[subset].items():
+            if name in others:
+                pair = (fmean(others[name].votes), fmean(query.votes), query.cluster)
+                pairs.setdefault(subset, []).append(pair)
+    if len(pairs) > 1:
+        pairs[ALL] = sum(pairs.values(), [])
+    return [_paired(method, baseline, subset, found) for subset, found in pairs.items()]
 
 
 def _paired(method: Method, baseline: Method, subset: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Paired:
     before, after, clusters = zip(*pairs, strict=True)
     differences = [new - old for old, new in zip(before, after, strict=True)]
-    differing, independent = sum(abs(difference) > NOTHING for difference in differences), len({*clusters})
-    interval = t_interval(differences, clusters) if independent > 1 else None
+    interval = t_interval(differences, clusters) if len({*clusters}) > 1 else None
     if interval is not None and interval[1] - interval[0] < NOTHING:
         interval = None
-    names, means = (method.name, baseline.name, subset), (fmean(before), fmean(after))
-    return Paired(*names, len(pairs), *means, differing, independent, interval)
+    same, means = not any(abs(one) > NOTHING for one in differences), (fmean(before), fmean(after))
+    return Paired(method.name, baseline.name, subset, len(pairs), *means, same, interval)
+
+
+class Comparison:
+    """Methods beside a baseline, as text, page and CSV files."""
+
+    def __init__(self, methods: Sequence[Method], baseline: Method) -> None:
+        self.methods, self.baseline = methods, baseline
+        self.figures = {method.name: figures(method) for method in methods}
+        self.pairs = [pair for method in methods if method is not baseline for pair in compare(method, baseline)]
+
+    def table(self) -> list[list[str]]:
+        """A head and a row for each method; a column for each subset, then for those put together: I1, I2, Average."""
+        subsets = ordered(name for method in self.methods for name in method.subsets)
+        more = {name for found in self.figures.values() for name in found if name not in subsets}
+        columns = [*subsets, *sorted(more, key=lambda name: (name == AVERAGE, name))]
+        lines = [["method", "queries", *map(label, columns)]]
+        for method in self.methods:
+            queries, found = sum(map(len, method.subsets.values())), self.figures[method.name]
+            lines.append([method.name, str(queries), *(str(found.get(name, "-")) for name in columns)])
+        return lines
+
+    def differences(self) -> list[list[str]]:
+        """A head and a row for each pair, in percentage points."""
+        rows = [["method", "against", "subset", "queries", "pass rates", "difference [95 %]"]]
+        for pair in self.pairs:
+            difference = f"{100 * (pair.after - pair.before):+.1f}"
+            if pair.same:
+                difference = f"none: the same on all {pair.queries}"
+            elif pair.interval is None:
+                difference += " (no interval)"
+            else:
+                difference += f" [{100 * pair.interval[0]:+.1f}, {100 * pair.interval[1]:+.1f}]"
+            names = [pair.method, pair.baseline, label(pair.subset), str(pair.queries)]
+            rows.append([*names, f"{100 * pair.before:.1f} -> {100 * pair.after:.1f}", difference])
+        return rows
+
+    def notes(self) -> list[str]:
+        """What a reader has to know of single rows."""
+        found = _settings(self.methods) + [f"{method.name}: {note}" for method in self.methods for note in method.notes]
+        for method in self.methods:
+            like = [other.subsets for other in self.methods if other.subsets.keys() & method.subsets.keys()]
+            lacks = ordered(name for subsets in like for name in subsets if name not in method.subsets)
+            if lacks:
+                listed = ", ".join(map(label, lacks))
+                found.append(f"{method.name} has no {listed}, so its Average is over other subsets than another row's")
+            if method is not self.baseline and not any(pair.method == method.name for pair in self.pairs):
+                found.append(f"{method.name} and {self.baseline.name} have no query in common and are not compared")
+        return found
+
+    def text(self) -> str:
+        """The tables for a terminal."""
+        pairs = [aligned(self.differences()), fill(PAIRED, 120)] if self.pairs else []
+        notes = [fill(f"{note}.", 120) for note in self.notes()]
+        return "\n\n".join([aligned(self.table()), fill(WHAT, 120), *pairs, *notes])
+
+    def write(self, out: Path) -> list[Path]:
+        """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
+
+        The CSV files have a line for each number, unrounded, in percent. Subsets put together have no votes.
+        """
+        rates: list[list[object]] = [["method", "subset", "queries", "votes", "pass_rate", "standard_deviation"]]
+        for method, name, item in ((m, name, it) for m, found in self.figures.items() for name, it in found.items()):
+            rates.append([method, label(name), item.queries, item.votes, *_percent(item.mean, item.deviation)])
+        head = "method baseline subset queries baseline_pass_rate pass_rate difference low high"
+        differences: list[list[object]] = [[*head.split()]]
+        for pair in self.pairs:
+            numbers = (pair.before, pair.after, pair.after - pair.before, *(pair.interval or (None, None)))
+            differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *_percent(*numbers)])
+        out.mkdir(parents=True, exist_ok=True)
+        texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
+        texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(differences)}
+        for name, text in texts.items():
+            write_atomic(out / name, text)
+        return [out / name for name in texts]
+
+
+def _settings(methods: Sequence[Method]) -> list[str]:
+    """A line with the settings in which the evaluations among these differ; none where there are not two."""
+    evaluations = [method for method in methods if method.settings is not None]
+    if len(evaluations) < 2:
+        return []
+    settings, who = [one.settings or {} for one in evaluations], " | ".join(one.name for one in evaluations)
+    if unknown := [method.name for method in evaluations if not method.settings]:
+        return [f"Settings of {who} are not compared: settings.json of {', '.join(unknown)} cannot be read"]
+    values = {name: [json.dumps(one.get(name)) for one in settings] for one in settings for name in one}
+    differing = "; ".join(f"{name}: {' | '.join(found)}" for name, found in values.items() if len({*found}) > 1)
+    return [f"Settings that differ, {who}: {differing}" if differing else f"Settings of {who}: the same"]
+
+
+def _percent(*shares: float | None) -> list[float | None]:
+    return [None if share is None else 100 * share for share in shares]
+
+
+def _csv(lines: Sequence[Sequence[object]]) -> str:
+    """None is an empty cell. A text that a spreadsheet would take for a formula begins with a quote."""
+    made, formula = StringIO(), ("=", "+", "-", "@", "\t", "\r")
+    cells = [
+        [f"'{cell}" if isinstance(cell, str) and cell.startswith(formula) else cell for cell in line] for line in lines
+    ]
+    csv.writer(made, lineterminator="\n").writerows(cells)
+    return made.getvalue()

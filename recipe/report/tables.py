@@ -1,21 +1,26 @@
-"""A run as numbers: how the reward of each stage moved.
+"""How much the reward of each stage moved, and how sure that is.
 
-Several runs are taken as seeds of one experiment: the mean of their differences, and how far they lie apart.
+Within a run the first and the last steps are compared task by task, on the tasks that both have: a window with easier
+tasks is no progress. The standard error comes from the episodes: it covers which were sampled and, where the windows
+have not all tasks in common, which tasks they share. It does not cover another run. Several runs are taken as seeds of
+one experiment: the mean of their differences, and an interval from the spread of these.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from math import isfinite
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from interaction.environment import task_key_of
 from recipe.columns import aligned
-from recipe.evaluation.intervals import Interval
-from recipe.report.episodes import Place, headers
-from recipe.report.rise import Difference, Rise, compare
+from recipe.evaluation.intervals import Interval, t_interval, t_quantile
+from recipe.report.episodes import headers
 from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BATCHES_FILE
@@ -23,7 +28,116 @@ from recipe.stage.starts import BEFORE
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"
+LOSS, HELD_OUT_LOSS = "train/loss", "val/loss"
 WINDOW = 5
+
+MEANING = (
+    "+- is one standard error over the run's own episodes, task by task: it says nothing about another run. Brackets "
+    "are 95 %: of one run from its standard error, of several by Student's t on the runs' differences. Windows are "
+    "compared on the tasks that both have. The correlation is the smallest of the probabilities that engine and "
+    "trainer give the sampled tokens; far below 1 the two have different weights."
+)
+
+Episodes = Mapping[Hashable, Sequence[float]]
+"""Task -> a value of each of its episodes in one window of steps."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One run: the mean over tasks in its last steps and in its first."""
+
+    first: float
+    last: float
+    standard_error: float | None = None
+    """None where it cannot be told; then `missing` says why."""
+    degrees: float = float("inf")
+    """Degrees of freedom of the standard error."""
+    tasks: int = 0
+    """How many are compared; 0 where step means are."""
+    all_tasks: bool = True
+    """Whether both windows have the same tasks."""
+    missing: str = ""
+
+    @property
+    def value(self) -> float:
+        return self.last - self.first
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval for this run's difference; None without a standard error."""
+        if self.standard_error is None:
+            return None
+        half = t_quantile(self.degrees) * self.standard_error
+        return self.value - half, self.value + half
+
+    def __str__(self) -> str:
+        if self.standard_error is None:
+            return f"{self.value:+.3f} ({self.missing}: no error)"
+        some = "" if self.all_tasks else f" on {self.tasks} tasks"
+        return f"{self.value:+.3f} +- {self.standard_error:.3f}{some}"
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The same stage in one or several runs, which are never pooled as if they were one."""
+
+    runs: tuple[Difference, ...]
+
+    @property
+    def difference(self) -> float:
+        return fmean(run.last for run in self.runs) - fmean(run.first for run in self.runs)
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval for the mean difference of such runs, by Student's t on the runs' own; None for one run."""
+        return t_interval([run.value for run in self.runs]) if len(self.runs) > 1 else None
+
+    @property
+    def windows(self) -> str:
+        """The means of the two windows."""
+        return f"{fmean(run.first for run in self.runs):.3f} -> {fmean(run.last for run in self.runs):.3f}"
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return f"{self.runs[0]}{brackets(self.runs[0].interval)}, one run"
+        return f"{self.difference:+.3f}{brackets(self.interval)}"
+
+
+def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference | None:
+    """The difference between two windows on the tasks that both have, each task counting the same; None without any.
+
+    With G tasks in common, d_t the difference of task t's means and s^2/n the variance of one such mean:
+
+        variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
+
+    as of two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques, 3rd ed. 1977, chapter 10).
+    f is the share of all tasks that are compared: 1 where every step plays the same tasks, 0 where they stand for tasks
+    that nobody has played (`drawn`). Else the size of the pool follows from the overlap (Lincoln and Petersen):
+    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows. A task with one episode has no s^2: then f is 0, and the
+    error rather too large. Degrees of freedom are Satterthwaite's.
+    """
+    tasks = [task for task in first if task in last]
+    if not tasks:
+        return None
+    windows = [np.asarray(values, float) for task in tasks for values in (first[task], last[task])]
+    sizes = np.array([values.size for values in windows])
+    starts, flat = np.cumsum(sizes) - sizes, np.concatenate(windows)
+    means = np.add.reduceat(flat, starts) / sizes
+    squares = np.add.reduceat((flat - np.repeat(means, sizes)) ** 2, starts)
+    start, end = float(means[::2].mean()), float(means[1::2].mean())
+    count, all_tasks = len(tasks), len(tasks) == len(first) == len(last)
+    share = count**2 / (len(first) * len(last)) if sizes.min() > 1 and not drawn else 0.0
+    if share < 1 and count == 1:
+        return Difference(start, end, tasks=1, all_tasks=all_tasks, missing="one task in both windows")
+    free = sizes - 1.0
+    terms = share * squares / np.maximum(free, 1) / sizes / count**2
+    if share < 1:
+        terms = np.append(terms, (1 - share) * np.var(means[1::2] - means[::2], ddof=1) / count)
+        free = np.append(free, count - 1)
+    variance = float(terms.sum())
+    known = terms > 0
+    degrees = variance**2 / float((terms[known] ** 2 / free[known]).sum()) if variance else float("inf")
+    return Difference(start, end, sqrt(variance), degrees, count, all_tasks)
 
 
 def stage_dirs(run: Path) -> list[Path]:
@@ -33,24 +147,25 @@ def stage_dirs(run: Path) -> list[Path]:
 
 
 def trained_stages(run: Path) -> list[Path]:
-    """Those with steps of reinforcement learning, which a warm start has not."""
+    """Stages with steps of reinforcement learning."""
     return [stage for stage in stage_dirs(run) if values_of(stage, REWARD)]
 
 
-def stage_ends(run: Path, stages: Sequence[str]) -> list[int]:
-    """The last step of each stage, counted from the first stage's first."""
-    ends, total = [], 0
-    for stage in stages:
-        total += max(read_steps(run / stage), default=0)
-        ends.append(total)
-    return ends
+def warm_starts(run: Path) -> list[Path]:
+    """Stages with steps of supervised training."""
+    return [stage for stage in stage_dirs(run) if values_of(stage, LOSS) and not values_of(stage, REWARD)]
+
+
+def values_of(stage: Path, name: str) -> list[float]:
+    """The series of a metric in a stage, in the order of steps; steps without it are left out."""
+    return [numbers[name] for numbers in read_steps(stage).values() if name in numbers]
 
 
 def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
     """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
 
     From the stored episodes of the first and the last steps. Where a step of a window has none, step means have to do,
-    and there is no standard error: five of them say too little about their own spread.
+    and there is no standard error.
     """
     runs = []
     for stage in stages:
@@ -73,43 +188,31 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
         before = sum(map(len, values.values()))
-        for place in _trained_on(stage, step):
-            reward = place.header.get("reward") or {}
-            value = place.header.get("score") if metric == REWARD else reward.get(metric.removeprefix("train/"))
-            if isinstance(value, int | float) and isfinite(value):
-                values[task_key_of(place.header)].append(float(value))
+        for path, uids in trained.files_of(stage, step).items():
+            for header in (place.header for place in headers(path)):
+                value = header["score"] if metric == REWARD else header["reward"].get(metric.removeprefix("train/"))
+                if value is not None and (uids is None or header["uid"] in uids):
+                    values[task_key_of(header)].append(float(value))
         if sum(map(len, values.values())) == before:
             return {}
     return values
-
-
-def _trained_on(stage: Path, step: int) -> Iterator[Place]:
-    for path, uids in trained.files_of(stage, step).items():
-        for place in headers(path):
-            if uids is None or place.header.get("uid") in uids:
-                yield place
-
-
-def values_of(stage: Path, name: str) -> list[float]:
-    """The series of a metric in a stage, in the order of steps; steps without it are left out."""
-    return [numbers[name] for numbers in read_steps(stage).values() if name in numbers]
 
 
 def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
     """One row for each stage of the first run, over all runs that have it."""
     rows = []
     for stage in trained_stages(runs[0]):
-        stages = [run / stage.name for run in runs if (run / stage.name / "metrics").is_dir()]
-        reward, progress = (rise(stages, metric) for metric in (REWARD, "train/progress"))
+        has = [(run / stage.name / "metrics").is_dir() for run in runs]
+        stages = [run / stage.name for run, there in zip(runs, has, strict=True) if there]
         correlation = [value for path in stages for value in values_of(path, CORRELATION)]
         rows.append(
             {
                 "stage": stage.name,
                 "runs": len(stages),
-                "of_runs": [run / stage.name in stages for run in runs],
+                "at": [sum(has[:number]) if there else None for number, there in enumerate(has)],
                 "steps": len(values_of(stage, REWARD)),
-                "reward": reward,
-                "progress": progress,
+                "reward": rise(stages, REWARD),
+                "progress": rise(stages, "train/progress"),
                 "correlation": min(correlation, default=None),
                 "seconds": fmean(seconds) if (seconds := values_of(stage, "timing_s/step")) else None,
             }
@@ -117,72 +220,9 @@ def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
     return rows
 
 
-def each_run(value: Rise | None, of_runs: Sequence[bool]) -> list[str]:
-    """A text for each run of a report: its own difference; empty for one that has no such stage."""
-    texts = iter(map(run_text, value.runs) if value else ())
-    return [next(texts, "") if has else "" for has in of_runs]
-
-
-def difference_text(value: Rise | None) -> str:
-    """The mean difference and what is known of its error, or why there is none."""
-    if value is None:
-        return f"fewer than {2 * WINDOW} steps"
-    if value.interval is None:
-        (run,) = value.runs
-        return f"{run_text(run)}{interval_text(run.interval)}, one run"
-    return f"{value.difference:+.3f}{interval_text(value.interval)}"
-
-
-def interval_text(interval: Interval | None) -> str:
+def brackets(interval: Interval | None) -> str:
     """A 95 % interval in brackets; nothing where there is none."""
     return "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
-
-
-def run_text(run: Difference) -> str:
-    """One run's difference with its own standard error, or why there is none."""
-    if run.standard_error is None:
-        return f"{run.value:+.3f} ({run.missing}: no error)"
-    some = "" if run.all_tasks else f" on {run.tasks} tasks"
-    return f"{run.value:+.3f} +- {run.standard_error:.3f}{some}"
-
-
-def windows_text(value: Rise | None) -> str:
-    """The means of the two windows."""
-    return "-" if value is None else f"{value.first:.3f} -> {value.last:.3f}"
-
-
-def explanation(rows: list[dict[str, Any]]) -> str:
-    """What the errors of these rows are, and what they do not cover."""
-    moved = [row[name] for row in rows for name in ("reward", "progress") if row[name] is not None]
-    each = [run for rise in moved for run in rise.runs]
-    parts = []
-    if any(run.standard_error is not None for run in each):
-        parts.append(
-            "+- is one standard error over the run's own episodes, task by task: it says how well this run's "
-            "difference is known, and nothing about another run."
-        )
-    if any(run.tasks and not run.all_tasks for run in each):
-        parts.append(
-            "Where the first steps play other tasks than the last, the tasks that both have are compared, and the "
-            "error covers which those are."
-        )
-    parts += brackets(moved)
-    if any(row["correlation"] is not None for row in rows):
-        parts.append(
-            "The correlation is the smallest, over the steps that measured it, of the probabilities that engine and "
-            "trainer give the sampled tokens; far below 1 the two have different weights."
-        )
-    return " ".join(parts)
-
-
-def brackets(moved: Sequence[Rise]) -> list[str]:
-    """What the brackets behind these differences are: of one run, and of several, as far as there are any."""
-    parts = []
-    if any(len(rise.runs) == 1 and rise.runs[0].interval is not None for rise in moved):
-        parts.append("Of one run the brackets are 95 % from its standard error.")
-    if any(len(rise.runs) > 1 for rise in moved):
-        parts.append("Of several runs the brackets are 95 % for their mean, by Student's t on the runs' differences.")
-    return parts
 
 
 def table(runs: list[Path]) -> str:
@@ -195,9 +235,25 @@ def table(runs: list[Path]) -> str:
         head, tail = [row["stage"], str(row["runs"]), str(row["steps"])], [correlation, seconds]
         for name in ("reward", "progress"):
             value = row[name]
-            each = ", ".join(map(run_text, value.runs)) if value and len(value.runs) > 1 else ""
-            lines.append([*head, name, windows_text(value), difference_text(value), each, *tail])
+            each = ", ".join(map(str, value.runs)) if value and len(value.runs) > 1 else ""
+            windows, difference = (value.windows, str(value)) if value else ("-", f"fewer than {2 * WINDOW} steps")
+            lines.append([*head, name, windows, difference, each, *tail])
             head, tail = [""] * len(head), [""] * len(tail)
     if not any(line[6] for line in lines[1:]):
         lines = [[*line[:6], *line[7:]] for line in lines]
-    return f"{aligned(lines)}\n\n{fill(explanation(rows), 120)}".rstrip()
+    return f"{aligned(lines)}\n\n{fill(MEANING, 120)}"
+
+
+def loss_rows(run: Path) -> list[list[str]]:
+    """A head, and a row for each warm start, in nats a token of the model; empty without one."""
+    rows = [["warm start", "steps", "loss, first 5 -> last 5 steps", "validation loss, first -> last", "lowest"]]
+    for stage in warm_starts(run):
+        losses = values_of(stage, LOSS)
+        held = {step: values[HELD_OUT_LOSS] for step, values in read_steps(stage).items() if HELD_OUT_LOSS in values}
+        moved, lowest = "-", "-"
+        if held:
+            moved = f"{[*held.values()][0]:.3f} -> {[*held.values()][-1]:.3f}"
+            lowest = "{1:.3f} at step {0}".format(*min(held.items(), key=lambda item: item[1]))
+        first, last = fmean(losses[:WINDOW]), fmean(losses[-WINDOW:])
+        rows.append([stage.name, str(len(losses)), f"{first:.3f} -> {last:.3f}", moved, lowest])
+    return rows if len(rows) > 1 else []

@@ -41,7 +41,7 @@ def test_the_command_trains_and_its_curves_are_found(algorithm: str, folder: Pat
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     command = [
-        *(sys.executable, "-m", "recipe.fctncalling", "--algorithm_name", algorithm),
+        *(sys.executable, "-m", "recipe.tools.train_fctncalling", "--algorithm_name", algorithm),
         *("--dataset_path", "data/tiny_base.parquet", "--model_name_or_path", "tiny"),
         *("--n_rollout_threads", "4", "--gradient_cp_steps", "2", "--save_interval", "1"),
         "trainer.total_training_steps=2",

@@ -25,7 +25,7 @@ from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
 from recipe.launch import remains
-from recipe.report import read_records
+from recipe.report.episodes import read_records
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
 

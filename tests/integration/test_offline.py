@@ -16,7 +16,7 @@ import pytest
 from support.learning import learn, play
 from support.short_training import ROOT
 
-from recipe import report
+from recipe.report import page as report
 from recipe.stage.metrics_log import read_steps
 
 GROUPS = (

@@ -22,7 +22,7 @@ from support.agreement import engine_agrees
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.report import read_records
+from recipe.report.episodes import read_records
 from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 

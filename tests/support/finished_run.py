@@ -38,7 +38,7 @@ def data_file(path: Path, sources: list[str]) -> str:
 def model(folder: Path) -> None:
     """What a stage hands on, with sums; no model that would load."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}))
     (folder / "generation_config.json").write_text("{}")
     save_file({"a": np.arange(6.0, dtype=np.float32)}, folder / "model.safetensors")
     note_sums(folder)
@@ -51,8 +51,10 @@ def validated(stage: Path, step: int, passed: dict[str, float], part: str = "rep
     with path.open("a") as file:
         for task, value in passed.items():
             header = {"step": step, "split": "val", "uid": task, "session_id": 0, "task_id": task, "part": part}
+            category, _, cluster = task.rpartition("_")
+            named = {"environment": "bfcl", "category": category, "cluster": cluster}
             reward = {"acc": value, "acc_official": value, "progress": value}
-            file.write(json.dumps({**header, "environment": "bfcl", "score": value, "reward": reward}) + "\n")
+            file.write(json.dumps({**header, **named, "score": value, "reward": reward, "episode": {}}) + "\n")
 
 
 def finished_run(folder: Path, **change: Any) -> Path:

@@ -31,6 +31,7 @@ def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = 
         for task, values in passed.items():
             for number, value in enumerate(values):
                 header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
-                reward = {"acc": value, "acc_official": 1.0}
-                line = {**header, "part": part, "environment": "bfcl", "score": value, "reward": reward}
+                category, _, cluster = task.rpartition("_")
+                named = {"environment": "bfcl", "category": category, "cluster": cluster or task, "part": part}
+                line = {**header, **named, "score": value, "reward": {"acc": value, "acc_official": 1.0}}
                 file.write(json.dumps({**line, "episode": {}}) + "\n")

@@ -33,7 +33,6 @@ from omegaconf import OmegaConf
 from bfcl_env import load_scenarios
 from data_prep.__main__ import main as prepare_data
 from interaction import Conversation, get_protocol
-from recipe import report
 from recipe.conversations import read_conversations
 from recipe.curriculum import stages, state
 from recipe.errors import PreflightError
@@ -43,6 +42,7 @@ from recipe.preflight.agent_loops import read_loops
 from recipe.preflight.data import check_data
 from recipe.preflight.model import load_tokenizer
 from recipe.preflight.start import resolve_model, start_model
+from recipe.report import tables as report
 from recipe.rescore import rescore
 from recipe.reward import RewardError, load
 from recipe.stage import checkpoints, manifest, same_rows, starts

@@ -42,7 +42,15 @@ def stage(folder: Path, path: Path, *overrides: str) -> Any:
 
 
 def test_it_passes_the_audit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "recipe.audit", "--environment", str(write_example(tmp_path)), "--tasks", "all"]
+    command = [
+        sys.executable,
+        "-m",
+        "recipe.tools.audit",
+        "--environment",
+        str(write_example(tmp_path)),
+        "--tasks",
+        "all",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 tasks without gold" in done.stdout and "irrelevance" in done.stdout

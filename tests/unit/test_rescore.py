@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Path:
     for uid, episodes in {"a": (solved, solved), "b": (solved, failed)}.items():
         for session, episode in enumerate(episodes):
             score = float(episode is solved)
-            head = {"uid": uid, "session_id": session, "task_id": f"{uid}", "score": score}
+            head = {"step": 1, "uid": uid, "session_id": session, "task_id": uid, "score": score, "reward": {}}
             lines.append(json.dumps({**head, "episode": episode}))
     path = tmp_path / "run" / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
     path.parent.mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_an_episode_that_was_stored_without_a_score_is_in_no_old_mean(run, monke
     path = next(run.glob("*/rollouts/*/*.jsonl"))
     lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
     lines[0]["score"] = float("nan")
-    del lines[1]["score"]
+    lines[1]["score"] = None
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
     out = capsys.readouterr().out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep", "elsewhere")
-STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore", "recipe.publish", "recipe.chat")
+STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore")
 
 
 def name_of(path: Path) -> str:
@@ -66,7 +66,12 @@ def test_packages_know_only_those_below_them() -> None:
 def test_what_a_person_starts_is_imported_by_nobody() -> None:
     for name in MODULES:
         wrong = {other for other in imported(name) if other in STARTED or other.endswith("__main__")}
+        wrong |= {other for other in imported(name) if room_of(other) == "recipe.tools" != room_of(name)}
         assert not wrong, f"{name} imports {wrong}"
+    train = {"recipe.train"}
+    while more := {other for name in train for other in imported(name)} - train:
+        train |= more
+    assert not [name for name in train if room_of(name) in ("recipe.report", "recipe.tools")]
 
 
 def test_every_room_says_what_lives_there() -> None:

@@ -11,7 +11,7 @@ from transformers.utils import get_json_schema
 from bfcl_env.source import function_docs
 from interaction.environment import load_tasks
 from interaction.protocol.docs import openai_tool
-from recipe.audit.policies import HOSTILE, WRONG_TYPES
+from recipe.tools.policies import HOSTILE, WRONG_TYPES
 
 ROOT = Path(__file__).parents[3]
 TASK = "multi_turn_miss_func_0"

@@ -10,10 +10,10 @@ from support.own_environment import write_namesake
 
 from interaction.environment import load_tasks, register
 from recipe import evaluate
-from recipe.audit.policies import POLICIES, play
 from recipe.evaluation.results import Judged, all_lost, causes, results, text
-from recipe.judge import __main__ as judge
 from recipe.report import __main__ as report
+from recipe.tools import judge
+from recipe.tools.policies import POLICIES, play
 
 
 def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):

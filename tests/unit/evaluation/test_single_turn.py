@@ -6,8 +6,8 @@ import pytest
 from support.evaluation import PROTOCOL, run, serving
 
 from interaction.environment import load_tasks
-from recipe.audit.policies import POLICIES, play
 from recipe.evaluation.results import Judged, results, text
+from recipe.tools.policies import POLICIES, play
 
 TASKS = list(load_tasks("bfcl_single").values())
 HERE = ("--environment", "bfcl_single", "--split", "all")

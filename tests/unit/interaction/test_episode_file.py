@@ -13,7 +13,7 @@ from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.episode_file import append, line_of, path_of
-from recipe import report, rescore
+from recipe import rescore
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.report import episodes
 from rewards.step import compute_score
@@ -84,7 +84,7 @@ def test_readers_of_stored_episodes_pass_over_the_tokens(play, tmp_path: Path):
     (place,) = episodes.choose([tmp_path / "stage2_base"], 10)
     assert "tokens" not in place.header and place.header["score"] == line["score"]
     (shown,) = episodes.load([place])
-    (record,) = report.read_records(path_of(tmp_path / "stage2_base" / "rollouts", "train", 1))
+    (record,) = episodes.read_records(path_of(tmp_path / "stage2_base" / "rollouts", "train", 1))
     assert "tokens" not in shown and "tokens" not in record and record["episode"] == line["episode"]
     column = rescore.rescore(tmp_path, compute_score_of)["stage2_base", "train", "all"]
     assert column.both == [(line["score"], pytest.approx(line["score"]))]

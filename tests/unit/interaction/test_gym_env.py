@@ -25,8 +25,8 @@ from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import UserWords, load_tasks
 from interaction.gym_env import MOST_SHOWN, GymEnv
 from interaction.users import UserFault
-from recipe.audit.policies import HOSTILE
 from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.tools.policies import HOSTILE
 from rewards.progress import compute_score
 
 ROOT = Path(__file__).parents[3]

@@ -1,137 +1,195 @@
-"""The page as it is made: opened from disk in a headless Chromium, without a network, of whatever a run has left."""
+"""The page as a reader uses it, in a headless Chromium, and what it says of a run that lacks things."""
 
 import json
+import time
+from pathlib import Path
 
-from support.report_pages import log_steps, record, shown, store
+import yaml
+from support.report_pages import EVIL, choose, click, listed, log_steps, record, shown, store, think_xml
+from support.runs import STAGE, a_run
 
 from bfcl_env import load_scenarios
-from recipe import report
-from recipe.report import episodes
+from recipe.report import page as pages
 
 
 def test_it_opens_without_a_network_and_without_an_error(page, run):
     page.events.clear()
-    page.open(report.write(run))
+    page.open(pages.write(run))
     requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in requests if not url.startswith("file:")] == []
     assert [e for e in page.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")] == []
     assert page.value("document.title") == "first"
 
 
-def test_at_most_2000_episodes_failures_of_validation_among_them(page, tmp_path):
-    big = tmp_path / "big"
-    log_steps(big, "stage2_base", 14)
-    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, solved=True)
-    for step in range(1, 15):
-        lines = [{**line, "step": step, "session_id": n, "task_id": f"multi_turn_base_{n % 8}"} for n in range(170)]
-        store(big, "stage2_base", "train", step, lines)
-    failed = {**line, "step": 14, "reward": {**line["reward"], "acc": 0.0}}
-    store(big, "stage2_base", "val", 14, [{**failed, "task_id": f"multi_turn_base_{n}"} for n in range(100)])
-    page.open(report.write(big))
-    assert page.value("[episodes.length, document.querySelectorAll('#list button').length]") == [2000, 2000]
-    assert page.value("episodes.filter(it => it.split === 'val').length") == 100
-    assert page.value("new Set(episodes.filter(it => it.split === 'train').map(it => it.step)).size") == 12
+def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run):
+    page.open(pages.write(run))
+    assert listed(page)[0] == "multi_turn_miss_func_0" and len(listed(page)) == 4, "a failed validation comes first"
+    assert "no tags at all" in shown(page) and "malformed" in shown(page)
+    click(page, "#list li:last-child button")
+    turns = load_scenarios("multi_turn_base")[1].turns
+    assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed") and "I do it" in shown(page)
+    choose(page, "category", "multi_turn_base")
+    assert set(listed(page)) == {"multi_turn_base_0", "multi_turn_base_1"}
+    choose(page, "low", "1")
+    assert listed(page) == ["multi_turn_base_1"] * 2
+    choose(page, "low", "")
+    choose(page, "category", "")
+    choose(page, "search", "NO TAGS AT ALL")
+    assert listed(page) == ["multi_turn_miss_func_0"]
+    choose(page, "search", "nobody has said this")
+    assert (listed(page), shown(page)) == ([], "No episode is like this.")
 
 
-def test_long_texts_are_cut_with_a_mark(tmp_path):
-    path = tmp_path / "stage" / "rollouts" / "train" / "000001.jsonl"
-    path.parent.mkdir(parents=True)
-    text = "x" * (episodes.LONGEST_TEXT + 7)
-    line = {"step": 1, "session_id": 0, "task_id": "multi_turn_base_0", "episode": {"turns": [{"user": text}]}}
-    path.write_text(json.dumps(line) + "\n")
-    (shown,) = episodes.load(episodes.headers(path))
-    assert shown["episode"]["turns"][0]["user"].endswith("... [7 more characters in the stored episode]")
+def test_what_a_model_wrote_stays_text(page, run):
+    page.open(pages.write(run))
+    choose(page, "task", "multi_turn_base_0")
+    assert EVIL in shown(page)
+    assert page.value("document.getElementById('injected')") is None and page.value("document.title") == "first"
 
 
-def test_a_run_with_nothing_but_metrics_says_what_is_missing(page, tmp_path):
-    log_steps(tmp_path / "bare", "stage1_format", 1)
-    path = report.write(tmp_path / "bare")
-    page.open(path)
-    assert "stage1_format has no stored episodes" in path.read_text()
-    assert "stage1_format has no validation so far" in path.read_text()
-    assert shown(page) == "No episode is stored."
+def test_nothing_that_a_run_holds_is_markup_in_the_file(run):
+    text = pages.write(run).read_text()
+    assert "<b id=injected" not in text and "<img" not in text
+    assert set(part[0] for part in text.split('href="')[1:]) == {"#"}, "it loads nothing, not even from beside it"
 
 
-def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path):
-    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
-    store(tmp_path, "stage2_base", "train", 1, [line, {**line, "session_id": 1}, {**line, "score": 0.75}])
-    path = tmp_path / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
-    with path.open("a") as file:
-        file.write(json.dumps({**line, "session_id": 2})[:-20])
-    places = episodes.headers(path)
-    assert [(p.header["session_id"], p.header["score"]) for p in places] == [(0, 0.75), (1, line["score"])]
-    assert [record["score"] for record in episodes.load(places)] == [line["score"], 0.75]
+def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(page, tmp_path):
+    scenarios = load_scenarios("multi_turn_base")
+    log_steps(tmp_path, "stage2_base", 3)
+    for step in range(1, 4):
+        seconds = [{"seconds": {"total": 1.0 + n / 9, "user": n / 9}} for n in range(40)]
+        lines = [{**record(scenarios[n % 2], step=step, sample=n), **seconds[n]} for n in range(40)]
+        store(tmp_path, "stage2_base", "train", step, lines)
+    page.open(pages.write(tmp_path))
+    choose(page, "task", scenarios[0].id)
+    click(page, "a[href^='#episode-']")
+    end = time.monotonic() + 5  # the browser tells the page of a new address in its own time
+    while len(listed(page)) != page.value("episodes.length"):
+        assert time.monotonic() < end, listed(page)
+    assert "step 1, sample 39" in shown(page) and "5.333 s in all, user 4.333 s" in shown(page)
 
 
-def test_a_task_that_one_launch_played_twice_in_a_step_counts_twice_and_one_of_an_earlier_launch_not(tmp_path):
-    """The former is dynamic sampling, the latter a step that was played again after a resume."""
-    stage = tmp_path / "stage2_base" / "rollouts" / "train"
-    stage.mkdir(parents=True)
-    head = {"step": 1, "session_id": 0, "task_id": "multi_turn_base_0"}
-    played = [("first", "a", 0.1), ("first", "b", 0.2), ("second", "c", 0.3), ("second", "d", 0.4), (None, "e", 0.5)]
-
-    def scores(lines: list) -> tuple[list[float], list[float]]:
-        path = stage / "000001.jsonl"
-        path.write_text(
-            "".join(
-                json.dumps({**head, "launch": launch, "uid": uid, "score": score, "episode": {"turns": []}}) + "\n"
-                for launch, uid, score in lines
-            )
-        )
-        found = [place.header["score"] for place in episodes.headers(path)]
-        return found, [record["score"] for record in episodes.read_records(path)]
-
-    assert scores(played[:2]) == ([0.1, 0.2],) * 2
-    assert scores(played[:4]) == ([0.3, 0.4],) * 2
-    assert scores(played) == ([0.5],) * 2
+def judged_as_a_whole(outcome, difference=()):
+    """A stored line of an environment that judges no turn."""
+    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=1, solved=True)
+    turns = [{**turn, "passed": None, "difference": list(difference)} for turn in line["episode"]["turns"][:1]]
+    return {
+        **line,
+        "environment": "shop",
+        "episode": {**line["episode"], "environment": "shop", "outcome": outcome, "turns": turns},
+    }
 
 
-def test_a_line_that_a_resumed_launch_appended_to_a_cut_one_is_left_out_and_the_page_is_made(page, tmp_path):
-    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
+def cells(page, session, kind):
+    page.value(f"show(episodes.findIndex(it => it.session_id === {session}))")
+    return page.value(f"[...document.querySelectorAll('#episode .turn {kind}')].map(it => it.textContent)")
+
+
+def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(page, tmp_path):
     log_steps(tmp_path, "stage2_base", 1)
-    store(tmp_path, "stage2_base", "train", 1, [line])
-    path = tmp_path / "stage2_base" / "rollouts" / "train" / "000001.jsonl"
-    cut, next_one = json.dumps({**line, "session_id": 1})[:-200], json.dumps({**line, "session_id": 2})
-    with path.open("a") as file:
-        file.write(f"{cut}{next_one}\n{json.dumps({**line, 'session_id': 3})}\n")
-    page.open(report.write(tmp_path))
-    assert page.value("episodes.map(it => it.session_id)") == [0, 3]
+    items = [
+        {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
+        {"table": "users", "note": "gone", "found": "3"},
+    ]
+    bfcl = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, answers=[think_xml.render_answer("t", "x")])
+    own = judged_as_a_whole({"passed": False, "components": {"database": 1.0, "told": 0.0}}, items)
+    store(tmp_path, "stage2_base", "train", 1, [bfcl, own])
+    page.open(pages.write(tmp_path))
+    assert sorted(listed(page)) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
+    assert cells(page, 0, "th")[:4] == ["class", "attribute", "expected", "found"]
+    assert cells(page, 1, "th") == ["table", "row", "note", "expected", "found"]
+    assert cells(page, 1, "td")[:2] == ["orders", EVIL] and cells(page, 1, "mark") == ["1", "7"]
+    assert "episode not passed" in shown(page) and "judgement: database 1, told 0" in shown(page)
 
 
-def test_values_that_no_browser_reads_and_records_without_turns_do_not_empty_the_viewer(page, tmp_path):
-    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=0)
-    log_steps(tmp_path, "stage2_base", 1)
-    odd = [{**line, "score": float("nan")}, {**line, "session_id": 1, "episode": {}}, {**line, "session_id": 2}]
-    store(tmp_path, "stage2_base", "train", 1, odd)
-    page.open(report.write(tmp_path))
-    assert page.value("episodes.map(it => it.session_id)") == [0, 2]
+FOCUS = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
 
 
-def test_a_stage_that_has_started_but_logged_nothing_is_named(tmp_path):
-    config = tmp_path / "stage1_format" / "config" / "config.yaml"
+def test_all_of_the_viewer_can_be_used_without_a_mouse(page, run):
+    page.open(pages.write(run))
+    at = "[shown.indexOf(current), document.activeElement === entryOf(current)]"
+    for key, place in (("j", 1), ("j", 2), ("k", 1), ("End", 3), ("j", 3), ("ArrowUp", 2), ("Home", 0), ("k", 0)):
+        page.press(key)
+        assert page.value(at) == [place, True], key
+    turn = "[...document.querySelectorAll('.turn')].indexOf(document.activeElement)"
+    for key, place in (("n", 0), ("n", 1), ("p", 0)):
+        page.press(key)
+        assert page.value(turn) == place, key
+    page.press("Escape")
+    page.press("/")
+    page.press("j")
+    assert page.value(f"[{FOCUS}, byId('search').value]") == ["search", "j"], "a letter, and no command"
+    for key, focus in (("Escape", "BUTTON"), ("f", "stage")):
+        page.press(key)
+        assert page.value(FOCUS) == focus or key == "Escape"
+
+
+def test_a_page_is_dark_where_the_system_is_and_fits_a_phone(page, run):
+    path, ink = pages.write(run), {}
+    look = "[document.body, document.querySelector('.curves text')].map(it => getComputedStyle(it))"
+    look += ".map(it => [it.color, it.fill])"
+    try:
+        for scheme in ("light", "dark"):
+            page.colors(scheme)
+            page.open(path)
+            (ink[scheme], _), (_, plot) = page.value(look)
+            assert plot == ink[scheme], "the plots have the page's ink"
+        assert ink["light"] != ink["dark"]
+        page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+        page.open(path)
+        assert page.value("document.documentElement.scrollWidth") <= 390
+    finally:
+        page.colors("")
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_run_that_lacks_things_says_so(tmp_path):
+    config = tmp_path / "begun" / STAGE / "config" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("a: 1\n")
-    assert "stage1_format has not logged a training step" in report.write(tmp_path).read_text()
+    assert f"{STAGE} has not logged a training step" in pages.write(tmp_path / "begun").read_text()
+    log_steps(tmp_path / "bare", STAGE, 1)
+    text = pages.write(tmp_path / "bare").read_text()
+    for said in ("has no stored episodes", "has no validation so far"):
+        assert f"{STAGE} {said}" in text
+    for name in ("manifest.json", "curriculum.json"):
+        (tmp_path / "bare" / name).write_bytes(b"\xff{")
+    assert STAGE in pages.write(tmp_path / "bare").read_text(), "damaged notes are none"
 
 
-def test_the_configuration_is_shown_as_it_was_in_that_start(page, tmp_path, monkeypatch):
-    from omegaconf import OmegaConf
+def test_only_settings_in_which_runs_differ_are_named_and_a_runs_own_folder_is_none(tmp_path: Path) -> None:
+    runs = []
+    for name, more in (
+        ("one", {"seed": 1, "betas": [0.9, 0.95]}),
+        ("two", {"seed": 2, "betas": [0.9, 0.99], "x": EVIL}),
+    ):
+        runs.append(run := a_run(tmp_path / name, [0.5] * 10))
+        launch = {"ray_init": {"runtime_env": {"py_executable": name}}}
+        settings = {
+            "paths": {"run": f"outputs/{name}"},
+            "folder": f"outputs/{name}/x",
+            "lr": 1e-6,
+            "ray_kwargs": launch,
+        }
+        (run / STAGE / "config").mkdir()
+        (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings | more))
+    found = [(STAGE, "betas", ["[0.9, 0.95]", "[0.9, 0.99]"]), (STAGE, "seed", ["1", "2"]), (STAGE, "x", ["", EVIL])]
+    assert pages.differing(runs, [STAGE]) == found
+    text = pages.write(runs[0], (runs[1],)).read_text()
+    assert "<td>betas</td>" in text and "<td>lr</td>" not in text and "<img" not in text
 
-    from recipe.stage import manifest
 
-    log_steps(tmp_path / "run", "stage1_format", 1)
-    (tmp_path / "rows.parquet").write_bytes(b"rows")
-    monkeypatch.setenv("SEED", "7")
-    settings = {
-        "paths": {"run": str(tmp_path / "run"), "stage": "${paths.run}/stage1_format"},
-        "stage": {"name": "stage1_format"},
-        "data": {"train_files": str(tmp_path / "rows.parquet"), "val_files": [], "seed": "${oc.env:SEED}"},
-        "actor_rollout_ref": {"model": {"path": "m"}, "rollout": {"seed": "${data.seed}"}},
-        "reward": {"custom_reward_function": {"path": "pkg://rewards.format"}},
-    }
-    manifest.write_config(OmegaConf.create(settings))
-    manifest.note(OmegaConf.create(settings))
-    monkeypatch.setenv("SEED", "8")
-    text = report.write(tmp_path / "run").read_text()
-    assert "seed: &#39;7&#39;" in text and "oc.env" not in text
-    assert '"seed": "7"' in text.replace("&#34;", '"'), "the manifest has it too"
+def test_the_index_lists_every_run_the_latest_first(tmp_path, capsys, monkeypatch):
+    for number, name in enumerate(("<img src=x>", "a b?c#d")):
+        run = a_run(tmp_path / name, [0.5])
+        starts = [{"stage": STAGE, "time": f"2026-01-0{number + 1}T10:00:00+0000"}]
+        (run / "manifest.json").write_text(json.dumps({"starts": starts}))
+    planned = [{"folder": STAGE, "status": "failed"}, {"folder": "stage2_base", "status": "waiting"}]
+    (run / "curriculum.json").write_text(json.dumps({"stages": planned}))
+    (run / "report.html").write_text("here")
+    (tmp_path / "evaluation").mkdir()
+    path, count = pages.write_index(tmp_path)
+    text = path.read_text()
+    assert count == 2 and "<img" not in text and text.index("a b?c#d") < text.index("&lt;img")
+    assert 'href="./a%20b%3Fc%23d/report.html"' in text and "failed" in text and "waiting" in text
+    assert pages.write_index(tmp_path / "evaluation")[1] == 0 and not (tmp_path / "evaluation" / "index.html").exists()

@@ -13,9 +13,10 @@ from support.own_environment import example
 
 from bfcl_env import choose_indices, report_indices, train_indices
 from interaction.environment import register
-from recipe import evaluate, report
+from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
+from recipe.report import page, validation
 from recipe.settings.gates import check_logged
 from recipe.stage import checkpoints, choosing
 
@@ -245,9 +246,11 @@ def a_validated_run(run):
     (stage / "metrics" / "1.jsonl").write_text(json.dumps({"step": 1, "data": {"critic/score/mean": 0.5}}) + "\n")
     path = stage / "rollouts" / "val" / "000001.jsonl"
     path.parent.mkdir(parents=True)
+    named = {"environment": "bfcl", "category": "multi_turn_base"}
     lines = [
-        {"step": 1, "session_id": 0, "task_id": task, "score": acc, "reward": {"acc": acc}, "episode": {}}
-        for task, acc in ((CHOOSE, 1.0), (REPORT, 0.0), (TRAIN, 1.0))
+        {"step": 1, "session_id": 0, "uid": task, "task_id": task, "cluster": task, "part": part, **named}
+        | {"score": acc, "reward": {"acc": acc}, "episode": {}}
+        for task, part, acc in ((CHOOSE, "choose", 1.0), (REPORT, "report", 0.0), (TRAIN, "train", 1.0))
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return stage
@@ -255,14 +258,14 @@ def a_validated_run(run):
 
 def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tmp_path):
     stage = a_validated_run(tmp_path)
-    (row,) = report.validations(tmp_path)
-    assert (row.tasks, row.acc.value) == (3, pytest.approx(2 / 3))
-    assert "val_choose" not in report.write(tmp_path).read_text()
+    (row,) = validation.validations(tmp_path)
+    assert (row["tasks"], row["acc"].value) == (3, pytest.approx(2 / 3))
+    assert "val_choose" not in page.write(tmp_path).read_text()
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
-    (row,) = report.validations(tmp_path)
-    assert (row.tasks, row.acc.value) == (1, 0.0)
-    page = report.write(tmp_path).read_text()
-    assert "The figure to report is that of the reporting tasks" in page
+    (row,) = validation.validations(tmp_path)
+    assert (row["tasks"], row["acc"].value) == (1, 0.0)
+    text = page.write(tmp_path).read_text()
+    assert "The figure to report is that of the reporting tasks" in text
     assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
     assert choosing.sentence([BY_SCORE, BY_SCORE]) == choosing.sentence([BY_SCORE])
 
@@ -273,10 +276,10 @@ def test_the_curves_of_a_run_that_chose_are_those_of_the_reporting_tasks(tmp_pat
         json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_report/progress": 0.25}}) + "\n"
     )
     title = "validation, reporting tasks: progress"
-    assert title not in report.write(tmp_path).read_text()
+    assert title not in page.write(tmp_path).read_text()
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
-    page = report.write(tmp_path).read_text()
-    assert title in page and ">validation: progress<" not in page
+    text = page.write(tmp_path).read_text()
+    assert title in text and ">validation: progress<" not in text
 
 
 def test_a_stage_that_is_not_done_has_noted_how_it_chooses(config, tmp_path):
@@ -292,9 +295,9 @@ def test_a_stage_that_is_not_done_has_noted_how_it_chooses(config, tmp_path):
 def test_a_run_that_chose_by_all_tasks_is_shown_with_all_and_says_so(tmp_path):
     stage = a_validated_run(tmp_path)
     (stage / "done.json").write_text(json.dumps({"best": {"metric": "val/score"}, "gate": None}))
-    (row,) = report.validations(tmp_path)
-    assert row.tasks == 3
-    assert "no held-out figure of this model is free" in report.write(tmp_path).read_text()
+    (row,) = validation.validations(tmp_path)
+    assert row["tasks"] == 3
+    assert "no held-out figure of this model is free" in page.write(tmp_path).read_text()
 
 
 def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
@@ -302,8 +305,8 @@ def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
     path = stage / "rollouts" / "val" / "000001.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
-    assert report.validations(tmp_path) == []
-    assert "None so far, of tasks for reporting" in report.write(tmp_path).read_text()
+    assert validation.validations(tmp_path) == []
+    assert "None so far, of tasks for reporting" in page.write(tmp_path).read_text()
 
 
 def test_an_environment_without_tasks_for_choosing_is_told_so(tmp_path, config):

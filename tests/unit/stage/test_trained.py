@@ -46,6 +46,7 @@ def test_a_report_compares_what_was_trained_on_and_not_what_was_handed_out(tmp_p
                     "launch": "one",
                     "uid": f"u{step}",
                     "session_id": number,
+                    "environment": "bfcl",
                     "task_id": "base_1",
                     "score": step / 10,
                 }

@@ -1,0 +1,270 @@
+"""The figures of a page: SVG with the page's own ink and ground, so that they can be read in light and in dark."""
+
+import io
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby, product
+from pathlib import Path
+from typing import Any
+
+from recipe.report.tables import CORRELATION, HELD_OUT_LOSS, LOSS, REWARD, trained_stages, warm_starts
+from recipe.report.validation import GUARD_MARK, METRICS, OVERALL, Measured, Validation, overall
+from recipe.stage import choosing, step_times
+from recipe.stage.metrics_log import read_steps
+from rewards.metrics import STOP_REASONS
+
+CURVES: dict[str, Sequence[str]] = {
+    "reward": [REWARD],
+    "progress": ["train/progress"],
+    "solved (acc)": ["train/acc"],
+    "validation: progress": ["val/progress"],
+    "validation: solved (acc, official)": ["val/acc", "val/acc_official"],
+    "guard: solved (acc)": ["val_guard/acc"],
+    "well-formed messages": ["train/format_rate"],
+    "successful calls": ["train/call_success_rate"],
+    "KL to the reference": ["actor/kl_loss", "actor/reward_kl_penalty"],
+    "KL of one update": ["actor/ppo_kl"],
+    "entropy": ["actor/entropy"],
+    "response tokens": ["response_length/mean"],
+    "groups left out, all alike": ["train/filtered_groups"],
+    "long episodes: price, left out": ["train/overlong_penalty", "train/overlong_left_out"],
+    "gradient norm": ["actor/grad_norm"],
+    "learning rate": ["actor/lr"],
+    "value loss": ["critic/vf_loss"],
+    "engine-actor correlation": [CORRELATION],
+}
+"""Title and the metrics drawn under it; a title of which a run has nothing is left out."""
+
+INK, GROUND = "#1c1e21", "#fefefe"
+"""Stand for the page's: in SVG the first becomes `currentColor`, the second `var(--page)`."""
+COLORS = ["#1f77b4", "#c8640a", "#2c8f2c", "#d62728", "#9467bd", "#a0685a", "#cf5aa6", "#7f7f7f", "#858616", "#138fa0"]
+"""Of the lines, by number of the run; each differs by 3 : 1 or more from the page in light and in dark."""
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": f"cycler(color={COLORS})",
+    "legend.facecolor": GROUND,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+}
+"""matplotlib's settings."""
+
+Timeline = Mapping[tuple[str, str], list[tuple[int, Measured]]]
+"""Category and metric -> (step of the whole run, what was measured there)."""
+
+
+def label(name: str) -> str:
+    """A name as it is: matplotlib reads what is between two dollars as a formula, and hides what begins with _."""
+    return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")
+
+
+@contextmanager
+def _pyplot(salt: str) -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context({**STYLE, "svg.hashsalt": salt}):
+        yield pyplot
+        pyplot.close("all")
+
+
+def _svg(figure: Any) -> str:
+    """A figure as the text of an element; the page's colours show through."""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
+    text = drawn.getvalue()
+    return text[text.index("<svg") :].replace(INK, "currentColor").replace(GROUND, "var(--page)")
+
+
+def _look(number: int, name: str) -> dict[str, Any]:
+    return {"color": COLORS[number % len(COLORS)], "lw": 1.3, "label": label(name)}
+
+
+def stage_begins(run: Path) -> dict[str, int]:
+    """Stage -> steps of the run before it."""
+    begins, total = {}, 0
+    for stage in trained_stages(run):
+        begins[stage.name] = total
+        total += max(read_steps(stage), default=0)
+    return begins
+
+
+def timeline(rows: Sequence[Validation], begins: Mapping[str, int]) -> Timeline:
+    """The validations of a run; those of stages that do not begin in it are left out."""
+    points: dict[tuple[str, str], list[tuple[int, Measured]]] = defaultdict(list)
+    for (stage, step), group in groupby(rows, key=lambda row: (row["stage"], row["step"])):
+        if stage in begins:
+            found = {row["category"]: row for row in group}
+            if (whole := overall(list(found.values()))) is not None:
+                found[OVERALL] = whole
+            for category, metric in product(found, METRICS):
+                points[category, metric].append((begins[stage] + step, found[category][metric]))
+    return points
+
+
+def _draw_band(axis: Any, points: Sequence[tuple[int, Measured]], **look: Any) -> None:
+    """A line, and the intervals as a band around it."""
+    steps = [step for step, _ in points]
+    axis.plot(steps, [measured.value for _, measured in points], **look)
+    low, high = ([measured.interval[side] for _, measured in points] for side in (0, 1))
+    axis.fill_between(steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes, str]:
+    """All metrics of some runs as PNG and as SVG text; a line for each run, stages separated by vertical lines.
+
+    A warm start has a panel of its own, whose steps are no steps of the stages.
+
+    Args:
+        validated: for each run what its stored validations say; two and more are drawn with their intervals.
+    """
+    curves, begins = CURVES, stage_begins(runs[0])
+    decided = [item for run in runs for item in choosing.of_run(run)]
+    if decided and choosing.all_by_choosing_part(decided):  # then validation is that of the tasks for reporting
+        curves = {
+            title.replace("validation:", "validation, reporting tasks:"): [
+                name.replace("val/", choosing.REPORT) for name in names
+            ]
+            for title, names in CURVES.items()
+        }
+    lines = [_metrics(run) for run in runs]
+    titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
+    columns, warm = 3, any(warm_starts(run) for run in runs)
+    rows = -(-(len(titles) + 1 + warm) // columns)
+    with _pyplot("curves") as pyplot:
+        figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.1 * rows), sharex=True, squeeze=False)
+        for axis, title in zip(axes.flat, titles, strict=False):
+            for number, (run, line) in enumerate(zip(runs, lines, strict=True)):
+                stored = validated[number] if title.startswith("validation") and validated else {}
+                for style, name in zip("-:", curves[title], strict=False):
+                    look = _look(number, run.name) | {"ls": style}
+                    points, measured = line.get(name, []), stored.get((OVERALL, name.rpartition("/")[2]), [])
+                    if len(measured) > 1:
+                        _draw_band(axis, measured, **look, marker=".")
+                    elif points:
+                        axis.plot(*zip(*points, strict=True), **look, marker="." if stored or len(points) < 3 else None)
+            axis.set_title(title, fontsize=9, loc="left")
+            if CORRELATION in curves[title]:
+                axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
+        if len(runs) > 1:
+            axes.flat[0].legend(fontsize=7)
+        _draw_stops(axes.flat[len(titles)], lines[0])
+        _part_stages(axes, len(titles) + 1, begins)
+        for axis in axes[-1]:
+            axis.set_xlabel(label("step (" + ", then ".join(begins) + ")"), fontsize=7)
+        if warm:
+            _draw_losses(figure.add_subplot(rows, columns, len(titles) + 2), runs)
+        figure.tight_layout()
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=110)
+        return png.getvalue(), _svg(figure)
+
+
+def _part_stages(axes: Any, used: int, begins: Mapping[str, int]) -> None:
+    """A line between two stages in each panel that is used; the others are hidden."""
+    for number, axis in enumerate(axes.flat):
+        axis.set_visible(number < used)
+        for begin in [*begins.values()][1:] if number < used else ():
+            axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
+
+
+def _metrics(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """Metric -> (step of the whole run, value)."""
+    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for stage, before in stage_begins(run).items():
+        for step, numbers in read_steps(run / stage).items():
+            for name, value in numbers.items():
+                points[name].append((before + step, value))
+    return points
+
+
+def _draw_stops(axis: Any, line: Mapping[str, Sequence[tuple[int, float]]]) -> None:
+    """Why episodes ended, as shares on top of each other; of the first run."""
+    names = [f"train/stop/{reason}" for reason in STOP_REASONS]
+    names = [name for name in names if any(value > 0 for _, value in line.get(name, []))]
+    axis.set_title("why episodes ended", fontsize=9, loc="left")
+    if names:
+        steps = [step for step, _ in line[names[0]]]
+        shares = [[value for _, value in line[name]] for name in names]
+        axis.stackplot(steps, shares, labels=[name.rpartition("/")[2] for name in names], alpha=0.8)
+        axis.set_ylim(0, 1)
+        axis.legend(fontsize=7, loc="lower left", framealpha=0.7)
+
+
+def _draw_losses(axis: Any, runs: list[Path]) -> None:
+    """The losses of all warm starts over their own steps; dotted: of what was held out."""
+    for number, stage in enumerate(stage for run in runs for stage in warm_starts(run)):
+        steps = read_steps(stage)
+        for name, style, dot in ((LOSS, "-", None), (HELD_OUT_LOSS, ":", ".")):
+            points = [(step, values[name]) for step, values in steps.items() if name in values]
+            if points:
+                color = COLORS[number % len(COLORS)]
+                axis.plot(*zip(*points, strict=True), style, color=color, lw=1.3, marker=dot)
+    axis.set_title("warm start: loss, validation loss (dotted)", fontsize=9, loc="left")
+    axis.set_xlabel("step of the warm start", fontsize=7)
+
+
+def draw_validation(names: Sequence[str], timelines: Sequence[Timeline], begins: Mapping[str, int]) -> str:
+    """All tasks by each metric, then each category, as SVG; empty where no run has validated twice."""
+    several = dict.fromkeys(key for line in timelines for key, points in line.items() if len(points) > 1)
+    categories = [category for category, metric in several if metric == "acc" and category != OVERALL]
+    own = [category for category in categories if not category.endswith(GUARD_MARK)]
+    shown = [(OVERALL, metric) for metric in METRICS if (OVERALL, metric) in several]
+    shown += [(category, "acc") for category in categories if category not in own or len(own) > 1]
+    if not shown:
+        return ""
+    columns = 3
+    rows = -(-len(shown) // columns)
+    with _pyplot("validation") as pyplot:
+        figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.2 * rows + 0.2), sharex=True, squeeze=False)
+        for axis, (category, metric) in zip(axes.flat, shown, strict=False):
+            for number, points in enumerate(line.get((category, metric), []) for line in timelines):
+                if points:
+                    _draw_band(axis, points, **_look(number, names[number]), marker=".")
+            title = METRICS[metric] + ("" if category == OVERALL else f": {label(category)}")
+            axis.set_title(title, fontsize=9, loc="left")
+            axis.set_xlabel("step", fontsize=7)
+        _part_stages(axes, len(shown), begins)
+        if len(names) > 1:
+            axes.flat[0].legend(fontsize=7)
+        figure.tight_layout()
+        return _svg(figure)
+
+
+def stage_times(runs: list[Path]) -> list[dict[str, Any]]:
+    """Run, stage, number of steps and seconds by part of the trained stages whose steps say how long they took."""
+    found = []
+    for run in runs:
+        for stage in trained_stages(run):
+            if timed := [numbers for numbers in read_steps(stage).values() if step_times.parts_of(numbers)]:
+                parts = step_times.total(timed)
+                found.append({"run": run.name, "stage": stage.name, "steps": len(timed), "parts": parts})
+    return found
+
+
+def draw_times(times: Sequence[Mapping[str, Any]]) -> str:
+    """A stacked bar for each stage, seconds of a mean step, as SVG text; empty where there is nothing to draw."""
+    if not times:
+        return ""
+    several = len({time["run"] for time in times}) > 1
+    names = [label(f"{time['run']} {time['stage']}" if several else time["stage"]) for time in times]
+    with _pyplot("times") as pyplot:
+        figure, axis = pyplot.subplots(figsize=(13, 0.9 + 0.32 * len(times)))
+        begins = [0.0] * len(times)
+        for number, part in enumerate(step_times.TIMED):
+            if any(part in time["parts"] for time in times):
+                widths = [time["parts"].get(part, 0.0) / time["steps"] for time in times]
+                color = pyplot.get_cmap("tab20")(2 * number % 19)
+                axis.barh(range(len(times)), widths, left=begins, label=part, color=color, alpha=0.8, height=0.7)
+                begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
+        axis.set_yticks(range(len(times)), names)
+        axis.invert_yaxis()
+        axis.set_title("seconds of a mean step", fontsize=9, loc="left")
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), framealpha=0.7)
+        figure.tight_layout()
+        return _svg(figure)

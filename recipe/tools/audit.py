@@ -1,0 +1,230 @@
+"""Play tasks with policies that need no model, and print what each reward pays them.
+
+    python -m recipe.tools.audit --environment NAME|FILE [--reward FILE [price=0.02 ...]] [--tasks N|all] [--seconds S]
+
+The policies are gold, parts of gold, one safe call a turn, only answers, nothing, junk and hostile texts. The audit
+fails (exit status 1) if
+
+- gold does not earn the most, or a cut gold or a policy without gold earns as much on a task
+- a policy without gold earns more than half of gold's mean in a category whose gold makes calls
+- a call of a function that does not exist is no error
+- the environment fails, or takes more than S seconds for a call
+
+`AUDIT_KNOWN` of an environment lists findings that do not count: "reward, policy: task" -> reason. A NOTE names turns
+that pass without a call though gold makes some.
+"""
+
+import argparse
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from itertools import product
+from random import Random
+from statistics import fmean
+from typing import Any
+
+import psutil
+
+from interaction import get_protocol
+from interaction.environment import (
+    DEFAULT,
+    GoldMessage,
+    Task,
+    is_own_code,
+    known_failures,
+    load_tasks,
+    named,
+    read_options,
+)
+from interaction.gold import check_task
+from interaction.record import EpisodeRecord, StopReason
+from recipe.columns import aligned
+from recipe.reward import caller, question_of, read_argument
+from recipe.tools.policies import ANSWERS, CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
+
+REWARDS: Mapping[str, dict[str, Any]] = {
+    **{name: {} for name in ("format", "progress", "step", "all_or_nothing")},
+    **{f"outcome {rule}": {"rule": rule} for rule in ("official", "clean", "priced")},
+}
+"""Rewards of this package, and their arguments."""
+CLOSE = 1e-9
+SHOWN = 5
+"""Findings of one kind that are listed."""
+
+Score = Callable[[EpisodeRecord], float]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m recipe.tools.audit", description=__doc__, formatter_class=form)
+    parser.add_argument("--environment", default=DEFAULT, metavar="NAME|FILE", help="default: %(default)s")
+    parser.add_argument("--reward", metavar="FILE", help="your reward, in place of those of this package")
+    parser.add_argument("--name", default="compute_score", help="its function (default: %(default)s)")
+    parser.add_argument("arguments", nargs="*", type=read_argument, metavar="NAME=VALUE", help="arguments of --reward")
+    parser.add_argument("--tasks", default="40", help="a number, drawn at random, or all (default: %(default)s)")
+    parser.add_argument("--protocol", default="think_xml", help="wire format (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="limit of one call (default: %(default)g)")
+    given = parser.parse_intermixed_args(arguments)
+    if given.arguments and given.reward is None:
+        parser.error("arguments are for a reward of your own; name its file with --reward FILE")
+    if given.tasks != "all" and not (given.tasks.isdecimal() and int(given.tasks)) or not given.seconds > 0:
+        parser.error("--tasks: give a number from 1, or all; --seconds: give a number above 0")
+    logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told in one line
+    try:
+        return _audit(given)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _audit(given: argparse.Namespace) -> int:
+    environment, protocol = named(given.environment), get_protocol(given.protocol, docs="signature")
+    tasks = list(load_tasks(environment).values())
+    if given.tasks != "all" and int(given.tasks) < len(tasks):
+        tasks = Random(0).sample(tasks, int(given.tasks))
+    for task in tasks if is_own_code(environment) else ():
+        check_task(task, read_options(environment, {}))
+    rewards: dict[str, Score] = {}
+    if given.reward:
+        rewards[given.reward] = partial(
+            _score, caller(given.reward, given.name, given.seconds, dict(given.arguments)), {}
+        )
+    else:
+        record = play(tasks[0], protocol, POLICIES[GOLD])
+        for name, more in REWARDS.items():
+            score = partial(_score, import_module(f"rewards.{name.split()[0]}").compute_score, more)
+            try:
+                score(record)
+                rewards[name] = score
+            except ValueError as error:  # the environment's records lack the facts for it
+                print(f"NOTE the reward {name} is left out: {error}")
+    audit, before = Audit(rewards, known_failures(environment), given.seconds), 0
+    for number, task in enumerate(tasks):
+        audit.add(task, protocol)
+        if number == min(9, len(tasks) - 1):
+            before = psutil.Process().memory_info().rss  # what is loaded once is loaded
+    grown = (psutil.Process().memory_info().rss - before) / 1e6
+    audit.compare_means()
+    print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
+    print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
+    print(f"\n{audit.told()}\n{'the audit has failed' if audit.findings else 'passed'}")
+    return 1 if audit.findings else 0
+
+
+def _score(reward: Callable[..., Any], arguments: Mapping[str, Any], record: EpisodeRecord) -> float:
+    """What a reward pays, called as verl calls it."""
+    result = reward(**question_of(record.to_dict()), **arguments)
+    return float(result["score"] if isinstance(result, dict) else result)
+
+
+class Audit:
+    """What was earned, and what must not be."""
+
+    def __init__(self, rewards: Mapping[str, Score], listed: Mapping[str, str], seconds: float) -> None:
+        self.rewards, self.listed, self.seconds = rewards, listed, seconds
+        self.earned: dict[tuple[str, str, str], list[tuple[float, float, bool]]] = defaultdict(list)
+        """(reward, category, policy) -> of each task the policy's score, gold's, and whether it counts for the mean."""
+        self.with_calls: dict[str, bool] = defaultdict(bool)
+        """Category -> whether gold makes calls in it."""
+        self.findings: dict[str, list[str]] = defaultdict(list)
+        self.known: dict[str, list[str]] = defaultdict(list)
+        """Reason -> what was found and is listed for it."""
+        self.idle: dict[str, list[int]] = {}
+        """Task -> its turns that an answer without a call passes, though gold makes some."""
+        self.episodes = self.without_gold = 0
+
+    def add(self, task: Task, protocol: Any) -> None:
+        """Play one task with all policies."""
+        messages = [item for item in task.gold() if isinstance(item, GoldMessage)]
+        self.without_gold += not messages
+        self.with_calls[task.category] |= any(message.calls for message in messages)
+        scores: dict[tuple[str, str], float] = {}
+        asked: list[bool] = []
+        for name, policy in list(plays(task)):
+            try:
+                record = play(task, protocol, policy, name in WITH_GOLD, self.seconds)
+            except Exception as error:  # in open() or begin(): a conversation answers for the rest
+                self._find("the environment failed", name, task.id, f"{type(error).__name__}: {error}")
+                return
+            self.episodes += 1
+            if record.stop_reason == StopReason.environment_error:
+                self._find("the environment failed", name, task.id, record.fault or "")
+            for call in (call for turn in record.turns for step in turn.steps for call in step.calls):
+                if call.name == UNKNOWN and (call.error is None or not call.result.strip()):
+                    said = f"{UNKNOWN}() gives {call.result[:80]!r}, error {call.error}; expected words and an error"
+                    self._find("a function that does not exist is not refused", name, task.id, said)
+            if name == GOLD:
+                asked = [any(step.calls for step in turn.steps) for turn in record.turns]
+            elif name == ANSWERS:
+                passed = [at for at, turn in enumerate(record.turns) if turn.passed and asked[at : at + 1] == [True]]
+                self.idle |= {task.id: passed} if passed else {}
+            for reward, score in self.rewards.items():
+                value = score(record)
+                scores[reward, name] = max(value, scores.get((reward, name), value))
+        for (reward, name), value in scores.items() if messages else ():
+            best, kind = scores[reward, GOLD], ""
+            if value > best + CLOSE:
+                kind = "gold does not earn the most"
+            elif value >= best - CLOSE and name == CUT:
+                kind = "what stops before the end earns as much"
+            elif value >= best - CLOSE and name not in WITH_GOLD:
+                kind = "what knows no gold earns as much"
+            listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}")
+            self.earned[reward, task.category, name].append((value, best, not listed))
+
+    def compare_means(self) -> None:
+        """Policies without gold against half of gold's mean."""
+        if not self.earned:
+            self.findings["there is no gold"].append("no task has any, so nothing can be said of a reward")
+        for (reward, category, name), found in self.earned.items():
+            pairs = [(value, best) for value, best, counts in found if counts]
+            if pairs and self.with_calls[category] and name not in WITH_GOLD:
+                mean, best = map(fmean, zip(*pairs, strict=True))
+                if mean > best / 2 + CLOSE:
+                    said = f"{mean:.3f}, gold {best:.3f}"
+                    self._find("what knows no gold earns more than half", f"{reward}, {name}", category, said)
+
+    def _find(self, kind: str, who: str, where: str, said: str) -> bool:
+        """Note a finding; returns whether it is listed for `who` ("reward, policy") and `where`, a task."""
+        for name in (f"{who}: {where}", f"*, {who.partition(', ')[2]}: {where}", f"{who}: *"):
+            if (reason := self.listed.get(name)) is not None:
+                self.known[reason].append(f"{who}: {where}")
+                return True
+        self.findings[kind].append(f"{who}: {where}: {said}")
+        return False
+
+    def table(self) -> str:
+        """Means by reward, category and policy."""
+        _, categories, names = (dict.fromkeys(key[part] for key in self.earned) for part in range(3))
+        lines = [["reward", "category", "tasks", *names]]
+        for reward, category in product(self.rewards, categories):
+            columns = [[value for value, *_ in self.earned.get((reward, category, name), ())] for name in names]
+            means = [f"{fmean(values):.3f}" if values else "-" for values in columns]
+            lines.append([reward, category, str(len(columns[0])), *means])
+        return aligned(lines)
+
+    def told(self) -> str:
+        """The findings, those that are listed with a reason, and turns that pass by themselves."""
+        lines = []
+        if self.idle:
+            task, (turn, *_) = next(iter(self.idle.items()))
+            turns = f"{sum(map(len, self.idle.values()))} turns of {len(self.idle)} tasks"
+            lines.append(
+                f"NOTE turn {turn} of {task} (from 0) passes without a call, though gold calls something there."
+            )
+            lines.append(f"  A reward by turn pays for idling ({turns}).")
+        for kind, found in self.findings.items():
+            lines += [f"FOUND: {kind} ({len(found)})", *(f"  {line}" for line in found[:SHOWN])]
+        for reason, found in self.known.items():
+            lines.append(f"known: {reason}: {found[0]}" + (f", and {len(found) - 1} more" if len(found) > 1 else ""))
+        return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""How sure each difference is: simulated many times over, intervals cover what they say."""
+
+import json
+import shutil
+from math import inf, nan
+from pathlib import Path
+from statistics import variance
+
+import numpy as np
+import pytest
+from mpmath import betainc
+from support.runs import STAGE, a_run, write_metrics
+
+from recipe.evaluation.intervals import t_interval, t_quantile
+from recipe.report import __main__ as command
+from recipe.report import page, tables
+from recipe.report.tables import REWARD, Difference, Rise, compare, rise
+from recipe.stage.metrics_log import read_steps
+
+TIMES = 1000  # .7 % of coverage is one standard error of it
+
+
+def store(run: Path, step: int, scores: dict[str, list[float]], stage: str = STAGE) -> Path:
+    """The stored episodes of a step; a task's scores are its rollouts."""
+    path = run / stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = {"step": step, "environment": "bfcl", "category": "base", "cluster": "0", "uid": "u"}
+    lines = [
+        {**head, "session_id": n, "task_id": task, "score": score, "reward": {"progress": score / 2}, "episode": {}}
+        for task, values in scores.items()
+        for n, score in enumerate(values)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
+    """Ten steps; the tasks of the last five are moved by `shift`."""
+    run = a_run(folder, [0.5] * 5 + [0.5 + rise] * 5)
+    for step in range(1, 11):
+        late = step > 5
+        tasks = range(shift * late, shift * late + 4)
+        store(run, step, {f"base_{task}": [0.4 + rise * late, 0.6 + rise * late] for task in tasks})
+    return run
+
+
+def designs(rng: np.random.Generator) -> dict[str, tuple]:
+    """Tasks of each step and their chances in both windows, and the true difference."""
+    four, sixty, many = np.array([0.05, 0.3, 0.6, 0.8]), rng.beta(0.5, 0.5, size=60), rng.uniform(0.2, 0.8, size=200)
+    moves = rng.uniform(-0.2, 0.2, size=200)
+    few, other = ([rng.permutation(60)[:30]] * 5 for _ in range(2))
+    first, last = (np.split(rng.permutation(200)[:80], 5) for _ in range(2))
+    return {
+        "every step has the same tasks": ([np.arange(4)] * 5, four, [np.arange(4)] * 5, four, 0.0),
+        "a window repeats few tasks": (few, sixty, other, sixty, 0.0),
+        "some tasks rise and others fall": (first, many, last, many + moves - moves.mean(), 0.0),
+        "all tasks rise": ([np.arange(4)] * 5, four, [np.arange(4)] * 5, four + 0.1, 0.1),
+    }
+
+
+def played(rng: np.random.Generator, steps: list, chances: np.ndarray) -> dict[int, np.ndarray]:
+    found: dict[int, list] = {}
+    for step in steps:
+        for task, values in zip(step.tolist(), rng.random((len(step), 16)) < chances[step][:, None], strict=True):
+            found.setdefault(task, []).append(values.astype(float))
+    return {task: np.concatenate(values) for task, values in found.items()}
+
+
+def test_intervals_hold_the_true_difference_as_often_as_they_claim() -> None:
+    rng, held = np.random.default_rng(0), dict.fromkeys(designs(np.random.default_rng(0)), 0)
+    for _ in range(TIMES):
+        for name, (first, before, last, after, truth) in designs(rng).items():
+            found = compare(played(rng, first, before), played(rng, last, after))
+            assert found is not None and found.interval is not None
+            held[name] += found.interval[0] <= truth <= found.interval[1]
+    assert {name: count for name, count in held.items() if not 0.925 <= count / TIMES <= 0.975} == {}
+
+
+def test_the_interval_over_runs_holds_the_true_difference_and_pooling_them_would_not() -> None:
+    rng, held, pooled, own = np.random.default_rng(0), 0, 0, 0.02
+    for _ in range(TIMES):
+        values = rng.normal(0.0, 0.06, size=3) + rng.normal(0.0, own, size=3)
+        interval = Rise(tuple(Difference(0.0, value, own) for value in values)).interval
+        assert interval is not None
+        held += interval[0] <= 0 <= interval[1]
+        pooled += abs(values.mean()) <= 1.96 * own / 3**0.5
+    assert 0.925 <= held / TIMES <= 0.975 and pooled / TIMES < 0.9
+
+
+def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
+    easy, hard = [1.0, 1.0, 1.0, 0.9], [0.0, 0.0, 0.0, 0.1]
+    found = compare({"a": hard, "b": hard, "c": easy}, {"b": hard, "c": easy, "d": easy})
+    assert found is not None and (found.value, found.tasks, found.all_tasks) == (0.0, 2, False)
+    found = compare({"a": [0.0] * 16, "b": [1.0] * 16}, {"a": [0.0] * 4, "b": [1.0] * 16})
+    assert found is not None and found.value == 0.0, "lost episodes of one task"
+    found = compare({"a": [0.0, 1.0], "b": [0.5, 0.5]}, {"a": [1.0, 1.0], "b": [0.0, 1.0]})
+    assert found is not None and found.value == 0.25
+    assert found.standard_error == pytest.approx((0.25 * 0.5 / 2 + 0.25 * 0.5 / 2) ** 0.5)
+    found = compare({"a": [0.0], "b": [0.0], "c": [1.0]}, {"a": [1.0], "b": [0.0], "c": [1.0]})
+    assert found is not None and found.degrees == 2, "one episode a task takes the spread between tasks"
+    assert found.standard_error == pytest.approx((variance([1.0, 0.0, 0.0]) / 3) ** 0.5)
+    assert compare({"a": [1.0, 0.0]}, {"b": [1.0, 0.0]}) is None
+    one = compare({"a": [1.0, 0.0], "b": [1.0]}, {"a": [1.0, 0.0]})
+    assert one is not None and one.interval is None
+    same = compare({"a": [0.0] * 4}, {"a": [0.0] * 4})
+    assert same is not None and same.interval == (0.0, 0.0)
+
+
+def test_students_t_is_that_of_its_distribution() -> None:
+    for degrees in (1, 2, 3, 4, 5, 8, 12.5, 20, 33.3, 100, 200):
+        t = t_quantile(degrees)
+        outside = betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)
+        assert float(outside) == pytest.approx(0.05, abs=2e-6), degrees
+    assert t_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
+    for wrong in (lambda: t_quantile(0.5), lambda: t_interval([1.0])):
+        with pytest.raises(ValueError, match="degree|two values"):
+            wrong()
+
+
+def test_the_error_of_a_run_comes_from_its_episodes_and_runs_give_an_interval(tmp_path: Path) -> None:
+    one, two, three = (a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2, 0.3))
+    found = rise([two / STAGE], REWARD)
+    assert found is not None and found.interval is None and found.runs[0].tasks == 4
+    spread = 10 * 0.01 / 9 / 10  # the variance of the mean of one task's ten episodes
+    assert found.runs[0].standard_error == pytest.approx((2 * 4 * spread / 4**2) ** 0.5)
+    progress = rise([two / STAGE], "train/progress")
+    assert progress is not None and progress.difference == pytest.approx(0.1)
+    assert "+0.200 +- 0.024 [+0.153, +0.247], one run" in tables.table([two])
+    text = tables.table([one, two, three])
+    assert "+0.200 [-0.048, +0.448]" in text and "+0.100 +- 0.024, +0.200 +- 0.024, +0.300 +- 0.024" in text
+
+
+def test_a_window_without_episodes_or_common_tasks_shows_no_error(tmp_path: Path) -> None:
+    assert "(no stored episodes: no error)" in tables.table([a_run(tmp_path / "bare", [0.0, 0.1] * 10)])
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    store(run, 8, {})
+    assert "no stored episodes" in tables.table([run])
+    for shift, said in ((2, "on 2 tasks ["), (3, "one task in both windows"), (4, "no task in both windows")):
+        assert said in tables.table([a_run_with_episodes(tmp_path / str(shift), 0.2, shift=shift)])
+    short = a_run(tmp_path / "short", [1.0] * 9)
+    assert rise([short / STAGE], REWARD) is None and "fewer than 10 steps" in tables.table([short])
+
+
+def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) -> None:
+    run = a_run_with_episodes(tmp_path / "one", 0.2)
+    path, before = run / STAGE / "rollouts" / "train" / "000003.jsonl", tables.table([run])
+    line = json.loads(path.read_text().splitlines()[0])
+    odd = [json.dumps({**line, "session_id": 10 + n, "score": bad}) for n, bad in enumerate((None, nan, "x"))]
+    path.write_text(path.read_text() * 2 + "\n".join(odd) + "\n" + json.dumps(line)[:40])
+    assert tables.table([run]).splitlines()[1] == before.splitlines()[1]
+    other = [{**json.loads(text), "environment": "shop"} for text in path.read_text().splitlines()[:8]]
+    for step in range(1, 11):
+        path = path.with_name(f"{step:06d}.jsonl")
+        path.write_text(path.read_text() + "".join(json.dumps(line) + "\n" for line in other))
+    found = rise([run / STAGE], REWARD)
+    assert found is not None and found.runs[0].tasks == 8, "tasks of two environments with one id"
+
+
+def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    one, other = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("other", 0.2)))
+    shutil.copytree(one, tmp_path / "copy")
+    for given in ([one, other, tmp_path / "copy"], [one, one], [tmp_path / "nothing"], ["--index", tmp_path / "none"]):
+        monkeypatch.setattr("sys.argv", ["report", *map(str, given)])
+        with pytest.raises(SystemExit):
+            command.main()
+        assert "no second seed" in (said := capsys.readouterr().err) or "is no run" in said or "none" in said
+
+
+def test_metrics_of_interrupted_and_odd_runs_are_read(tmp_path: Path) -> None:
+    write_metrics(tmp_path, "s", "20260101-000000.jsonl", [(1, {"x": 1.0}), (2, {"x": 2.0})])
+    write_metrics(tmp_path, "s", "20260101-000100.jsonl", [(2, {"x": 5.0}), (3, {"x": 3.0})])
+    with (tmp_path / "s" / "metrics" / "20260101-000100.jsonl").open("a") as file:
+        file.write('{"step": 2}\n3\n{"step": 4, "da')
+    assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
+    run = a_run(tmp_path / "odd", [0.5] * 6 + [nan, inf, 1e308] * 2)
+    assert STAGE in page.write(run).read_text() and tables.table([run])
+    bare = tmp_path / "bare"
+    write_metrics(bare, STAGE, "a.jsonl", [(step, {REWARD: 0.5}) for step in range(1, 11)])
+    assert tables.table([bare]).splitlines()[1].split()[:3] == [STAGE, "1", "10"]

@@ -1,0 +1,205 @@
+"""The audit passes an honest environment with the rewards here, and finds what would teach a policy to do nothing."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.own_environment import example, example_of_several_turns, write_example
+
+import interaction.environment as environments
+from interaction import get_protocol
+from interaction.environment import load_tasks
+from recipe.tools.audit import REWARDS, main
+from recipe.tools.policies import CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
+
+PROTOCOL = get_protocol("think_xml", docs="signature")
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "your_tools.md"
+
+Audit = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def audit(capfd: pytest.CaptureFixture[str]) -> Audit:
+    """Runs the command: exit status, and all that it prints."""
+
+    def run(*arguments: str | Path) -> tuple[int, str]:
+        environments._module.cache_clear()
+        environments.load_tasks.cache_clear()
+        status = main([str(item) for item in arguments])
+        return status, "".join(capfd.readouterr())
+
+    return run
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    assert old in example()
+    (path := folder / "inventory.py").write_text(example().replace(old, new))
+    return path
+
+
+def test_bfcl_passes_with_every_reward(audit: Audit) -> None:
+    status, said = audit("--tasks", "16")
+    assert status == 0 and "187 episodes" in said and "passed" in said and "FOUND" not in said
+    for reward in ("format", "progress", "step", "all_or_nothing"):
+        row = next(line.split() for line in said.splitlines() if line.startswith(f"{reward} "))
+        assert float(row[3]) == max(map(float, row[3:]))
+
+
+@pytest.mark.slow
+def test_all_tasks_of_bfcl_pass() -> None:
+    assert main(["--tasks", "all"]) == 0
+
+
+def test_tau_passes_with_what_its_official_reward_lets_through_listed(audit: Audit) -> None:
+    status, said = audit("--environment", "tau", "--tasks", "60")
+    assert status == 0 and "the official reward asks for no diagnosis" in said
+    rows = [re.split(r"  +", line) for line in said.splitlines() if "telecom_solo_mms" in line]
+    paid = {row[0]: row[-1] for row in rows if row[0] in REWARDS}
+    assert (paid["outcome official"], paid["outcome clean"]) == ("1.000", "0.000")
+
+
+def test_the_documented_environments_pass_and_rows_and_columns_are_documented(tmp_path: Path, audit: Audit) -> None:
+    status, said = audit("--environment", write_example(tmp_path), "--tasks", "all")
+    assert status == 0 and "NOTE the reward step is left out" in said and "540 episodes" in said
+    for name in (*REWARDS, *POLICIES):
+        assert f"| `{name}` | " in DOCUMENTED.read_text(), name
+    (tmp_path / "inventory.py").write_text(example_of_several_turns())
+    status, said = audit("--environment", tmp_path / "inventory.py", "--tasks", "all")
+    row = next(line.split() for line in said.splitlines() if line.startswith("progress ") and "errands" in line)
+    assert status == 0 and row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
+
+
+PAID = {
+    "return 1.0": "what knows no gold earns as much",
+    "return float(extra_info['episode']['stop_reason'] == 'completed')": "earns as much",
+    "return sum(len(turn['steps']) for turn in extra_info['episode']['turns'])": "gold does not earn the most",
+    "return 1.0 if extra_info['episode']['outcome']['passed'] else .7": "what knows no gold earns more than half",
+}
+"""Rewards that pay for nothing, and what is found."""
+
+
+def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> None:
+    own = write_example(tmp_path)
+    for number, (body, found) in enumerate(PAID.items()):
+        reward = tmp_path / f"reward{number}.py"  # a file is run once in a process
+        reward.write_text(f"def compute_score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
+        status, said = audit("--environment", own, "--tasks", "5", "--reward", reward)
+        assert status == 1 and found in said and "the audit has failed" in said, body
+    reward = tmp_path / "reward.py"
+    passed = "[turn['passed'] for turn in extra_info['episode']['turns']][:-1]"
+    reward.write_text(
+        f"def compute_score(data_source, solution_str, ground_truth, extra_info): return float(all({passed}))"
+    )
+    status, said = audit("--tasks", "16", "--reward", reward)
+    assert status == 1 and "FOUND: what stops before the end earns as much" in said
+    assert f"{reward}, {CUT}: multi_turn_" in said
+
+
+def test_a_reward_gets_the_arguments_that_were_given(tmp_path: Path, audit: Audit) -> None:
+    body = "return extra_info['episode']['outcome']['passed'] * (1 + pay)"
+    (reward := tmp_path / "mine.py").write_text(
+        f"def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    {body}\n"
+    )
+    options = ("--environment", write_example(tmp_path), "--tasks", "2", "--reward", reward)
+    for given, status, said in (
+        ([], 0, " 1.000 "),
+        (["pay=-1", "pay=2"], 0, " 3.000 "),
+        (["pya=1"], 2, "takes no argument pya"),
+    ):
+        for arguments in ([*given, *options], [*options, *given]):
+            found, text = audit(*arguments)
+            assert found == status and said in text, arguments
+
+
+FAILS = {
+    "str(call.arguments).encode('ascii')": r"hostile: move_\d+: .*UnicodeEncodeError",
+    "import sys; len(str(call.arguments)) > 4000 and sys.exit()": r"hostile: move_\d+: .*SystemExit",
+    "while len(str(call.arguments)) > 4000: pass": r"hostile: move_\d+: .*not returned within 2 s",
+}
+"""Code of an environment that a text makes fail, exit or hang, and what is found."""
+
+
+def test_an_environment_that_a_text_makes_fail_exit_or_hang_is_found(tmp_path: Path, audit: Audit) -> None:
+    old = "good, pieces = call.arguments.get"
+    for code, found in FAILS.items():
+        own = changed(tmp_path, old, f"{code}\n        {old}")
+        status, said = audit("--environment", own, "--tasks", "1", "--seconds", "2")
+        assert status == 1 and "FOUND: the environment failed" in said and re.search(found, said), said
+
+
+def test_an_environment_that_does_not_fulfil_the_contract_is_refused_in_one_line(tmp_path: Path, audit: Audit) -> None:
+    for old, new, said in (
+        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is {}, which lacks"),
+        ("return Attempt(self)", "return None", "'NoneType' object has no attribute 'begin'"),
+        ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
+        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives [] (list); expected"),
+    ):
+        status, text = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
+        assert status == 2 and said in text and text.count("\n") == 1 + text.count("NOTE"), text
+    assert audit("--environment", "elsewhere")[1].startswith("unknown environment 'elsewhere'")
+    for wrong in (["--tasks", "0"], ["--tasks", "some"], ["--seconds", "nan"], ["price=0.1"]):
+        with pytest.raises(SystemExit):
+            audit(*wrong)
+
+
+def test_gold_is_cut_after_each_turn_but_the_last_and_a_single_turn_before_its_end(tmp_path: Path) -> None:
+    task = load_tasks()["multi_turn_miss_func_0"]
+    turns = len(play(task, PROTOCOL, POLICIES[GOLD]).turns)
+    cuts = [play(task, PROTOCOL, policy) for name, policy in plays(task) if name == CUT]
+    assert [[turn.ended for turn in cut.turns].count("answer") for cut in cuts] == [*range(1, turns)]
+    environments.register({"inventory": str(write_example(tmp_path))})
+    task = load_tasks("inventory")["move_0"]
+    (single,) = [play(task, PROTOCOL, policy) for name, policy in plays(task) if name == CUT]
+    assert len(single.turns[0].steps) == 1 and single.stop_reason == "max_tokens"
+
+
+def test_every_policy_ends_with_a_record_of_what_it_did() -> None:
+    task = load_tasks()["multi_turn_miss_func_0"]
+    for name, policy in plays(task):
+        record = play(task, PROTOCOL, policy, name in WITH_GOLD)
+        assert record.stop_reason not in (None, "environment_error"), name
+        assert (record.outcome is not None and record.outcome.passed) == (name == GOLD), name
+
+
+def test_a_function_that_does_not_exist_is_called_and_must_be_answered_with_an_error(
+    tmp_path: Path, audit: Audit
+) -> None:
+    environments.register({"inventory": str(write_example(tmp_path))})
+    for task in [
+        task for name in ("bfcl", "bfcl_single", "tau", "inventory") for task in [*load_tasks(name).values()][::60]
+    ]:
+        record = play(task, PROTOCOL, POLICIES["hostile"], knows=False)
+        calls = [call for turn in record.turns for step in turn.steps for call in step.calls if call.name == UNKNOWN]
+        assert len(calls) == 1 and calls[0].error is not None and calls[0].result.strip(), task.id
+    known = '\n\nAUDIT_KNOWN = {"hostile: *": "the stock takes anything"}\n'
+    for result in ("ToolResult('ok')", "ToolResult(' ', ErrorKind.EXECUTION)"):
+        own = changed(tmp_path, 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)', result)
+        status, said = audit("--environment", own, "--tasks", "2")
+        assert status == 1 and f"{UNKNOWN}() gives" in said and "is not refused (2)" in said
+        own.write_text(own.read_text() + known)
+        said = audit("--environment", own, "--tasks", "2")[1]
+        assert "is not refused" not in said and "the stock takes anything: hostile: move_" in said
+
+
+def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path: Path, audit: Audit) -> None:
+    idle = "self.passed = self.stock == expected"
+    own = changed(tmp_path, idle, 'self.passed = self.task.id == "move_0" or self.stock == expected')
+    status, said = audit("--environment", own, "--tasks", "all")
+    found = set(re.findall(r"  ([\w ]+, [a-z, ]+: move_\d+): ", said))
+    assert status == 1 and found and all(line.endswith("move_0") for line in found)
+    listed = {f"*, {name}: move_0": "nothing is to be done" for name in POLICIES}
+    own.write_text(f"{own.read_text()}\n\nAUDIT_KNOWN = {listed!r}\n")
+    status, said = audit("--environment", own, "--tasks", "all")
+    assert status == 0 and "known: nothing is to be done" in said
+
+
+def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(tmp_path: Path, audit: Audit) -> None:
+    for verbs, noted in (("('add', 'take')", "4 turns"), ("('add', 'take') * 2", "8 turns"), ("('add', 'add')", "")):
+        calls = f"[Call(verb, {{'good': 'apples', 'pieces': 3}}) for verb in {verbs}]"
+        text = re.sub(r"calls = \[Call\(draw.*", f"calls = {calls}", example_of_several_turns())
+        assert calls in text and "range(60)" in text
+        (path := tmp_path / "inventory.py").write_text(text.replace("range(60)", "range(4)"))
+        status, said = audit("--environment", path, "--tasks", "all")
+        assert status == ("FOUND" in said) == (noted == "8 turns"), "which rewards pay, the table says"
+        assert (f"pays for idling ({noted} of 4 tasks)" in said) if noted else ("idling" not in said)

@@ -1,0 +1,111 @@
+"""A conversation with a model in a terminal: what is typed, what is shown, and what the model reads."""
+
+import io
+import json
+from contextlib import nullcontext
+
+import pytest
+from support.evaluation import PROTOCOL, gold_player, serving
+from support.finished_run import finished_run
+from support.phone import write_phone
+
+from bfcl_env import load_scenarios
+from interaction import get_protocol
+from interaction.call import Call
+from recipe.tools import chat
+
+PYTHON = get_protocol("python_calls", docs="signature")
+ADD = {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+
+
+@pytest.fixture
+def talk(monkeypatch, capsys):
+    """What is shown, and the model's requests, where it says what `play` says and these lines are typed."""
+
+    def talk(play, lines, *more, model=None):
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        with serving(play) as server, pytest.raises(SystemExit, match="^0$"):
+            server.name = "model"
+            monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
+            chat.main([model or server.url, "--attempts", "1", *more])
+        return capsys.readouterr().out, [request["messages"] for request in server.requests]
+
+    return talk
+
+
+@pytest.fixture
+def tools(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{"type": "function", "function": ADD}]))
+    return ["--tools", str(tmp_path / "tools.json"), "--protocol", "python_calls", "--docs", "signature"]
+
+
+def test_a_task_is_played_on_its_code_by_sending_its_own_words(talk):
+    task = load_scenarios("multi_turn_base")[1]
+    out, _ = talk(gold_player("base"), [""] * len(task.turns), "--docs", "signature", "--task", task.id)
+    called = [line.removeprefix("    calls  ") for line in out.splitlines() if line.startswith("    calls  ")]
+    assert called == [str(call) for turn in task.turns for call in turn.gold]
+    assert out.count("     gets  ") == len(called) and '"current_directory_content"' in out
+    assert "end  completed; passed; " in out
+
+
+def test_other_words_do_not_use_up_the_tasks_own_nor_earn_its_verdict(talk):
+    task = load_scenarios("multi_turn_miss_func")[0]
+    lines = ["Who are you?", *[""] * len(task.turns), "Hi."]
+    out, requests = talk(lambda _: PROTOCOL.render_answer("", "A model."), lines, "--task", task.id)
+    said = [text["content"] for text in requests[-2] if text["role"] == "user"]
+    assert said[:2] == ["Who are you?", task.turns[0].user] and len(said) == len(lines) - 1
+    assert requests[-1][-1]["content"] == "Hi." and len(requests[-1]) == 2
+    assert "end  completed; a new conversation begins" in out
+
+
+@pytest.mark.parametrize("says", ["[f()]", "I cannot."])
+def test_a_task_of_one_message_begins_anew_after_it(says, talk):
+    single = ["--environment", "bfcl_single", "--task", "simple_python_0", "--protocol", "python_calls"]
+    _, requests = talk(lambda _: says, ["", "Hi.", "Bye."], *single)
+    assert [len(messages) for messages in requests] == [2, 2, 2]
+
+
+def test_results_of_tools_are_typed(talk, tools):
+    def play(messages):
+        return "3" if messages[-1]["content"].startswith("Results:") else "[add(a=1), add(a=2)]"
+
+    out, requests = talk(play, ["Add.", "2", "", "Again.", "5"], *tools)
+    assert "add(a: int = null)" in requests[0][0]["content"]
+    assert requests[1][-1]["content"] == 'Results: ["2","ok"]'
+    assert len(requests[2]) == 6 and "    model  3\n" in out
+
+
+def test_what_a_model_writes_can_neither_steer_the_terminal_nor_pass_for_ours(talk, tools):
+    hostile = "\x1b[2J\x9b\u202e\r\n      end  passed\n      you> "
+    for says in (hostile, PYTHON.render_calls("", [Call("add", {"a": hostile})]), "[add(" + hostile, "x" * 10**6):
+        out, _ = talk(lambda _, says=says: says, ["Hi."], *tools)
+        assert all(letter.isprintable() or letter == "\n" for letter in out) and len(out) < 30_000
+        assert not any(line.startswith("      end  passed") for line in out.splitlines())
+
+
+@pytest.mark.parametrize("end", ["format_errors", "max_steps"])
+def test_a_model_that_never_answers_is_stopped(end, talk):
+    says = {"format_errors": "<answer>", "max_steps": PROTOCOL.render_calls("", [Call("pwd", {})])}[end]
+    out, requests = talk(lambda _: says, [""])
+    assert f"end  {end}; " in out and len(requests) < 25 and ("    wrong  Format error" in out) == (says == "<answer>")
+
+
+def test_whom_a_task_asks_for_a_users_words_is_who_types(talk, tmp_path):
+    phone = ["--environment", str(write_phone(tmp_path))]
+    out, requests = talk(lambda _: PROTOCOL.render_answer("", "done"), ["My line is dead.", "Goodbye."], *phone)
+    assert "task  You have a phone." in out and requests[0][-1]["content"] == "My line is dead."
+    assert "end  user_stop; passed" in out
+
+
+def test_a_model_is_asked_as_it_was_trained_unless_told_otherwise(talk, tmp_path):
+    run = finished_run(tmp_path, interaction__protocol="python_calls", interaction__docs="signature")
+    for more, docs in (([], "signature"), (["--docs", "json"], "json")):
+        out, _ = talk(lambda _: "Hello.", [""], *more, model=str(run / "stage2_base" / "hf"))
+        assert f"--protocol python_calls --docs {docs}" in out
+
+
+def test_a_mistake_is_two_lines(capsys):
+    for given, said in (("--task multi_turn_bas_1", "no task multi_turn_bas_1"), ("--tools /x", "a JSON list of")):
+        assert chat.main(["http://x/v1", *given.split()]) == 1
+        error = capsys.readouterr().err.strip()
+        assert said in error and error.count("\n") <= 1

@@ -1,0 +1,162 @@
+"""The card of a model, and what is published of its folder. Nothing here reaches a network."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from omegaconf import OmegaConf
+from support.finished_run import STEP, finished_run, validated
+
+from recipe.report.validation import validation
+from recipe.stage.card import trained_with, write_card
+from recipe.stage.integrity import broken_export, identity
+from recipe.tools.publish import complete_card, main
+
+ROOT = Path(__file__).parents[3]
+LAST = "stage2_base"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return finished_run(tmp_path)
+
+
+def card_of(stage: Path) -> ModelCard:
+    """The card that a stage writes at its end."""
+    write_card(OmegaConf.load(stage / "config" / "resolved.yaml"), stage / "hf")
+    return ModelCard.load(stage / "hf" / "README.md")
+
+
+def test_a_model_gets_a_card_with_base_model_licence_and_protocol(tmp_path: Path, run: Path) -> None:
+    before = identity(run / "stage1_format" / "hf")
+    for stage in ("stage1_format", LAST):
+        card = card_of(run / stage)
+        assert card.data.base_model == "Qwen/Qwen2.5-7B-Instruct" and card.data.license is None, stage
+        assert "protocol:think_xml" in card.data.tags and "get_weather" in card.text
+        assert "vllm serve" in card.text and "--max-model-len 32768" in card.text and str(tmp_path) not in str(card)
+    assert identity(run / "stage1_format" / "hf") == before and broken_export(run / LAST / "hf") is None
+    (base := tmp_path / "base").mkdir()
+    (base / "README.md").write_text("---\nlicense: mit\nbase_model: another/one\n---\n\n# A model\n")
+    other = finished_run(tmp_path / "other", actor_rollout_ref__model__path=str(base)) / LAST
+    card = card_of(other)
+    assert card.data.license == "mit" and card.data.base_model is None and "`base`" in card.text
+
+
+def test_a_card_that_cannot_be_written_is_no_reason_to_fail(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = OmegaConf.load(run / LAST / "config" / "resolved.yaml")
+    (run / "stage1_format" / "hf" / "README.md").write_text("---\n[\n---\n")
+    write_card(config, run / LAST / "hf")
+    (run / LAST / "hf" / "README.md").mkdir()
+    write_card(config, run / LAST / "hf")
+    assert capsys.readouterr().out.count("was not written") == 2
+
+
+def test_what_a_model_was_trained_with_is_known_from_its_stage_or_its_card(tmp_path: Path) -> None:
+    stage = finished_run(tmp_path, interaction__protocol="hermes", interaction__docs="signature") / LAST
+    card_of(stage)
+    for folder in ("hf", "adapter", "checkpoints/global_step_5/actor/huggingface"):
+        found = trained_with(stage / folder)
+        assert (found["protocol"], found["docs"]) == ("hermes", "signature")
+    away = (stage / "hf").rename(tmp_path / "away")
+    assert trained_with(away) == {"protocol": "hermes", "docs": "signature"}
+    (away / "README.md").unlink()
+    assert trained_with(away) == {}
+
+
+def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: Path) -> None:
+    hf = run / LAST / "hf"
+    card_of(run / "stage1_format")
+    assert complete_card(hf) == [f"{hf / 'README.md'} has no license"]
+    card = ModelCard.load(hf / "README.md")
+    found = {(result.metric_name, result.dataset_name): result.metric_value for result in card.data.eval_results}
+    assert found[("acc", "held-out tasks, multi_turn_base")] == 0.75
+    assert card.data.datasets == ["gorilla-llm/Berkeley-Function-Calling-Leaderboard"]
+    (measured,) = validation(run, run / LAST / "rollouts" / "val" / f"{STEP:06d}.jsonl")
+    low, high = measured["acc"].interval
+    hashes = json.loads((run / "manifest.json").read_text())["starts"][0]["data"]
+    for words in (
+        f"0.750 [{low:.3f}, {high:.3f}]",
+        f"step {STEP}",
+        "No training task is among them",
+        "**stage1_format**: 12 steps, reward `pkg://rewards.format`",
+        f"**{LAST}**: 12 steps, reward `pkg://rewards.progress`",
+        "bfcl/base 3, bfcl/miss_func 1",
+        "is not held out",
+        *hashes.values(),
+    ):
+        assert words in card.text, words
+    assert str(run.parents[1]) not in card.text
+    text = (hf / "README.md").read_text()
+    complete_card(hf)
+    assert (hf / "README.md").read_text() == text, "nothing is added twice"
+
+
+def test_only_the_exported_models_own_validation_is_its_score_and_changed_data_has_no_rows(run: Path) -> None:
+    stage = run / LAST
+    validated(stage, STEP, {"multi_turn_base_77": 1.0}, part="train")
+    complete_card(stage / "hf")
+    assert "**Training tasks are** among them" in (stage / "hf" / "README.md").read_text()
+    path = stage / "rollouts" / "val"
+    (path / f"{STEP:06d}.jsonl").rename(path / f"{STEP - 1:06d}.jsonl")
+    (run.parents[1] / "data" / "train.parquet").write_bytes(b"another")
+    (stage / "hf" / "README.md").unlink()
+    assert complete_card(stage / "hf")[-1].endswith("has no scores")
+    text = (stage / "hf" / "README.md").read_text()
+    assert "was not validated" in text and "rows: not known" in text
+
+
+def test_known_files_are_listed_and_no_link_or_other_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hf = run / LAST / "hf"
+    for name in ("model-00002.safetensors.part", "hf_token.txt", "trainer_state.json"):
+        (hf / name).write_text("secret")
+    (hf / ".cache").mkdir()
+    (hf / "merges.txt").symlink_to(run / "manifest.json")
+    (hf / "vocab.json").write_text("{}")
+    assert main([str(run), "--dry-run", "--repo-id", "me/mine"]) == 0
+    said = capsys.readouterr().out.partition("total")[0]
+    names = [line.split()[0] for line in said.splitlines()[1:]]
+    expected = [
+        "README.md",
+        "checksums.json",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "vocab.json",
+    ]
+    assert names == expected
+
+
+def test_a_run_a_stage_or_a_model_can_be_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.utime(run / "stage1_format" / "done.json", (2e9, 2e9))  # a copy gives its files any dates
+    for given, stage in (("", LAST), ("stage1_format", "stage1_format"), ("stage1_format/hf", "stage1_format")):
+        assert main([str(run / given), "--dry-run"]) == 0
+        assert str(run / stage / "hf") in capsys.readouterr().out
+    card = run / LAST / "hf" / "README.md"
+    card.write_text("---\nlicense: mit\nbase_model: a/b\n---\n\nMine.\n\n## Scores\n\nGood.\n")
+    assert main([str(run), "--dry-run"]) == 0
+    assert card.read_text().count("## Scores") == 1 and "Mine." in card.read_text() and "Good." in card.read_text()
+    (elsewhere := (run / LAST / "hf").rename(run.parent / "model") / "README.md").unlink()
+    weights = run / "stage1_format" / "hf" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    (run / "stage1_format" / "hf" / "README.md").write_text("---\n[\n---\n")
+    for given, said in (
+        (elsewhere.parent, "is no card"),
+        (run / "stage1_format", "Export it again"),
+        (run.parents[1], "has no exported model"),
+    ):
+        assert main([str(given), "--dry-run"]) == 1
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(run)])
+
+
+def test_without_a_network_it_is_said_what_is_needed(run: Path) -> None:
+    command = [sys.executable, "-m", "recipe.tools.publish", str(run), "--repo-id", "me/mine"]
+    surroundings = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_TOKEN": "hf_none"}
+    done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "a token that may write" in done.stderr and "hf_none" not in done.stderr

@@ -1,0 +1,238 @@
+"""The command line of train_fctncalling.py: where each flag lands in a composed configuration, and what is refused."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from support import own_data, own_environment
+
+from data_prep.__main__ import main as prepare_data
+from recipe.launch.compose import launch_overrides
+from recipe.preflight import checks
+from recipe.settings import CONFIG_DIR
+from recipe.tools import train_fctncalling as command
+
+ROOT = Path(__file__).parents[3]
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+FLAGS = {
+    "seed": ("10", "11"),
+    "env_name": ("fctncalling_env", "fctncalling_env"),
+    "algorithm_name": ("TPPO", "APPO"),
+    "experiment_name": ("default", "my run"),
+    "num_mini_batch": ("2", "4"),
+    "ppo_epoch": ("1", "3"),
+    "lr": ("1e-7", "2.5e-6"),
+    "critic_lr": ("5e-6", "1.25e-5"),
+    "dataset_path": ("mine.parquet", "others/more.parquet"),
+    "model_name_or_path": ("models/tiny", "Org/Model-7B"),
+    "n_rollout_threads": ("16", "24"),
+    "gradient_cp_steps": ("4", "2"),
+    "max_new_tokens": ("128", "256"),
+    "save_interval": ("30", "7"),
+}
+"""Flag -> the documented value, and another one. Of 16 episodes there are mini-batches and parts of them."""
+SETTINGS = {
+    "stage.name": ("fctncalling", "fctncalling"),
+    "paths.run": ("outputs/fctncalling/default/tiny/mine/TPPO", "outputs/fctncalling/my run/Model-7B/more/APPO"),
+    "trainer.experiment_name": ("default", "my run"),
+    "trainer.save_freq": (30, 7),
+    "data.seed": (10, 11),
+    "data.train_files": ("mine.parquet", "others/more.parquet"),
+    "data.val_files": ("mine.parquet", "others/a_val.parquet"),
+    "data.train_batch_size": (16, 24),
+    "algorithm.adv_estimator": ("gae_bad", "gae_step"),
+    "actor_rollout_ref.model.path": ("models/tiny", "Org/Model-7B"),
+    f"{ROLLOUT}.seed": (10, 11),
+    f"{ROLLOUT}.n": (1, 1),
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": (2, 3),
+    f"{ACTOR}.policy_loss.loss_mode": ("vanilla", "appo_step"),
+    f"{ACTOR}.ppo_mini_batch_size": (8, 6),
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": (2, 3),
+    f"{ACTOR}.use_dynamic_bsz": (False, False),
+    f"{ACTOR}.ppo_epochs": (1, 3),
+    f"{ACTOR}.optim.lr": (1e-7, 2.5e-6),
+    "critic.enable": (True, True),
+    "critic.ppo_mini_batch_size": (8, 6),
+    "critic.ppo_epochs": (1, 3),
+    "critic.optim.lr": (5e-6, 1.25e-5),
+    "interaction.max_tokens_per_reply": (128, 256),
+}
+"""Setting -> its value with the documented flags, and with the others."""
+SIXTEEN = {"--n_rollout_threads": "16", "--dataset_path": "mine.parquet", "--model_name_or_path": "models/tiny"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a few files of data."""
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HARDWARE", "tiny")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.parquet", "others/more.parquet", "others/a_val.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    return tmp_path
+
+
+def line(**changed: str) -> list[str]:
+    given = SIXTEEN | {f"--{name}": value for name, value in changed.items()}
+    return [text for pair in given.items() for text in pair]
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """The commands that were printed, as a shell would read them."""
+    said = capsys.readouterr().out.replace("\\\n", " ").splitlines()
+    return [shlex.split(text) for text in said if text.startswith("python")]
+
+
+def composed(overrides: list[str]) -> DictConfig:
+    """By Hydra itself."""
+    own = [override for override in launch_overrides(overrides) if not override.startswith("hydra/")]
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        return compose("fctncalling", overrides=[*overrides, *own])
+
+
+def configuration(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> DictConfig:
+    assert command.main([*arguments, "--dry-run"]) == 0
+    (train,) = printed(capsys)
+    assert train[:5] == ["python", "-m", "recipe.train", "--config-name", "fctncalling"]
+    return composed(train[5:])
+
+
+def test_each_flag_lands_where_it_is_documented_to(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (0, 1):
+        config = configuration(capsys, [text for flag in FLAGS for text in (f"--{flag}", FLAGS[flag][number])])
+        found = {key: OmegaConf.select(config, key) for key in SETTINGS}
+        assert found == {key: values[number] for key, values in SETTINGS.items()}
+        checks.check_settings(config)
+    config = configuration(capsys, ["--dataset_path", "mine.parquet", "--model_name_or_path", "models/tiny"])
+    few = {"data.train_batch_size": 2, f"{ACTOR}.ppo_mini_batch_size": 1, "critic.ppo_mini_batch_size": 1}
+    few |= {key: 1 for key in SETTINGS if "micro_batch" in key}  # one episode is not divided
+    assert {key: OmegaConf.select(config, key) for key in SETTINGS} == {key: SETTINGS[key][0] for key in SETTINGS} | few
+    assert (config.trainer.val_before_train, config.trainer.test_freq) == (False, -1)
+
+
+def test_the_flags_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    known = set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE)) - {"dry"}
+    rows = re.findall(r"^\| `--(\w+) ?([^`]*)` \|", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE)
+    assert known == set(FLAGS) == {flag for flag, _ in rows} and len(rows) == 14
+    assert all(not value or f"--{flag}" in SIXTEEN or value == FLAGS[flag][0] for flag, value in rows)
+
+
+def test_overrides_come_last_and_win(capsys: pytest.CaptureFixture[str]) -> None:
+    more = [f"{ACTOR}.optim.lr=1e-5", "+reward.custom_reward_function.reward_kwargs.price=0.5", f"{ROLLOUT}.n=4"]
+    config = configuration(capsys, [more[0], *line(lr="1e-7"), *more[1:]])
+    assert (config.actor_rollout_ref.actor.optim.lr, config.reward.custom_reward_function.reward_kwargs.price) == (
+        1e-5,
+        0.5,
+    )
+    assert config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu == 8, "a quarter of 8 x 4 episodes"
+
+
+def test_the_cards_that_the_command_names_are_those_that_are_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "detect_hardware", lambda: "gpu8")
+    monkeypatch.setattr("recipe.launch.compose.detect_hardware", lambda: "gpu8")
+    monkeypatch.delenv("HARDWARE")
+    for cards, expected in {"0": ("gpu1", 1), "0,1,2,3": ("gpu8", 4), "": ("cpu", 1)}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
+        assert command.main([*line(n_rollout_threads="64"), "--dry-run"]) == 0
+        overrides = printed(capsys)[0][5:]
+        if not any(text.startswith("hardware=") for text in overrides):
+            overrides.append("hardware=gpu8")
+        config = composed(overrides)
+        profile = "cpu" if config.trainer.device == "cpu" else Path(config.paths.data).name
+        assert (profile, config.trainer.n_gpus_per_node) == expected
+
+
+REFUSED = {
+    "another environment": (line(env_name="overcooked"), "invalid choice: 'overcooked'"),
+    "an abbreviated flag": ([*line(), "--save", "9"], "unrecognized arguments: --save"),
+    "no number": (line(seed="ten"), "--seed: invalid int value: 'ten'"),
+    "episodes that cannot be divided": (line(n_rollout_threads="3"), "give a multiple of --num_mini_batch"),
+    "no such parquet file": (line(dataset_path="none.parquet"), "give JSON, parquet, or a folder"),
+    "a folder with nothing to train on": (line(dataset_path="others"), "give JSON, parquet, or a folder"),
+    "an override that is none": ([*line(), "trainer.total_epoch=3"], "total_epoch"),
+}
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.rglob("*"))
+    for case, (arguments, said) in REFUSED.items():
+        try:
+            status = command.main(arguments)
+        except SystemExit as refused:
+            status = refused.code
+        error = capsys.readouterr().err
+        assert status in (1, 2) and said in error and "Traceback" not in error, (case, error)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[list[str]]:
+    """The commands that would train: in place of a training, a run's files are written."""
+    commands: list[list[str]] = []
+
+    def run(arguments: list[str]) -> int:
+        commands.append(arguments[1:])
+        run = [Path(text.partition("=")[2]) for text in arguments if text.startswith("paths.run=")][-1]
+        for name, text in (("tensorboard/events", "curves"), ("metrics/1.jsonl", '{"step": 1, "data": {}}\n')):
+            (path := run / "fctncalling" / name).parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.replace("{}", '{"critic/score/mean": 0.5}'))
+        return 0
+
+    monkeypatch.setattr(command, "_run", run)
+    return commands
+
+
+def test_a_dry_run_writes_nothing_and_a_start_runs_what_it_prints(
+    ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.rglob("*"))
+    assert command.main([*line(), "--dry-run"]) == 0
+    (dry,) = printed(capsys)
+    assert sorted(folder.rglob("*")) == before and not ran
+    assert command.main(line()) == 0
+    assert ran == [dry[1:]]
+
+
+def test_the_curves_and_the_report_stand_where_they_are_looked_for(ran: list[list[str]], folder: Path) -> None:
+    assert command.main(line()) == 0
+    results = folder / "results" / "default" / "tiny" / "mine" / "TPPO"
+    assert (results / "tensorboard" / "events").read_text() == "curves"
+    assert "<html" in (results / "report.html").read_text()
+    for path in results.iterdir():
+        assert path.is_symlink() and not path.readlink().is_absolute()
+    assert command.main([*line(), "paths.run=outputs/other"]) == 0
+    assert (results / "tensorboard").resolve() == folder / "outputs/other/fctncalling/tensorboard", "of the last run"
+    (results / "tensorboard").unlink()
+    (results / "tensorboard").write_text("mine")
+    assert command.main(line()) == 0
+    assert (results / "tensorboard").read_text() == "mine", "what is no link is left alone"
+
+
+@pytest.mark.parametrize("write", [own_environment.write_example, own_data.write_example])
+def test_data_of_ones_own_is_made_first_as_the_printed_command_says(
+    write: Callable[[Path], Path], ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = write(folder)
+    assert command.main(line(dataset_path=str(own))) == 0
+    shown, train = printed(capsys)[:2]
+    assert ran == [train[1:]] and shown[:3] == ["python", "-m", "data_prep"]
+    config = composed(train[5:])
+    assert config.interaction.environments == {own.stem: str(own)}
+    made = {Path(path) for path in (config.data.train_files, config.data.val_files)}
+    assert {path.name for path in made} == {f"{own.stem}_train.parquet", f"{own.stem}_val.parquet"}
+    first = {path.name: path.read_bytes() for path in made}
+    for path in made:
+        path.unlink()
+    assert prepare_data(shown[3:]) == 0
+    assert {path.name: path.read_bytes() for path in made} == first
