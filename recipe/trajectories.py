@@ -199,7 +199,8 @@ def _of_line(line: Mapping[str, Any]) -> Stored:
     """The trajectory of a line. Raises Mistake if its parts do not fit together."""
     environment, task = task_key_of(line)
     category = str(line.get("category", "")).removeprefix("multi_turn_")
-    reward = {name: value for name, value in (line.get("reward") or {}).items() if isinstance(value, int | float)}
+    told = (line.get("reward") or {}).items()
+    reward = {name: value for name, value in told if isinstance(value, int | float) and abs(value) < math.inf}
     uid = line.get("uid")
     return Stored(
         group=task_name(environment, str(task)) if uid is None else str(uid),
@@ -279,18 +280,6 @@ def _of_row(row: Mapping[str, Any], tokenizer: Any) -> Stored:
 # What of it is trained on.
 
 
-def fitting_steps(trajectory: Trajectory, limits: Limits) -> int:
-    """How many of its first steps fit."""
-    prompt = len(trajectory.prompt)
-    if prompt > limits.prompt:
-        return 0
-    for number, span in enumerate(trajectory.spans):
-        too_long = span.end > limits.response or (limits.context is not None and prompt + span.end > limits.context)
-        if too_long or (limits.reply is not None and span.end - span.start > limits.reply):
-            return number
-    return len(trajectory.spans)
-
-
 def cut(stored: Stored, limits: Limits) -> Stored | None:
     """The trajectory as it is trained on; None where nothing of it can be.
 
@@ -298,7 +287,11 @@ def cut(stored: Stored, limits: Limits) -> Stored | None:
     single score is for the whole trajectory, which then is left out. What the environment said last goes too.
     """
     trajectory, scores = stored.trajectory, stored.step_scores
-    steps, whole = fitting_steps(trajectory, limits), len(trajectory.spans)
+    prompt, whole = len(trajectory.prompt), len(trajectory.spans)
+    most = limits.response if limits.context is None else min(limits.response, limits.context - prompt)
+    reply = math.inf if limits.reply is None else limits.reply
+    fits = [span.end <= most and span.end - span.start <= reply for span in trajectory.spans]
+    steps = [*fits, False].index(False) if prompt <= limits.prompt else 0
     if not steps or (steps < whole and (scores is None or limits.final_only)):
         return None
     if scores is not None and limits.final_only:

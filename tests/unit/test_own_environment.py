@@ -2,25 +2,19 @@
 
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-from support.evaluation import serving
 from support.own_environment import example, write_example
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from interaction.gold import play_gold
-from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
-from recipe.preflight.checks import check_environments
-from recipe.preflight.data import check_data
-from recipe.preflight.reward import check_reward
+from recipe.preflight import data, require
 from rewards import progress
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -63,13 +57,13 @@ def test_a_broken_one_is_refused_in_one_line_before_the_start(new, tmp_path):
     path = tmp_path / "inventory.py"
     path.write_text(example().replace(old, new))
     with pytest.raises(PreflightError) as refused:
-        check_environments(config_of(f"+interaction.environments.inventory={path}"))
+        require(data.environments(config_of(f"+interaction.environments.inventory={path}")))
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_settings_of_environments_are_checked_before_a_start(tmp_path):
     own = f"+interaction.environments.inventory={write_example(tmp_path)}"
-    check_environments(config_of(own))
+    require(data.environments(config_of(own)))
     for overrides, said in (
         (["+interaction.environments.nowhere=nowhere.py"], "nowhere.py does not exist"),
         (["+interaction.environments.bfcl=mine.py"], "is bfcl_env already"),
@@ -78,7 +72,7 @@ def test_settings_of_environments_are_checked_before_a_start(tmp_path):
         (["interaction.train.environments.bfcl.augment=1"], "interaction.train.environments.bfcl.augment"),
     ):
         with pytest.raises(PreflightError, match=said):
-            check_environments(config_of(*overrides))
+            require(data.environments(config_of(*overrides)))
 
 
 def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
@@ -89,42 +83,14 @@ def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
     assert json.loads(rows[0]["reward_model"]["ground_truth"])[0][0]["name"] in ("add", "take")
     files = [f"data.{key}_files={tmp_path}/data/inventory_{key}.parquet" for key in ("train", "val")]
     config = config_of(f"+interaction.environments.inventory={path}", *files)
-    check_environments(config)
+    require(data.environments(config))
     assert config.interaction.environments.inventory == str(path.absolute()), "workers have other working directories"
     config.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(
         Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
     )
-    check_data(config)
+    require(data.rows(config, []))
     config.reward.custom_reward_function.path = "pkg://rewards.progress"
-    check_reward(config)
+    require(data.reward(config, []))
     config.reward.custom_reward_function.path = "pkg://rewards.step"
     with pytest.raises(PreflightError, match="the record of move_0 does not say which calls are gold's"):
-        check_reward(config)
-
-
-def test_it_is_evaluated_through_an_endpoint(tmp_path, capsys):
-    path = write_example(tmp_path)
-    environments.register({"inventory": str(path)})
-    tasks = environments.load_tasks("inventory").values()
-    begun = {play_gold(task, PROTOCOL)[0][1]["content"]: task for task in tasks}
-
-    def gold(messages):
-        task = begun[messages[1]["content"]]
-        calls, _ = task.gold()
-        if messages[-1]["content"].startswith("Results:"):
-            return PROTOCOL.render_answer("t", "done")
-        return PROTOCOL.render_calls("t", calls.calls)
-
-    with serving(gold) as server:
-        arguments = ["--environment", str(path), "--endpoint", server.url, "--out", str(tmp_path / "out")]
-        assert evaluate.main([*arguments, "--docs", "signature", "--split", "report"]) == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["overall"]["acc"]["mean"] == 1.0 and found["overall"]["tasks"] == 15 and found["verdicts"] is None
-    assert "move" in capsys.readouterr().out
-    again = subprocess.run(
-        [sys.executable, "-m", "recipe.evaluate", "--records", str(tmp_path / "out")], capture_output=True, text=True
-    )
-    assert (
-        again.returncode == 1
-        and "NOTE 15 episodes are left out: their task is not known in environment inventory" in again.stdout
-    )
+        require(data.reward(config, []))

@@ -178,24 +178,6 @@ def test_a_model_that_mends_its_errors_still_can(tmp_path: Path) -> None:
     assert texts(line) == [[jumps[0], ANSWER], [ANSWER], [ANSWER]]
 
 
-def test_where_nothing_that_is_asked_for_anew_helps_the_episodes_are_those_without_a_search(tmp_path: Path) -> None:
-    choices = [LOOK, calling("look", at=1), calling("jump"), calling("climb"), "nonsense", ANSWER]
-
-    def play(messages: list[dict[str, str]]) -> str:
-        digest = sha256(json.dumps(messages).encode()).digest()
-        return f"no idea {digest.hex()}" if told(messages) else choices[digest[0] % len(choices)]
-
-    given = ["--environment", str(write_maze(tmp_path)), "--split", "report", "--docs", "signature"]
-    for name, more in (("cot", ()), ("dfsdt", (*DFSDT, "--max-nodes", "500"))):
-        with serving(play) as server:
-            assert evaluate.main(["--endpoint", server.url, "--out", str(tmp_path / name), *given, *more]) == 0
-    plain, searched = ({line["task_id"]: line for line in kept(tmp_path / name)} for name in ("cot", "dfsdt"))
-    ended = [task for task, line in plain.items() if line["episode"]["stop_reason"] == "completed"]
-    assert any(searched[task]["search"]["branches"] > 2 for task in ended)
-    for task in ended:
-        assert timeless(searched[task]["episode"]) == timeless(plain[task]["episode"])
-
-
 def test_a_model_that_says_the_same_again_gets_the_episode_that_it_gets_without_a_search(tmp_path: Path) -> None:
     line, sent = in_maze(tmp_path, lambda _: "nonsense")
     plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "cot", name="plain")

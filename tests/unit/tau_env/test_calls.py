@@ -12,8 +12,9 @@ from interaction.call import Call
 from interaction.outcome import ErrorKind
 from tau_env import airline, retail, telecom
 from tau_env.arithmetic import MAX_CHARS, ArithmeticBound, ArithmeticRefusal, calculate
-from tau_env.attempt import MAX_RESULT_CHARS
+from tau_env.attempt import MAX_RESULT_CHARS, Attempt, Function, Refused
 from tau_env.domain import Action, Side, Story, Task
+from tau_env.records import Base
 
 DOMAINS = pytest.mark.parametrize("domain", [telecom, retail, airline])
 SIDES: tuple[Side, ...] = ("agent", "user")
@@ -282,3 +283,18 @@ def test_the_documented_json_is_what_arguments_are_checked_against() -> None:
     for flights in rows:
         result = opened(airline).call(Call("book_reservation", {**fits, "flights": flights}), "agent")
         assert result.error == ErrorKind.BAD_ARGUMENTS and "flights[0]" in result.text, json.dumps(flights)
+
+
+def test_what_a_refused_call_has_changed_so_far_is_no_part_of_a_later_one() -> None:
+    def mark(tables: Any, word: str) -> str:
+        tables.edit("orders", "one" if word == "no" else "two")["status"] = word
+        if word == "no":
+            raise Refused("half done")
+        return "done"
+
+    doc = {"parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}}
+    orders = {name: {"status": "open"} for name in ("one", "two")}
+    attempt = Attempt(Base("orders", {"orders": orders}), {"mark": Function({"name": "mark", **doc}, mark)})
+    errors = [attempt.call(Call("mark", {"word": word}), "agent").error for word in ("no", "yes")]
+    assert errors == [ErrorKind.RESULT, None] and len(attempt.written) == 1
+    assert attempt.changed().keys() == {("orders", "two")}

@@ -9,6 +9,7 @@ import pytest
 
 from interaction.call import Call
 from tau_env import airline, retail, telecom
+from tau_env.clean import needless
 from tau_env.domain import Task
 from tau_env.telecom.needs import FIXES
 from tau_env.verdict import judge
@@ -89,6 +90,14 @@ def test_gold_of_the_shops_writes_what_is_needed_and_less_leaves_another_state(d
             failed.append(task.number)
     assert not failed
     assert " ".join(task.number for task in domain.load_tasks() if domain.idle(task)) == IDLE[domain.NAME]
+
+
+def test_a_write_that_is_needed_once_is_needless_the_second_time() -> None:
+    for domain in (retail, airline):
+        task = next(task for task in domain.load_tasks() if len(domain.needed(task)) > 1)
+        writes = list(domain.needed(task))
+        assert needless(domain, task, writes) == ()  # type: ignore[arg-type]
+        assert needless(domain, task, [*writes, writes[0]]) == (writes[0],)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("domain", SHOPS)
