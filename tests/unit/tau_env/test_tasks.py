@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from interaction.call import Call
-from tau_env import airline, retail, telecom
-from tau_env.clean import needless
+from tau_env import airline, clean, retail, telecom
 from tau_env.domain import Task
 from tau_env.telecom.needs import FIXES
 from tau_env.verdict import judge
@@ -96,8 +95,8 @@ def test_a_write_that_is_needed_once_is_needless_the_second_time() -> None:
     for domain in (retail, airline):
         task = next(task for task in domain.load_tasks() if len(domain.needed(task)) > 1)
         writes = list(domain.needed(task))
-        assert needless(domain, task, writes) == ()  # type: ignore[arg-type]
-        assert needless(domain, task, [*writes, writes[0]]) == (writes[0],)  # type: ignore[arg-type]
+        assert clean.needless(domain, task, writes) == ()  # type: ignore[arg-type]
+        assert clean.needless(domain, task, [*writes, writes[0]]) == (writes[0],)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("domain", SHOPS)
