@@ -93,8 +93,7 @@ def test_gold_of_the_shops_writes_what_is_needed_and_less_leaves_another_state(d
 
 def test_a_write_that_is_needed_once_is_needless_the_second_time() -> None:
     for domain in (retail, airline):
-        task = next(task for task in domain.load_tasks() if len(domain.needed(task)) > 1)
-        writes = list(domain.needed(task))
+        task, writes = next((task, found) for task in domain.load_tasks() if (found := [*domain.needed(task)]))
         assert clean.needless(domain, task, writes) == ()  # type: ignore[arg-type]
         assert clean.needless(domain, task, [*writes, writes[0]]) == (writes[0],)  # type: ignore[arg-type]
 
