@@ -74,7 +74,7 @@ class Database(Protocol):
     def call(self, call: Call, side: Side) -> ToolResult:
         """Run one call; whatever is wrong is in the result. What a function returns or refuses is tau2-bench's text.
 
-        Unknown names and ill-typed arguments are refused as inspect-evals does, before anything runs (docs/tau.md).
+        Unknown names and ill-typed arguments are refused as inspect-evals does, before anything runs.
 
         Never raises for what the call holds: an unknown name, missing, surplus or ill-typed arguments, hostile values.
         """

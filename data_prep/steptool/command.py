@@ -16,9 +16,7 @@ SHARED = ("steptool", "out")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Those of `--steptool`, apart from the folder."""
     group = parser.add_argument_group("data of StepTool's", "one file, in place of an environment's tasks")
-    group.add_argument(
-        "--steptool", type=Path, metavar="FILE", help="SFT JSON, or step CSV; docs/offline_data.md has both"
-    )
+    group.add_argument("--steptool", type=Path, metavar="FILE", help="SFT JSON, or step CSV; docs/offline.md has both")
     for name, what in (("--max-context", "a row"), ("--max-response", "a message of the model")):
         text = f"most tokens of {what}; whole steps are dropped from the end (default: no limit)"
         group.add_argument(name, type=int, metavar="N", help=text)

@@ -1,4 +1,4 @@
-"""The environment of docs/your_environment.md in a real training, and in the report.
+"""The environment of docs/your_tools.md in a real training, and in the report.
 
 In one batch with BFCL's and with one whose user is asked.
 
