@@ -24,9 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 
 from benchmarks.live_bytes import CudaAutocast, Live
-from recipe.memory.architecture import load_architecture, shipped_models
-from recipe.memory.settings import Engine, Settings
-from recipe.memory.terms import training_bytes
+from recipe.memory import SHIPPED, Settings, load_architecture, micro_batch, trainer_state
 
 GB = 1e9
 
@@ -79,7 +77,7 @@ def _make_model(point: Point, mesh: Any) -> torch.nn.Module:
 
     AttentionInterface.register("varlen_measured", _varlen)
     ALL_MASK_ATTENTION_FUNCTIONS.register("varlen_measured", lambda *_, **__: None)
-    config = AutoConfig.for_model(**shipped_models()[point.model])
+    config = AutoConfig.for_model(**SHIPPED[point.model])
     config._attn_implementation = "varlen_measured"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     head = model.lm_head
@@ -163,6 +161,9 @@ def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
 
 def estimate(point: Point) -> float:
     """Bytes that `recipe.memory` says this point takes at its peak."""
+    off = ("param_offload", "optimizer_offload", "offload_policy", "deferred_gradients", "plays", "sleeps", "critic")
+    off += ("critic_param_offload", "critic_optimizer_offload", "critic_offload")
+    engine = ("utilization", "tensor_parallel", "batched_tokens", "context", "sequences", "bucket", "critic_bytes")
     settings = Settings(
         card=80e9,
         gpus=point.shards,
@@ -180,15 +181,13 @@ def estimate(point: Point) -> float:
         model_bytes=4,
         reference=True,
         reference_bytes=2,
-        critic=None,
-        param_offload=False,
-        optimizer_offload=False,
-        offload_policy=False,
-        deferred_gradients=False,
         old_log_probs=True,
-        engine=Engine(0.7, 1, 16384, 64, point.tokens, True, True, 2 << 30),
+        **dict.fromkeys(off, False),
+        **dict.fromkeys(engine, 1),
     )
-    return training_bytes(load_architecture(point.model), settings, point.phase)
+    model, train = load_architecture(point.model), point.phase == "update"
+    parts = (trainer_state(model, settings, point.phase), micro_batch(model, settings, point.tokens, train))
+    return sum(sum(part.values()) for part in parts)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 TRAIN = ["-m", "recipe.train", "--config-name", "stage1", "preflight_only=true"]
 COMMANDS = {
     "Python itself": ["-c", "pass"],
-    "its imports": ["-c", "import recipe.train, recipe.settings.reading, recipe.preflight.algorithm"],
+    "its imports": ["-c", "import recipe.train, recipe.settings.reading, recipe.preflight.settings"],
     "composing": ["-c", "from recipe.launch.compose import compose; compose('stage1')"],
     "a misspelt key refused": [*TRAIN, "trainer.total_epoch=3"],
     "a wrong type refused": [*TRAIN, "data.train_batch_size=abc"],

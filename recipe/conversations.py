@@ -26,7 +26,7 @@ from interaction.plain_text import PlainText
 from interaction.protocol import Message
 from recipe.errors import PreflightError
 from recipe.files import Damaged, write_atomic
-from recipe.preflight.data_file import check_whole
+from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
 from recipe.settings.data_files import as_list
 from recipe.typed import shown
@@ -117,7 +117,9 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
         path = Path(os.path.expanduser(name))
         made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
         try:
-            check_whole(path, (".jsonl", ".parquet"))
+            if path.suffix not in (".jsonl", ".parquet"):
+                raise Damaged("expected .jsonl or .parquet")
+            check_whole(path)
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults

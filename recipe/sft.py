@@ -29,10 +29,10 @@ from recipe.launch import processes, remains
 from recipe.launch.command import read
 from recipe.launch.processes import LOCK
 from recipe.launch.remains import TOKEN
-from recipe.preflight.gpu import choose_attention
-from recipe.preflight.lora import check_model_lora
-from recipe.preflight.model import check_weights
-from recipe.preflight.start import start_model
+from recipe.preflight import require
+from recipe.preflight.machine import choose_attention
+from recipe.preflight.model import start_model, weights
+from recipe.preflight.settings import model_lora
 from recipe.settings import reading
 from recipe.settings.data_files import as_list, data_command, environment_of
 from recipe.stage import starts
@@ -143,7 +143,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if config.trainer.resume_mode != "disable" and made_with(stage) == made and broken_export(stage / "hf") is None:
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
-    check_model_lora(config.model, "model")
+    require(model_lora(config.model, "model"))
     if config.model.lora_adapter_path is not None:
         raise PreflightError(
             f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge that "
@@ -151,7 +151,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         )
     if config.model.path is not None:
         config.model.path = start_model(str(config.model.path))
-        check_weights(config.model.path)
+        require(weights(config.model.path))
         starts.check_same_start(config)
         before = made_with(checkpoints) or made_with(stage)
         if starts.resumes(config) and before != made:  # at the last step nothing would be left to train
@@ -188,9 +188,9 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             write_start(config, overrides)
             write_atomic(checkpoints / MADE_WITH_FILE, made)
     # every process, so that all come to the same attention
-    line = choose_attention(config, "cuda") if config.trainer.device == "cuda" else ""
-    if line and sides:
-        print(line, flush=True)
+    lines = choose_attention(config, "cuda") if config.trainer.device == "cuda" else []
+    if sides:
+        print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     process_group()
     from recipe.training.sft_trainer import train as make_steps
 

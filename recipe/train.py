@@ -15,16 +15,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import loopback, reward
+from recipe import loopback, preflight, reward
 from recipe.cluster import workers
 from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
 from recipe.errors import PreflightError
 from recipe.files import told
 from recipe.launch import nodes, processes, remains
 from recipe.launch.command import name_of, read
-from recipe.preflight import checks
-from recipe.preflight.cluster import Cluster, check_cluster
-from recipe.preflight.mode import devices
+from recipe.preflight.machine import Cluster, find_cluster
+from recipe.preflight.settings import devices
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.card import write_card
@@ -47,20 +46,6 @@ def count_devices(config: DictConfig) -> None:
         init, wanted = config.ray_kwargs.ray_init, devices(config)
         init.num_gpus = max(init.num_gpus or 0, wanted)
         init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
-
-
-def find_cluster(config: DictConfig) -> tuple[Cluster | None, list[str]]:
-    """The cluster that this run joins, if it joins one, and with `preflight_only` what is wrong with it.
-
-    Raises:
-        PreflightError: there is none, or it cannot train this run.
-    """
-    try:
-        return check_cluster(config), []
-    except PreflightError as error:
-        if not config.preflight_only:
-            raise
-        return None, [str(error)]
 
 
 def join(config: DictConfig, cluster: Cluster) -> None:
@@ -161,14 +146,20 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         sys.exit(supervise(config))
     set_environment(config, config.trainer.nnodes)
     try:
-        cluster, missing = find_cluster(config)  # before the run's folder is touched: each node has to see it
+        cluster, lacks = None, list[str]()
+        try:
+            cluster = find_cluster(config)  # before the run's folder is touched: each node has to see it
+        except PreflightError as error:
+            if not config.preflight_only:
+                raise
+            lacks.append(str(error))
         if not config.preflight_only:
             with writing(config):
                 say(checkpoints.repair(config))
-        lacks = missing + checks.check(config)
+        lacks += preflight.check(config)
         if not config.preflight_only and not checkpoints.at_target(config) and cluster is None:
             start_prefork(config)
-        checks.check_model(config)
+        preflight.check_model(config)
         if not config.preflight_only:
             with writing(config):
                 say(starts.start_over(config))
@@ -176,7 +167,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    print(checks.summary(config), flush=True)
+    print(preflight.summary(config), flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
@@ -208,7 +199,7 @@ def main() -> None:
             return
         config, overrides = command
         name = str(OmegaConf.select(config, "stage.name") or name)
-        checks.check_settings(config)
+        preflight.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:
         sys.exit(f"\n{name} cannot start: {error}")

@@ -1,7 +1,7 @@
 """What a node is: its code, packages, files, variables and memory. Runs on each node, and imports nothing of ours.
 
 `look` leaves a file in the run's folder, and `seen`, when all nodes have looked, reads what the others have left: a
-folder is shared if each node reads what each has written. `recipe.preflight.cluster` judges what they say.
+folder is shared if each node reads what each has written. `recipe.preflight.machine` judges what they say.
 """
 
 import contextlib

@@ -4,3 +4,9 @@
 `registry` makes verl know both by name; `benchmarks/toy_credit.py` shows on a problem with a known optimum that they
 learn. docs/credit.md says when to choose which; `algorithm=NAME` on the command line chooses.
 """
+
+GROUPED = (
+    *("grpo", "grpo_vectorized", "grpo_passk", "turn_grpo", "rloo", "rloo_vectorized"),
+    *("opo", "gpg", "reinforce_plus_plus_baseline"),
+)
+"""Estimators that compare the rollouts of one prompt. A rollout alone in its group gets its raw score from most."""

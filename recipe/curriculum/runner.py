@@ -16,7 +16,8 @@ from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
 from recipe.launch import processes
 from recipe.launch.compose import compose, quoted
-from recipe.preflight.start import resolve_model, warm_started
+from recipe.preflight import model as preflight_model
+from recipe.preflight import require
 from recipe.settings.data_files import as_list
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
@@ -79,7 +80,7 @@ def _check_stages(run: Path, stages: Sequence[Stage]) -> None:
     for stage in stages:
         arguments, environment = [*stage.arguments, "preflight_only=true"], dict(os.environ)
         previous, warm = stage.composed.stage.previous, stage.composed.stage.warm_start
-        before = run / previous / "hf" if previous else warm_started(stage.composed)
+        before = run / previous / "hf" if previous else preflight_model.warm_started(stage.composed)
         if (previous or warm) and (before / "config.json").is_file():
             environment.pop("MODEL", None)
         else:
@@ -120,12 +121,12 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
         return
     if name:
         _before(run, stages, note)
-    folder = warm_started(config)
+    folder = preflight_model.warm_started(config)
     if not (folder / "config.json").is_file():
         if not name:
             try:
                 if checkpoints.read_done(run / first.folder) is None:
-                    resolve_model(config)
+                    require(preflight_model.start(config, []))
                 return
             except PreflightError as error:
                 raise StageFailed(f"{first.folder} cannot start: {error}") from error

@@ -26,7 +26,7 @@ from omegaconf import DictConfig
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
 from recipe.launch.compose import compose, quoted
-from recipe.preflight.checks import check_settings
+from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR
 from recipe.settings.kinds import folder_name
 from recipe.stage import checkpoints

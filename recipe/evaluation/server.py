@@ -29,7 +29,6 @@ from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings
 from recipe.files import Damaged
 from recipe.launch.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
-from recipe.preflight.lora import RANKS
 from recipe.settings import CONFIG_DIR
 from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import SUMS, changed
@@ -40,6 +39,10 @@ START_SECONDS = 1800.0
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
 PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
+
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks of LoRA that vLLM makes room for (`vllm.config.lora.MaxLoRARanks`)."""
 
 
 class ServerError(RuntimeError):
@@ -198,8 +201,8 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     Raises:
         ServerError: no prompt fits, so that every episode would be lost.
     """
-    from recipe.preflight.gold_tokens import Budget, Lengths, over_budget
     from recipe.preflight.model import load_tokenizer
+    from recipe.preflight.tokens import Budget, Lengths, over_budget
 
     context, reply = context_length(model, flags), settings.max_tokens
     if context is None or any(_says_otherwise(flag) for flag in flags):

@@ -1,1 +1,130 @@
-"""Checks before any worker starts: each failure says what was given, what was expected and what to change."""
+"""Checks before any worker starts. Each function of this room yields problems: what is wrong, and what to set.
+
+Here they are joined, and raised together as one error. Only `check_model` imports transformers.
+"""
+
+from collections.abc import Iterable
+
+from omegaconf import DictConfig
+
+from recipe import loopback
+from recipe.errors import PreflightError
+from recipe.stage import choosing, starts
+from recipe.trajectories import is_offline
+
+
+def require(*checks: Iterable[str]) -> None:
+    """Run checks, and raise what they find.
+
+    Raises:
+        PreflightError: there is a problem; it names all of them.
+    """
+    if found := problems(*checks):
+        raise PreflightError(found[0] if len(found) == 1 else "".join(f"\n- {text}" for text in found))
+
+
+def problems(*checks: Iterable[str]) -> list[str]:
+    """What checks yield, or raise."""
+    found = list[str]()
+    for check in checks:
+        try:
+            found += check
+        except PreflightError as error:
+            found.append(str(error))
+    return found
+
+
+def check_settings(config: DictConfig) -> None:
+    """What needs neither data nor model nor machine; fills in what follows from other settings.
+
+    Raises:
+        PreflightError: there is a problem.
+    """
+    from recipe.preflight import data, settings
+    from recipe.settings.reading import check_values
+
+    check_values(config)
+    starts.check_mode(config)
+    require(settings.problems(config), data.environments(config))
+    for line in settings.fill_in(config):
+        print(f"NOTE       {line}", flush=True)
+
+
+def check(config: DictConfig) -> list[str]:
+    """Data, start model, reward, user and machine; fills in the start model. After `check_settings`.
+
+    Returns what this machine lacks (GPUs, memory, disk, a server that plays the user): with `preflight_only` that does
+    not stop the other checks.
+
+    Raises:
+        PreflightError: there is a problem.
+    """
+    from recipe.preflight import data, machine, model, settings
+
+    notes, lines, plays = list[str](), list[str](), not is_offline(config)
+    require(data.rows(config, notes) if plays else (), model.start(config, notes))
+    settings.fit_bucket(config)
+    if plays:
+        choosing.check_rows(config)
+    lacks = problems(data.user(config) if plays else (), machine.lacks(config, lines))
+    unfit = problems(data.reward(config, notes) if plays else (), machine.gpu_memory(config, lines))
+    require(unfit, () if config.preflight_only else lacks)
+    starts.check_same_start(config)
+    print(*(f"NOTE       {line}" for line in notes), *lines, sep="\n", flush=True)
+    return lacks
+
+
+def check_model(config: DictConfig) -> None:
+    """Weights, tokenizer, template, protocol and lengths fit each other, and the attention is right on the GPUs.
+
+    After `check`.
+
+    Raises:
+        PreflightError: they do not.
+    """
+    from interaction import get_protocol
+    from recipe.preflight import machine, model, tokens, trajectories
+
+    path, notes = str(config.actor_rollout_ref.model.path), list[str]()
+    settings, tokenizer = model.load_settings(path), model.load_tokenizer(path)
+    require(model.context(config, settings), model.weights(path), model.vocabulary(tokenizer, settings))
+    if is_offline(config):
+        require(trajectories.check_trajectories(config, tokenizer, settings, notes))
+    else:
+        protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+        kwargs = config.data.get("apply_chat_template_kwargs") or {}
+        require(model.protocol(tokenizer, protocol), model.template(tokenizer, protocol, kwargs, notes))
+        budget = tokens.check_budget(config, tokenizer, protocol, notes)
+        require(model.prompts(config, tokenizer, notes), budget)
+    require(machine.check_attention(config, notes))
+    print(*notes, sep="\n", flush=True)
+
+
+def summary(config: DictConfig) -> str:
+    """What will be used, a few lines for the log."""
+    from recipe.preflight.settings import notes, on_policy, playing_devices
+
+    actor, rollout, algorithm = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, config.algorithm
+    data, trainer, offline = config.data, config.trainer, is_offline(config)
+    model, left_out, steps = config.actor_rollout_ref.model, data.get("leave_out"), trainer.total_training_steps
+    loss, clip = actor.policy_loss.loss_mode, f"{actor.clip_ratio_low} to {actor.clip_ratio_high}"
+    rows = f"{data.train_batch_size} rows x {rollout.n} rollouts a step"
+    filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
+    inert = " (inert with one update a step: see MINI_BATCH_SIZE)" * on_policy(config)
+    return "\n".join(
+        [
+            f"stage      {config.stage.name}",
+            f"model      {model.path}{f' with the adapter {model.lora_adapter_path}' * bool(model.lora_adapter_path)}",
+            f"data       {config.offline.files if offline else data.train_files}, {rows}"
+            + f", {len(left_out or ())} tasks left out" * bool(left_out),
+            f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
+            f"algorithm  {algorithm.adv_estimator}{filtering}, loss {loss} {actor.loss_agg_mode}, clip {clip}{inert}",
+            f"learning   lr {actor.optim.lr}, temperature {rollout.temperature}, "
+            + (f"{trainer.total_epochs} epochs" if steps is None else f"{steps} steps (trainer.total_training_steps)"),
+            f"hardware   {trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
+            + f", {playing_devices(config)} more to play" * bool(playing_devices(config)),
+            f"output     {config.paths.stage}",
+            f"watch      tensorboard --logdir {config.paths.run}",
+            *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(trainer.nnodes)]),
+        ]
+    )

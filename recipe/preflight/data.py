@@ -1,258 +1,268 @@
-"""Checks of the data of a stage: every file is whole and as it was made, and every row can be played as it says.
+"""Data, environments and reward of a stage: files are whole and as they were made, and every row can be played.
 
-All rows are looked at, prompts included, as far as the first that is wrong: 400 take a quarter of a second.
+Each check yields its problems; what is worth a line in the log goes to `notes`. 400 rows take a quarter of a second.
 """
 
+import hashlib
+import importlib.util
+import json
 import os
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import get_protocol
-from interaction.environment import DEFAULT, Task, UnknownEnvironment, UserWords, task_id_of, task_of
-from interaction.gold import opening
-from interaction.protocol import Message, Protocol
-from recipe.errors import PreflightError
+from interaction import Conversation, get_protocol
+from interaction.attempt_contract import NOTHING, check_task
+from interaction.contract import called
+from interaction.environment import DEFAULT, UnknownEnvironment, UserWords, load_tasks, read_options, register, task_of
+from interaction.gold import opening, play_gold, unwritable
+from interaction.protocol import Message
+from interaction.token_rewards import check_step_scores, steps_of
+from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
+from recipe import loopback
 from recipe.files import Damaged
-from recipe.preflight.agent_loops import read_loops
-from recipe.preflight.data_file import check_whole, parquet_rows
-from recipe.preflight.made_from import changed
-from recipe.preflight.writing import cannot_write
-from recipe.settings.data_files import LAPTOP, MIXTURE, as_list, data_command, environment_of, naming, without_tasks
-from recipe.typed import shown
-
-SPLITS = {"data.train_files": "train", "data.val_files": "val", "environment.guard": "val"}
-"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
-
-A validation on training rows shows whether they are learned by heart, so it may be asked for; the reverse would train
-on what is held out.
-"""
+from recipe.reward import SCORE, RewardError, tried
+from recipe.settings.data_files import as_list, data_command, environment_of
 
 GUARD = "environment.guard"
-MAKE_GUARD = ".venv/bin/python -m data_prep --mixture bfcl_single=1 --rows 1 --val-rows 128 --out data/guard"
+SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val"}
+"""What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
 
-TEXTS = (
-    "data_source",
-    "prompt.[].role",
-    "prompt.[].content",
-    "extra_info.task_id|extra_info.scenario_id",
-    "extra_info.split",
-)
-OTHERS = ("reward_model.ground_truth",)
-"""Columns that verl and the agent loop read; of two names the second is that of earlier releases."""
+Training rows may be validated on; held-out rows are never trained on.
+"""
+TRIED = 4
+"""Tasks of a user's environment that are played before a start."""
+LOOPS = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 
 
-def check_data(config: DictConfig) -> None:
-    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out.
+def environments(config: DictConfig) -> Iterator[str]:
+    """A user's environments can be played, and settings of single environments are some that these have."""
+    files = {  # workers have other working directories
+        str(name): os.path.abspath(os.path.expanduser(str(path)))
+        for name, path in config.interaction.environments.items()
+    }
+    for name, path in files.items():
+        try:
+            register({name: path})
+            _try_tasks(name)
+        except ValueError as error:
+            said = " ".join(str(error).split())
+            yield f"interaction.environments.{name}={path}: {said}. See docs/your_tools.md, docs/your_data.md."
+    config.interaction.environments = files
+    for split in ("train", "val"):
+        for name, options in config.interaction[split].environments.items():
+            try:
+                read_options(str(name), OmegaConf.to_container(options, resolve=True))  # type: ignore[arg-type]
+            except ValueError as error:
+                yield f"interaction.{split}.environments.{name}: {error}."
 
-    Prints what it means that rows for training are validated on.
+
+def _try_tasks(environment: str) -> None:
+    """Play the first tasks of an environment.
 
     Raises:
-        PreflightError: one is not; the message names file, row and value.
+        ValueError: something is not as `interaction.environment` says, or gold does not pass.
     """
-    chosen = f"--protocol {config.interaction.protocol} --docs {config.interaction.docs}"
+    protocol, options = get_protocol("think_xml"), read_options(environment, {})
+    for task in islice(load_tasks(environment).values(), TRIED):
+        check_task(task, options)
+        if any(True for _ in task.gold()):
+            record = called(f"task {task.id}: gold", partial(play_gold, task, protocol))[1]
+            if record.fault or record.outcome is None or not record.outcome.passed:
+                how = record.fault or f"it ended with {record.stop_reason}"
+                raise ValueError(f"task {task.id}: its gold does not pass: {how}")
+        for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
+            with Conversation(task, protocol=protocol, max_steps_per_turn=2) as conversation:
+                conversation.begin()
+                for _ in range(20):
+                    if not (conversation.done or conversation.asks):
+                        conversation.reply(text)
+                record = conversation.record()
+            if record.stop_reason == "environment_error":
+                raise ValueError(f"task {task.id}: {record.fault}")
+            try:
+                json.dumps(record.to_dict(), allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"task {task.id}: its facts or texts are no JSON: {error}") from error
+
+
+def check_whole(path: Path) -> dict[str, Any]:
+    """The file is the one that the manifest beside it describes, if that names it. Returns the manifest.
+
+    Raises:
+        FileNotFoundError, Damaged: there is none, or it is another one.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist")
+    try:
+        manifest = json.loads(path.with_name("manifest.json").read_text())
+        written = manifest["files"][path.name]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # none, or of another tool
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != written:
+            raise Damaged(
+                f"{path} is not the file that manifest.json beside it describes: it was changed or is damaged"
+            )
+    return manifest
+
+
+def parquet_rows(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of a parquet file.
+
+    Raises:
+        Damaged: it cannot be read, or lacks a column.
+    """
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read(columns=columns).to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise Damaged(f"{path} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
+
+
+def agent_loops(config: DictConfig) -> tuple[list[str], list[str]]:
+    """(problems, names) of the file of agent loops, which verl reads in its workers. Their modules are there."""
     agent = config.actor_rollout_ref.rollout.agent
-    agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
-    rules = _Rules(
-        get_protocol(config.interaction.protocol, docs=config.interaction.docs),
-        f"interaction.protocol={config.interaction.protocol}, interaction.docs={config.interaction.docs}",
-        Path(agent.agent_loop_config_path),
-        read_loops(Path(agent.agent_loop_config_path)),
-        str(agent.default_agent_loop),
-        {split: _environments(config, split) for split in SPLITS.values()},
-        user=config.interaction.get("user") is not None,
-    )
+    path = agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
+    try:
+        entries: Any = OmegaConf.to_container(OmegaConf.load(path))
+        modules = {str(entry["name"]): entry["_target_"].rpartition(".")[0] for entry in entries}
+        missing = [module for module in modules.values() if importlib.util.find_spec(module) is None]
+    except Exception as error:  # YAML's, OmegaConf's, or of a module's parent
+        modules, missing = {}, [f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"]
+    wrong = f"{LOOPS}={path} is not a list of modules that are there, as recipe/config/agent_loops.yaml: {missing[:1]}."
+    return [] if modules and not missing else [wrong], list(modules)
 
-    def command() -> str:
-        return f"{data_command(config, rules.environment)} {chosen}"
 
-    def remedy(key: str) -> str:
-        if key == GUARD:
-            return f"Make one with `{MAKE_GUARD} {chosen}`, or set {key}."
-        return f"Make it again with `{command()}`, or set {key}."
+def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out."""
+    protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    problems, loops = agent_loops(config)
+    yield from problems
+    options: Any = {split: OmegaConf.to_container(config.interaction[split].environments) for split in ("train", "val")}
 
-    files, sources, told = {}, dict[str, set[str]](), set[str]()
-    own: Any = OmegaConf.to_container(config.interaction.get("environments") or OmegaConf.create(), resolve=True)
+    @cache
+    def prompt(environment: str, task_id: str, split: str) -> list[Message]:
+        return opening(load_tasks(environment)[task_id], protocol, environments=options[split])
+
+    def fault(row: Mapping[str, Any]) -> str | None:
+        try:
+            info, loop = row["extra_info"], row.get("agent_name", agent.default_agent_loop)
+            task, split = task_of(info), info["split"]
+            if split not in options or None in (row["data_source"], row["reward_model"]["ground_truth"]):
+                return f"extra_info.split is {split!r}, or data_source or reward_model.ground_truth is empty"
+            if loops and loop not in loops:
+                return f"its agent loop {loop!r} is none of {', '.join(loops)} in {agent.agent_loop_config_path}"
+            if config.interaction.user is None and any(isinstance(item, UserWords) for item in task.gold()):
+                return f"a user has to be played in {task.environment}; set interaction.user"
+            if reason := unwritable(task, protocol):
+                return f"interaction.protocol={protocol.name} cannot write the calls of {task.id}: {reason}"
+            if row["prompt"] != prompt(task.environment, task.id, split):
+                return "its prompt is not that of interaction.protocol, docs and environments"
+        except UnknownEnvironment as error:
+            return f"{error}; set +interaction.environments.{error.name}=FILE"
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {error!s:.200}"
+        return None
+
+    agent, files = config.actor_rollout_ref.rollout.agent, dict[str, list[str]]()
+    sources = defaultdict[str, set[str]](set)
     for key, split in SPLITS.items():
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
-        validates = config.trainer.get("test_freq", 1) > 0 or config.trainer.val_before_train
-        if (key == GUARD and given is None) or (key == "data.val_files" and not names and not validates):
+        validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
+        if not names and (key == GUARD or (key == "data.val_files" and not validates)):
             continue
-        of_split = Counter[str]()
+        of_split, listed, whole = Counter[str](), ",".join(names), True
         for name in names:
-            rules.environment = environment_of(config, name)
+            made = f"{data_command(config, environment_of(config, name))} --protocol {protocol.name}"
+            remedy = f"Make it with `{made} --docs {config.interaction.docs}`, or set {key}."
             try:
-                found = _check_file(Path(name), rules)
-            except FileNotFoundError as error:
-                raise PreflightError(f"{key}={name} does not exist. {remedy(key)}") from error
-            except UnknownEnvironment as error:
-                said = f"{key}={name}: {shown(str(error), quote=False)}"
-                raise PreflightError(f"{said}. {naming(config, error.name) or remedy(key)}") from error
-            except Damaged as error:
-                raise PreflightError(f"{key}: {error}. {remedy(key)}") from error
-            for line in changed(Path(name), rules.environment, own):
-                if line not in told:
-                    told.add(line)
-                    print(f"NOTE       {line}. {remedy(key)}", flush=True)
-            of_split += found.of_split
-            sources.setdefault(key, set()).update(found.sources)
-        rows = of_split.total()
-        if not rows:
-            none = without_tasks(rules.environment, ("train",) if split == "train" else ("choose", "report"))
-            how = remedy(key) if none is None or key == GUARD else f"{none} with `{command()}`, or set {key}."
-            raise PreflightError(f"{key}={','.join(names)} has no rows. {how}")
-        if others := rows - of_split[split]:
-            _tell_other_split(f"{others} of the {rows} rows of {key}={','.join(names)}", key, command())
+                manifest, found = check_whole(Path(name)), parquet_rows(Path(name))
+                bad = next((place for place, row in enumerate(found) if fault(row)), None)
+                if bad is not None:
+                    raise Damaged(f"{name}, row {bad}: {fault(found[bad])}")
+            except (FileNotFoundError, Damaged) as error:
+                whole = False
+                yield f"{key}: {error}. {remedy}"
+                continue
+            notes += _changed(config, manifest, name)
+            of_split.update(row["extra_info"]["split"] for row in found)
+            sources[key].update(row["data_source"] for row in found)
+        OmegaConf.update(config, key, names if OmegaConf.is_list(given) else listed)
+        if not whole:
+            continue
+        if not (rows := of_split.total()):
+            yield f"{key}={listed} has no rows: no task has the part that it takes (Task.part). Add some, or set {key}."
         if key == "data.train_files" and rows < config.data.train_batch_size:
-            raise PreflightError(
-                f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} rows of "
-                f"{', '.join(names)}: no step would be made. Set TRAIN_BATCH_SIZE or data.train_batch_size to that or "
-                "less, and MINI_BATCH_SIZE with it."
+            batch = config.data.train_batch_size
+            yield f"data.train_batch_size={batch} is more than the {rows} rows of {listed}. Set TRAIN_BATCH_SIZE lower."
+        if (others := rows - of_split[split]) and key == "data.val_files":
+            notes.append(
+                f"{others} of {rows} rows of {key}={listed} are training rows: val/ shows what is learned by heart"
             )
-        OmegaConf.update(config, key, names if OmegaConf.is_list(given) else names[0])
-    if guard := sources.get(GUARD):
-        _join_guard(config, files, guard, sources.get("data.val_files", set()))
+        elif others:
+            yield f"{others} of {rows} rows of {key}={listed} are not for {split} (extra_info.split). Set others."
+    if both := sorted(sources[GUARD] & sources["data.val_files"]):
+        yield f"{GUARD} and data.val_files both have rows of {', '.join(both)}. Leave them out of one of the two."
+    if sources[GUARD]:  # validated on as well, and known by its data sources
+        config.data.val_files = [*files["data.val_files"], *files[GUARD]]
+        with open_dict(config):
+            config.environment.guarded = sorted(sources[GUARD])
 
 
-def _join_guard(config: DictConfig, files: Mapping[str, list[str]], guard: set[str], val: set[str]) -> None:
-    """The guard's files are validated on too; its rows are known by their data sources.
-
-    Raises:
-        PreflightError: by these it cannot be told from the rest of the validation.
-    """
-    if both := sorted(guard & val):
-        raise PreflightError(
-            f"environment.guard={','.join(files['environment.guard'])} and data.val_files="
-            f"{','.join(files['data.val_files'])} both have rows of {shown(', '.join(both), quote=False)}, and a "
-            "guard is reported apart by its data sources. Leave them out of one of the two."
-        )
-    config.data.val_files = [*files["data.val_files"], *files["environment.guard"]]
-    with open_dict(config):
-        config.environment.guarded = sorted(guard)
+def _changed(config: DictConfig, manifest: Mapping[str, Any], name: str) -> Iterator[str]:
+    """A line for each environment of the user's whose file is another one than when the data were made."""
+    for own, path in config.interaction.environments.items():
+        before = manifest.get("made_from", {own: manifest}).get(own, {}).get("environment_sha256")
+        if before and hashlib.sha256(Path(path).read_bytes()).hexdigest() != before:
+            yield f"{path} was changed after {name} was made from it: make the data again, its tasks may be others now"
 
 
-def _environments(config: DictConfig, split: str) -> dict[str, Any]:
-    """`interaction.SPLIT.environments`."""
-    policy = config.interaction.get(split) or OmegaConf.create()
-    return OmegaConf.to_container(policy.get("environments") or OmegaConf.create(), resolve=True)  # type: ignore[return-value]
+def user(config: DictConfig) -> Iterator[str]:
+    """Whoever plays the user is there, and where a run may ask it; a file gets its whole path, for the workers."""
+    settings: Any = OmegaConf.to_container(config.interaction.user, resolve=True) if config.interaction.user else None
+    played = make_user(settings)
+    if isinstance(played, Replay):
+        config.interaction.user.file = os.path.abspath(os.path.expanduser(played.file))
+    if isinstance(played, EndpointUser):
+        if not played.local and not played.remote and loopback.environment(config.trainer.nnodes):
+            yield f"interaction.user.url={played.url} is another machine. Set interaction.user.remote=true to ask it."
+            return
+        try:
+            require_answer(settings)
+        except UserFault as error:
+            yield f"interaction.user: {error}"
 
 
-def _tell_other_split(rows: str, key: str, command: str) -> None:
-    """Say what it means that a file has rows of the other split, or refuse them."""
-    if key == GUARD:
-        raise PreflightError(
-            f"{rows} are training rows (extra_info.split is 'train'); expected 'val': a guard is of held-out tasks. "
-            f"Set {key} to the file with val in its name, which is beside it."
-        )
-    if key == "data.train_files":
-        raise PreflightError(
-            f"{rows} are held out (extra_info.split is 'val'); expected 'train'. Set data.train_files to training "
-            f"rows, which `{command}` writes beside them."
-        )
-    print(
-        f"NOTE       {rows} are training rows (extra_info.split is 'train'): val/ then shows how well they are "
-        "learned, not how tasks go that were never seen. They are played by interaction.train, their episodes are in "
-        "rollouts/train",
-        flush=True,
-    )
-
-
-@dataclass
-class _Rules:
-    """What rows are compared with."""
-
-    protocol: Protocol
-    prompts_of: str
-    """The settings that decide the prompts."""
-    loops_file: Path
-    loops: list[str]
-    default_loop: str
-    options: Mapping[str, Mapping[str, Any]]
-    """Split -> settings of environments, by name."""
-    user: bool
-    """Whether somebody plays the user where an environment asks for one."""
-    environment: str = DEFAULT
-    """Whose data the file has that is looked at: by its name, then by the last row that was read."""
-    prompts: dict[tuple[str, str, str], list[Message]] = field(default_factory=dict)
-    """Filled in as they are asked for."""
-
-    def prompt(self, task: Task, split: str) -> list[Message]:
-        """The messages that an episode of the task begins with, by the settings of the row's split."""
-        key = split, task.environment, task.id
-        if key not in self.prompts:
-            self.prompts[key] = opening(task, self.protocol, environments=self.options[split])
-        return self.prompts[key]
-
-    def asks(self, task: Task) -> bool:
-        """Whether nobody says what the environment will ask a user for."""
-        return not self.user and any(isinstance(item, UserWords) for item in task.gold())
-
-
-@dataclass
-class _Found:
-    """What a file's rows say."""
-
-    of_split: Counter[str] = field(default_factory=Counter)
-    sources: set[str] = field(default_factory=set)
-
-
-def _check_file(path: Path, rules: _Rules) -> _Found:
-    """Looks at all rows of a file; returns how many there are of each split, and their data sources.
-
-    Raises:
-        FileNotFoundError, Damaged: it is not there, or has a fault.
-        UnknownEnvironment: its rows are of one that no setting names.
-    """
-    check_whole(path)
-    found = _Found()
-    for number, row in enumerate(parquet_rows(path, TEXTS, OTHERS)):
-        if rules.environment not in (MIXTURE, LAPTOP):
-            rules.environment = _environment(row, rules.environment)
-        if fault := _fault(row, rules):
-            raise Damaged(f"{path}, row {number}: {fault}")
-        found.of_split[row["extra_info"]["split"]] += 1
-        found.sources.add(row["data_source"])
-    return found
-
-
-def _environment(row: dict[str, Any], by_name: str) -> str:
-    info = row["extra_info"]
-    named = by_name if info is None else info.get("environment") or DEFAULT
-    return named if isinstance(named, str) else by_name
-
-
-def _fault(row: dict[str, Any], rules: _Rules) -> str | None:
-    """What of a row cannot be played; None if all can."""
-    info = row["extra_info"] or {}
+def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """The reward gives usable scores for sample records. One that is `async` is only loaded: its server may be down."""
+    environments, filtering = set[str](), config.algorithm.filter_groups
+    for name in as_list(OmegaConf.select(config, "data.train_files")):
+        if Path(name).is_file():
+            infos = (row["extra_info"] or {} for row in parquet_rows(Path(name), ["extra_info"]))
+            environments |= {info.get("environment") or DEFAULT for info in infos}
     try:
-        task = task_of(info)
-    except UnknownEnvironment:
-        raise
-    except (ValueError, TypeError) as error:
-        return f"extra_info.task_id is {shown(task_id_of(info))}: {shown(str(error), quote=False)}"
-    if info["split"] not in SPLITS.values():
-        return f"extra_info.split is {shown(info['split'])}; expected one of train, val"
-    if row["data_source"] is None or (row["reward_model"] or {}).get("ground_truth") is None:
-        return "data_source or reward_model.ground_truth is empty"
-    if (loop := row.get("agent_name", rules.default_loop)) not in rules.loops:
-        whose = "" if "agent_name" in row else " of actor_rollout_ref.rollout.agent.default_agent_loop"
-        return (
-            f"names the agent loop {shown(loop)}{whose}, which {rules.loops_file} does not list "
-            f"({', '.join(rules.loops)})"
-        )
-    if rules.asks(task):
-        return f"is a task of {task.environment} whose user has to be played: set interaction.user"
-    if lines := cannot_write(task, rules.protocol):
-        return lines
-    if row["prompt"] != rules.prompt(task, info["split"]):
-        given = rules.options[info["split"]].get(task.environment)
-        more = f", interaction.{info['split']}.environments.{task.environment}={dict(given)}" if given else ""
-        return (
-            f"was made for another prompt than {rules.prompts_of}{more} gives; manifest.json beside it says for which"
-        )
-    return None
+        results = tried(config, sorted(environments) or [DEFAULT])
+        for record, result in results:
+            values = result if isinstance(result, Mapping) else {"acc": result}  # verl's name for a bare number
+            if values.get("step_scores") is not None:
+                check_step_scores(values["step_scores"], steps_of(record), values["score"])
+            if filtering.enable and filtering.metric == "acc" and "acc" not in values:  # DAPO's; ours need not have it
+                filtering.metric = SCORE
+                notes.append(f"the reward returns no acc: algorithm.filter_groups.metric={SCORE}, its score")
+            if (
+                filtering.enable
+                and filtering.metric != SCORE
+                and not isinstance(values.get(filtering.metric), int | float)
+            ):
+                yield f"algorithm.filter_groups.metric={filtering.metric} is no number of the reward's. Set {SCORE}."
+    except (RewardError, ValueError) as error:
+        yield f"{error} This was on a sample record; see rewards/README.md."

@@ -1,54 +1,56 @@
-"""GPUs, free memory and disk: a run that stops at its first checkpoint has cost more than a look beforehand."""
+"""GPUs, attention, memory, disk and the nodes of a cluster: what a run would stop at after minutes, or hours.
 
+This process does not import torch: the attention is tried by `recipe.gpu.selfcheck`, in a process that has ended before
+Ray starts.
+"""
+
+import json
+import os
 import shutil
 import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
+from recipe.cluster import facts, workers
+from recipe.cluster.each import Answer, ClusterError, Node, ask
 from recipe.errors import PreflightError
-from recipe.memory.check import check_memory, known_model
-from recipe.memory.host import checkpoint_parts, host_parts
-from recipe.memory.passes import Part
-from recipe.memory.settings import read_settings
-from recipe.preflight.mode import devices
+from recipe.memory import (
+    cache_line,
+    card_bytes,
+    checkpoint_parts,
+    host_parts,
+    known_model,
+    peaks,
+    problem,
+    read_settings,
+)
+from recipe.preflight.settings import devices, playing_devices
+from recipe.settings import CONFIG_DIR
+from recipe.settings.data_files import as_list
+from recipe.stage.manifest import PACKAGES
 from recipe.stage.starts import step_folders
 
 GB = 10**9
+CHECKPOINT_PER_WEIGHTS, EXPORT_PER_WEIGHTS = 8, 2
+"""Sizes of the model's weight files, at most, where its layers are not known: weights in bfloat16 have 2 bytes a
+parameter, a checkpoint has them in float32 (4), Adam's moments (8) and the export (4)."""
+CPUS_PER_GPU, CPUS_BESIDE = 3, 2
+"""What verl's resource pools ask Ray for beside each GPU, and its other actors on a node."""
+ATTENTION, MEMORY = "override_config.attn_implementation", "launcher.needs.memory_gb"
 
-CHECKPOINT_PER_WEIGHTS = 8
-"""Size of a checkpoint in sizes of the model's own weight files, at most, where its layers are not known: weights in
-bfloat16 have 2 bytes a parameter, a checkpoint has them in float32 (4), Adam's two moments (8) and the export (4)."""
-
-EXPORT_PER_WEIGHTS = 2
-"""Size of an exported model, in float32, in sizes of the start model's weight files."""
-
-
-def check_machine(config: DictConfig) -> list[str]:
-    """GPUs, their memory, and room on this machine. Prints the estimate of GPU memory.
-
-    Returns what is missing here, which is empty unless `preflight_only` is set: a configuration can be checked on a
-    machine that will not run it.
-
-    Raises:
-        PreflightError: the run does not fit its cards or, without `preflight_only`, something is missing.
-    """
-    lacks = []
-    alone = loopback.cluster(config.trainer.nnodes) is None  # else `check_cluster` has looked at each node
-    for check in (check_devices, check_host_memory, check_disk) if alone else (check_disk,):
-        try:
-            check(config)
-        except PreflightError as error:
-            if not config.preflight_only:
-                raise
-            lacks.append(str(error))
-    if alone:
-        print(needs_line(config), flush=True)
-    if estimate := check_memory(config):
-        print(estimate, flush=True)
-    return lacks
+ROOT = CONFIG_DIR.parents[1]
+CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
+LOOPBACK |= {"DIST_INIT_METHOD": "loopback://"}
+"""Values with which a node's processes talk to none on another one."""
 
 
 def count_gpus() -> int:
@@ -60,88 +62,46 @@ def count_gpus() -> int:
     return len(listing.strip().splitlines())
 
 
-def check_devices(config: DictConfig) -> None:
-    """As many GPUs as the profile asks for on this machine."""
-    if config.trainer.device != "cuda":
-        return
-    found, wanted, training = count_gpus(), devices(config), config.trainer.n_gpus_per_node
-    if found >= wanted:
-        return
-    if not found:
-        raise PreflightError(
-            "the profile asks for GPUs and nvidia-smi shows none. Set hardware=cpu for the CPU profile."
+def lacks(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """GPUs, memory and disk that this machine lacks. With `preflight_only` the other checks go on."""
+    if loopback.cluster(config.trainer.nnodes) is None:  # else `cluster` has looked at each node
+        found, wanted = count_gpus(), devices(config)
+        if config.trainer.device == "cuda" and found < wanted:
+            beside = f", {playing_devices(config)} of them to play" * bool(playing_devices(config))
+            yield f"{wanted} GPUs are asked for{beside}, {found} found. Set trainer.n_gpus_per_node, or hardware=cpu."
+        memory, needed = psutil.virtual_memory(), wanted_memory(config)
+        if memory.total < needed:
+            yield f"this machine has {memory.total / GB:.1f} GB of memory, {needed / GB:.0f} are needed ({MEMORY})."
+        short = f"; only {memory.available / GB:.0f} GB of memory are free just now" * bool(memory.available < needed)
+        notes.append(f"needs about {needed / GB:.0f} GB of memory and {wanted_disk(config) / GB:.0f} GB of disk{short}")
+    folder = Path(config.paths.stage).absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if (free := shutil.disk_usage(existing).free) < (wanted_space := wanted_disk(config)):
+        yield (
+            f"{free / GB:.1f} GB are free on the disk of {existing}, about {wanted_space / GB:.1f} GB are needed. Set "
+            "paths.run to another disk, or lower trainer.max_actor_ckpt_to_keep."
         )
-    if wanted > training:
-        raise PreflightError(
-            f"{wanted} GPUs are asked for, {found} found: {training} that train (trainer.n_gpus_per_node) and "
-            f"{wanted - training} that play (actor_rollout_ref.rollout.n_gpus_per_node and nnodes). Let them be "
-            f"{found} together."
-        )
-    raise PreflightError(
-        f"{wanted} GPUs are asked for, {found} found. "
-        f"Set trainer.n_gpus_per_node={found}, or hardware=gpu1 or hardware=cpu for another profile."
-    )
-
-
-def check_host_memory(config: DictConfig) -> None:
-    """Memory for the processes, and for what the model takes outside the GPUs.
-
-    Raises:
-        PreflightError: the machine has less; the message has both figures.
-    """
-    total, wanted = psutil.virtual_memory().total, wanted_memory(config)
-    if total < wanted:
-        listed = "".join(f", {part.name} {part.bytes / GB:.0f}" for part in _host_parts(config))
-        raise PreflightError(
-            f"this machine has {total / GB:.1f} GB of memory, this run needs {wanted / GB:.0f}: "
-            f"processes {config.launcher.needs.memory_gb} (launcher.needs.memory_gb){listed}. "
-            "Lower that setting if you know better."
-        )
-
-
-def needs_line(config: DictConfig) -> str:
-    """Memory and disk that a stage takes on this machine, and how little memory is free where that is less."""
-    free, wanted = psutil.virtual_memory().available, wanted_memory(config)
-    short = f". Only {free / GB:.0f} GB of memory are free just now: end what else runs here" if free < wanted else ""
-    return f"NEEDS about {wanted / GB:.0f} GB of memory and {wanted_disk(config) / GB:.0f} GB of disk{short}"
 
 
 def wanted_memory(config: DictConfig) -> float:
     """Bytes of memory that a node needs: for the processes, and for what the model takes outside the GPUs."""
-    return config.launcher.needs.memory_gb * GB + sum(part.bytes for part in _host_parts(config))
-
-
-def check_disk(config: DictConfig) -> None:
-    """Disk for all checkpoints that are kept and the one being written.
-
-    Raises:
-        PreflightError: there is less; the message has both figures.
-    """
-    folder = Path(config.paths.stage).absolute()
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    wanted = wanted_disk(config)
-    room = shutil.disk_usage(existing).free
-    if room < wanted:
-        raise PreflightError(
-            f"{room / GB:.1f} GB are free on the disk of {existing}, about {wanted / GB:.1f} GB are needed for "
-            f"{config.trainer.max_actor_ckpt_to_keep} checkpoints and the one being written. Set paths.run to another "
-            "disk, lower trainer.max_actor_ckpt_to_keep, or take `optimizer` out of "
-            "actor_rollout_ref.actor.checkpoint.save_contents (such a run cannot be resumed exactly)."
-        )
+    processes, model = config.launcher.needs.memory_gb * GB, known_model(config)
+    if model is None:
+        return processes
+    if config.trainer.device != "cuda":  # float32: parameters, gradients, Adam; the engine's, and those on their way
+        return processes + 24 * model.parameters
+    return processes + sum(host_parts(model, read_settings(config, card=0)).values())
 
 
 def wanted_disk(config: DictConfig) -> float:
-    """Bytes of disk that a stage takes beside what an earlier start of it has written."""
+    """Bytes of disk that a stage's checkpoints take, beside what an earlier start of it has written."""
     resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
     there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
     return max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
 
 
 def checkpoint_bytes(config: DictConfig) -> float:
-    """What the stage's checkpoints take on the disk; 0 where none are saved or nothing is known of the model.
-
-    From the model's config.json where its layers are known, else from the size of its weight files.
-    """
+    """What the stage's checkpoints take on the disk; 0 where none are saved or nothing is known of the model."""
     if config.trainer.save_freq <= 0:
         return 0
     exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
@@ -150,18 +110,231 @@ def checkpoint_bytes(config: DictConfig) -> float:
         checkpoint, export = checkpoint_parts(model, read_settings(config, card=0))
         return checkpoint * kept + export * exports
     folder = Path(str(config.actor_rollout_ref.model.path)).expanduser()
-    files = [path for ending in ("safetensors", "bin") for path in folder.glob(f"*.{ending}")]
-    weights = sum(path.stat().st_size for path in files)
+    weights = sum(path.stat().st_size for end in ("safetensors", "bin") for path in folder.glob(f"*.{end}"))
     models = 2 if config.critic.enable else 1
     return weights * (models * CHECKPOINT_PER_WEIGHTS * kept + EXPORT_PER_WEIGHTS * exports)
 
 
-def _host_parts(config: DictConfig) -> list[Part]:
-    """What the model takes of the host's memory; nothing where its layers are not known."""
-    if (model := known_model(config)) is None:
+def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """The run fits its cards, by the estimate of `recipe.memory`."""
+    if config.trainer.device != "cuda":
+        return
+    card, model = card_bytes(config), known_model(config)
+    if card is None or model is None:
+        what = "the card's size is unknown (launcher.needs.gpu_memory_gb)" if card is None else "its layers are unknown"
+        notes.append(f"GPU memory: no estimate for {config.actor_rollout_ref.model.path}, {what}")
+        return
+    settings = read_settings(config, card)
+    sizes = ", ".join(f"{name} {size / GB:.0f}" for name, size in peaks(model, settings).items())
+    notes.append(f"GPU memory, estimated: {sizes} GB of {card / GB:.1f}")
+    notes += [cache_line(model, settings)] * settings.plays
+    if wrong := problem(model, settings, config.data.max_prompt_length):
+        if config.launcher.check_gpu_memory:
+            yield wrong
+        notes.append(wrong)
+
+
+def check_attention(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """`choose_attention` on this machine's GPUs. Where it has none, as a cluster's head, nothing is tried."""
+    if config.trainer.device != "cuda":
+        return
+    elsewhere = config.preflight_only or loopback.cluster(config.trainer.nnodes) is not None
+    if elsewhere and not count_gpus():
+        notes.append(
+            "attention: not tried, nvidia-smi shows no GPU here; `python -m recipe.gpu.selfcheck` does elsewhere"
+        )
+        return
+    try:
+        notes += choose_attention(config, "cuda")
+    except PreflightError as error:
+        yield str(error)
+
+
+def choose_attention(config: DictConfig, device: str) -> list[str]:
+    """Try `varlen` and `varlen_repeat_kv` on the device; where only the latter is right, the configuration gets it.
+
+    Args:
+        config: of a stage, or of the warm start, whose model stands at another place.
+
+    Returns:
+        A line for the log; none where another attention is chosen.
+
+    Raises:
+        PreflightError: neither is right, or torch cannot use the device.
+    """
+    place = "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
+    model, key = OmegaConf.select(config, place), f"{place}.{ATTENTION}"
+    chosen, other = str(model.override_config.get("attn_implementation")), "varlen_repeat_kv"
+    if not chosen.startswith("varlen"):
         return []
-    if (
-        config.trainer.device != "cuda"
-    ):  # float32: parameters, gradients and Adam; the engine's; those on their way to it
-        return [Part("training", 16 * model.parameters, ""), Part("engine", 8 * model.parameters, "")]
-    return host_parts(model, read_settings(config, card=0))
+    shape = head_shape(str(model.path))
+    found = run_selfcheck(device, shape)
+    if found["device"] is None:
+        raise PreflightError(
+            f"the attention cannot be tried on a GPU: {found['cuda']}. Set hardware=cpu for the CPU profile."
+        )
+    where = f"on {found['device']} with {shape}"
+    for name in (chosen, other):
+        if found[name]["right"]:
+            model.override_config.attn_implementation = name
+            wrong = f"{chosen} is wrong: {found[chosen]['says']}; so {key}=" * (name != chosen)
+            return [f"attention: {wrong}{name} is right {where}: {found[name]['says']}"]
+    raise PreflightError(
+        f"PyTorch's packed attention is wrong {where}: {found[chosen]['says']}; {other}: {found[other]['says']}. Set "
+        f"{key}=sdpa, with memory that grows by the square of a micro-batch's tokens."
+    )
+
+
+def head_shape(path: str) -> dict[str, int | None]:
+    """Numbers of attention heads, of key and value heads, size of a head, and window, from a model's configuration.
+
+    Raises:
+        PreflightError: the configuration does not have them.
+    """
+    from transformers import AutoConfig
+
+    settings = AutoConfig.from_pretrained(path).get_text_config()
+    heads = getattr(settings, "num_attention_heads", None)
+    size = getattr(settings, "head_dim", None) or (settings.hidden_size // heads if heads else None)
+    if not heads or not size:
+        raise PreflightError(
+            f"config.json of {path} names no attention heads to try varlen with. Choose the attention sdpa."
+        )
+    window = getattr(settings, "sliding_window", None) if getattr(settings, "use_sliding_window", True) else None
+    kv_heads = getattr(settings, "num_key_value_heads", None) or heads
+    return {"heads": heads, "kv_heads": kv_heads, "head_size": size, "window": window}
+
+
+def run_selfcheck(device: str, shape: Mapping[str, int | None], timeout: float = 600.0) -> dict[str, Any]:
+    """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
+    command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        return json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"device": None, "cuda": f"the attention's check did not end within {timeout:.0f} s"}
+    except (IndexError, json.JSONDecodeError):
+        words = " ".join(answer.stderr.split())[-400:]
+        return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a run joins."""
+
+    address: str
+    here: str
+    """Id of the node that this process is on."""
+    nodes: tuple[Node, ...]
+
+
+def find_cluster(config: DictConfig) -> Cluster | None:
+    """Look at each node of the cluster that this run joins; None where it starts a Ray of its own.
+
+    Raises:
+        PreflightError: there is none, or something is missing on a node.
+    """
+    nodes = int(config.trainer.nnodes)
+    if (address := loopback.cluster(nodes)) is None:
+        if nodes == 1:
+            return None
+        raise PreflightError(
+            f"trainer.nnodes={nodes} needs a Ray cluster. Run `bash run_cluster.sh` on each node and `source "
+            "outputs/cluster/environment` here, or set RAY_ADDRESS=host:port (docs/cluster.md)."
+        )
+    run = Path(config.paths.run).absolute()
+    existing = next(path for path in (run, *run.parents) if path.is_dir())
+    key = config.interaction.user.get("api_key_env") if config.interaction.user else None
+    asked = {
+        **{"root": str(ROOT), "code": list(CODE), "packages": list(PACKAGES), "folder": os.getcwd()},
+        "secrets": sorted({*workers.secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])}),
+        **{"variables": list(LOOPBACK), "salt": uuid.uuid4().hex, "paths": read_paths(config)},
+        "shared": str(existing / f".nodes-{uuid.uuid4().hex}"),
+    }
+    functions = [f"{facts.__name__}:{function.__name__}" for function in (facts.look, facts.seen, facts.forget)]
+    try:
+        answer = ask(address, functions, asked)
+    except ClusterError as error:
+        raise PreflightError(f"{error}.") from error
+    if wrong := [*node_problems(config, answer, asked, facts.describe(asked))]:
+        raise PreflightError("\n- ".join([f"the Ray cluster at {address} is not ready for this run:", *wrong]))
+    return Cluster(address, answer.here, answer.nodes)
+
+
+def read_paths(config: DictConfig) -> list[str]:
+    """Files and folders that a run names and its workers read, absolute: data, model, adapter, reward."""
+    model = config.actor_rollout_ref.model
+    named = [config.data.train_files, config.data.val_files, model.path, model.lora_adapter_path]
+    named += [config.reward.custom_reward_function.path, list(config.interaction.environments.values())]
+    named += [OmegaConf.select(config, "environment.guard"), OmegaConf.select(config, "offline.files")]
+    texts = [text for item in named for text in (item if isinstance(item, list) else as_list(item))]
+    paths = [os.path.abspath(os.path.expanduser(text)) for text in texts if "://" not in text]
+    return sorted({path for path in paths if os.path.exists(path)})  # what is not here, other checks tell
+
+
+def node_problems(
+    config: DictConfig, answer: Answer, asked: Mapping[str, Any], here: Mapping[str, Any]
+) -> Iterator[str]:
+    """What is wrong with the nodes of a cluster, all of it.
+
+    Args:
+        answer: of `facts.look`, `facts.seen` and `facts.forget`.
+        here: of `facts.describe` in this process.
+    """
+    working = [node for node in answer.nodes if node.resources.get("CPU", 0) or node.resources.get("GPU", 0)]
+    nodes, each, gpus = (
+        int(config.trainer.nnodes),
+        int(config.trainer.n_gpus_per_node),
+        [n.resources.get("GPU", 0) for n in working],
+    )
+    if sum(has >= each for has in gpus) < nodes or sum(gpus) < devices(config):
+        has = ", ".join(f"{node} has {number:.0f}" for node, number in zip(working, gpus, strict=True))
+        yield (
+            f"{nodes} nodes with {each} GPUs, and {playing_devices(config)} more to play, are asked for: {has}. Start "
+            "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
+        )
+    for node in working:
+        if node.fault:
+            yield f"{node} cannot be asked: {node.fault}."
+            continue
+        there, cards = node.answers[0], node.resources.get("GPU", 0)
+        if not there["folder"] or there["code"] is None:
+            yield f"{node} has no folder {asked['folder']} or {asked['root']}. Mount the checkout at the same place."
+        elif other := _differing(here["code"], there["code"]):
+            yield f"{node} has other code in {asked['root']}: {other}. Use one checkout that all nodes mount."
+        own, found = ({"python": one["python"], **one["packages"]} for one in (here, there))
+        if other := _differing(own, found):
+            yield f"{node} has other packages in {there['executable']}: {other}. Run `bash setup.sh` there."
+        if other := _differing(here["paths"], there["paths"]):
+            yield f"{node} has not the same of what is read: {other}. Put it at the same place on all nodes."
+        if other := _differing(here["secrets"], there["secrets"], values=False):
+            yield f"{node} lacks variables of this start, or has others: {other}. Set them before `ray start` there."
+        closed = [f"{name}={value}" for name, value in LOOPBACK.items() if there["variables"].get(name) == value]
+        if closed and nodes > 1 and not node.address.startswith("127."):
+            yield f"{node} has {', '.join(closed)}, and reaches no other node. Unset that before `ray start` there."
+        if cards and there["memory"] < (wanted := wanted_memory(config)):
+            yield f"{node} has {there['memory'] / GB:.1f} GB of memory, {wanted / GB:.0f} are needed ({MEMORY})."
+        cpus = CPUS_PER_GPU * each + CPUS_BESIDE
+        if cards >= each and node.resources.get("CPU", 0) < cpus:
+            yield f"{node} has fewer than {cpus} CPUs, for which verl would wait. Start its Ray with --num-cpus={cpus}."
+    yield from _unshared([node for node in working if not node.fault], str(Path(asked["shared"]).parent))
+
+
+def _differing(here: Mapping[str, Any], there: Mapping[str, Any], values: bool = True) -> str:
+    """The first three names whose values differ."""
+    other = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    shown = [f"{name} {there.get(name)} (here {here.get(name)})" if values else name for name in other]
+    return ", ".join(shown[:3])
+
+
+def _unshared(nodes: Sequence[Node], folder: str) -> Iterator[str]:
+    """One problem for all: where a folder is not shared, every node misses every other one's file."""
+    for node in nodes:
+        missing = ", ".join(str(other) for other in nodes if other.id not in node.answers[1])
+        if (fault := node.answers[0]["wrote"]) is not None or missing:
+            how = (
+                f"cannot write into {folder}: {fault}" if fault else f"does not see what {missing} writes into {folder}"
+            )
+            yield f"{node} {how}. Set paths.run (or RUN) to a folder that all nodes mount at the same place."
+            return

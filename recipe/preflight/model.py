@@ -1,30 +1,123 @@
-"""Checks that need the model's folder: its weights, what its tokenizer makes of the protocol, whether prompts fit.
+"""The model that a stage starts from, its adapter, and whether tokenizer, template and lengths fit what is played.
 
-transformers is imported here, which takes seconds.
+`start` and `adapter` import nothing heavy; the others import transformers.
 """
 
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as parquet
 from omegaconf import DictConfig
 
+from interaction.chat_template import closing_ids
 from interaction.plain_text import PlainText
-from interaction.protocol import Protocol
+from interaction.protocol import Message, Protocol
+from recipe import smollm2
 from recipe.errors import PreflightError
-from recipe.stage.integrity import SUMS, changed
+from recipe.files import Damaged
+from recipe.preflight.data import parquet_rows
+from recipe.settings.data_files import as_list
+from recipe.stage.adapter import other_base, read_adapter
+from recipe.stage.integrity import broken_weights, changed
 from recipe.trajectories import is_offline
-from recipe.typed import shown
 
+MODEL = "actor_rollout_ref.model"
+FOLDER = "Set MODEL to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
+NEW = "or train a new one with stage.adapter=new"
 LONGEST = 8
 """Prompts of a file that are tokenized, those with the most characters."""
+MADE_UP: list[Message] = [
+    {"role": "system", "content": "made-up rules"},
+    {"role": "user", "content": "made-up request"},
+]
+LATER: Message = {"role": "user", "content": "Results: [1]"}
+
+
+def start(config: DictConfig, notes: list[str]) -> Iterator[str]:
+    """Set the model to start from, and the adapter to train further; `~` is written out.
+
+    That is MODEL or actor_rollout_ref.model.path, else what the stage before exported: its merged model, or with
+    `stage.adapter=continue` its adapter and the base under it. Of the first stage it is the warm start of its run, else
+    the tiny policy. verl loads an adapter with the rank, alpha and modules of its own files.
+    """
+    model, stage, run = config.actor_rollout_ref.model, config.stage, Path(config.paths.run)
+    if model.lora_adapter_path is None and stage.adapter == "continue" and stage.previous:
+        model.lora_adapter_path = str(run / stage.previous / "adapter")
+    adapter = None
+    if model.lora_adapter_path is not None:
+        model.lora_adapter_path = os.path.expanduser(str(model.lora_adapter_path))
+        try:
+            adapter = read_adapter(Path(model.lora_adapter_path))
+        except Damaged as error:
+            yield f"{MODEL}.lora_adapter_path={model.lora_adapter_path}: {error}. Set another, {NEW}."
+            return
+        model.path = model.path or adapter.base.model
+        modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in adapter.shapes})
+        notes.append(f"LoRA: rank {adapter.rank}, alpha {adapter.alpha} and modules are those of the adapter")
+        model.lora_rank, model.lora_alpha, model.target_modules = adapter.rank, adapter.alpha, modules
+    if model.path is None:
+        tiny = config.paths.get("tiny_policy")
+        places = (
+            [run / stage.previous / "hf"] if stage.previous else [warm_started(config), *([Path(tiny)] if tiny else [])]
+        )
+        there = [path for path in places if (path / "config.json").is_file()]
+        if not there:
+            how = (
+                f"run the stage {stage.previous} with the same RUN" if stage.previous else "run `bash run_sft.sh` first"
+            )
+            yield f"no model to start from: {places[-1]} is not there. Set MODEL=/path/to/huggingface/folder, or {how}."
+            return
+        model.path = str(there[0])
+    try:
+        model.path = start_model(str(model.path))
+    except PreflightError as error:
+        yield str(error)
+        return
+    if adapter and (fault := other_base(adapter, model.path)):
+        yield f"the adapter in {adapter.folder} is another model's: {fault}. Set MODEL to its own, {NEW}."
+
+
+def warm_started(config: DictConfig) -> Path:
+    """Where `bash run_sft.sh` leaves its model with the same RUN, if it was given one."""
+    return Path(config.paths.run) / f"stage0_{config.stage.get('warm_start') or 'sft'}" / "hf"
+
+
+def start_model(given: str) -> str:
+    """The path of a model folder with `~` written out, or a hub id as it is; `smollm2` is made if it is not there.
+
+    Raises:
+        PreflightError: it is neither, or its weights are not whole.
+    """
+    if given == smollm2.NAME:
+        return str(smollm2.folder())
+    path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
+    if os.path.isdir(path):
+        if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+            raise PreflightError(
+                f"{given} is a LoRA adapter, not a model. Merge it, or set {MODEL}.lora_adapter_path to it."
+            )
+        if fault := broken_weights(path):
+            raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
+        return str(path)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", given):
+        raise PreflightError(f"{given} is not a model folder: there is none. {FOLDER}")
+    from huggingface_hub import hf_hub_download
+
+    try:
+        hf_hub_download(given, "config.json", etag_timeout=5)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise PreflightError(f"{given} is no folder, and the hub does not give it: {words[:200]}. {FOLDER}") from error
+    return given
 
 
 def load_tokenizer(path: str) -> Any:
     """The tokenizer of a model folder or hub id.
 
     Raises:
-        PreflightError: it cannot be read, or has no chat template.
+        PreflightError: it cannot be read, or has no end of a message or no chat template.
     """
     from transformers import AutoTokenizer
 
@@ -35,62 +128,12 @@ def load_tokenizer(path: str) -> Any:
     except BaseException as error:  # a panic of the tokenizers library is no Exception
         words = " ".join(str(error).split())
         raise PreflightError(
-            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {words[:300]}. "
-            "Save it beside the weights with tokenizer.save_pretrained(folder)."
+            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {words[:200]}."
         ) from error
-    if tokenizer.eos_token_id is None:
-        raise PreflightError(
-            f"the tokenizer of {path} has no eos_token, with which a message ends. Name it in tokenizer_config.json."
-        )
-    if not tokenizer.chat_template:
-        raise PreflightError(
-            f"the tokenizer of {path} has no chat template, so messages cannot be written for it. Take the instruct "
-            "version of the model, or put a chat_template.jinja into its folder."
-        )
+    if tokenizer.eos_token_id is None or not tokenizer.chat_template:
+        lacks = "eos_token" if tokenizer.eos_token_id is None else "chat template"
+        raise PreflightError(f"the tokenizer of {path} has no {lacks}. Take the instruct version of the model.")
     return tokenizer
-
-
-def check_weights(path: str) -> None:
-    """The weights in a model folder are those of the model that its config.json names. A hub id is not looked at.
-
-    Raises:
-        PreflightError: some are missing, and would start at random without a word, or differ from what was exported.
-    """
-    from recipe.stage.export import PEFT_PREFIX, misfit
-
-    folder = Path(path).expanduser()
-    if folder.is_dir() and (fault := changed(folder)):
-        raise PreflightError(
-            f"the model in {path} is damaged: {fault}. If a stage left it, start that stage again: it exports its "
-            f"model anew, without a step. If you changed it yourself, delete {folder / SUMS}."
-        )
-    if folder.is_dir() and (fault := misfit(folder, surplus=False)):
-        raise PreflightError(
-            f"the model in {path} is not whole: {fault}. "
-            + (
-                f"These are the names of LoRA weights that were not merged. If a stage left them, delete "
-                f"{folder.parent / 'done.json'} and start that stage again: it exports them merged, without a step."
-                if PEFT_PREFIX in fault
-                else "Set MODEL to a folder with all its weights."
-            )
-        )
-
-
-def check_protocol(tokenizer: Any, protocol: Protocol, model: str) -> None:
-    """What the protocol asks the model to write must come back from its tokens.
-
-    Raises:
-        PreflightError: a tag or other text is lost when tokens are decoded as the agent loop does.
-    """
-    for example in protocol.examples():
-        ids = tokenizer.encode(example, add_special_tokens=False)
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        if protocol.parse(text) != protocol.parse(example):
-            raise PreflightError(
-                f"interaction.protocol={protocol.name} does not survive the tokenizer of {model}: {example[:120]!r} "
-                f"comes back as {text[:120]!r}. Its tags are special tokens there, which decoding drops: choose "
-                "another interaction.protocol, or mark these tokens as not special in tokenizer_config.json."
-            )
 
 
 def load_settings(path: str) -> Any:
@@ -105,92 +148,111 @@ def load_settings(path: str) -> Any:
         settings = AutoConfig.from_pretrained(path)
     except Exception as error:
         words = " ".join(str(error).split())
-        raise PreflightError(
-            f"config.json of {path} cannot be used: {type(error).__name__}: {words[:300]}. Set MODEL to a model that "
-            "the installed transformers knows."
-        ) from error
+        raise PreflightError(f"config.json of {path} cannot be used: {type(error).__name__}: {words[:200]}.") from error
     return getattr(settings, "text_config", settings)
 
 
-def check_context(config: DictConfig, settings: Any) -> None:
-    """The model has positions for the whole context. verl asks so too, in its workers, a minute after the start.
+def weights(path: str) -> Iterator[str]:
+    """The weights are those of the model that config.json names; missing ones would start at random without a word."""
+    from recipe.stage.export import misfit
 
-    Args:
-        settings: as `load_settings` returns them.
+    folder = Path(path).expanduser()
+    if folder.is_dir() and (fault := changed(folder) or misfit(folder, surplus=False)):
+        yield f"the model in {path} is not whole: {fault}. If a stage left it, delete its done.json and start it again."
 
-    Raises:
-        PreflightError: it has not.
-    """
-    model, data = config.actor_rollout_ref.model, config.data
-    positions = model.override_config.get("max_position_embeddings") or getattr(
-        settings, "max_position_embeddings", None
-    )
-    if isinstance(positions, bool) or not isinstance(positions, int) or positions < 1:
-        raise PreflightError(
-            f"config.json of {model.path} has max_position_embeddings={shown(positions)}; expected a number of tokens."
+
+def context(config: DictConfig, settings: Any) -> Iterator[str]:
+    """The model has positions for the whole context. verl says so too, a minute after the start."""
+    data, longest = config.data, config.actor_rollout_ref.rollout.max_model_len
+    both = data.max_prompt_length + data.max_response_length
+    given = config.actor_rollout_ref.model.override_config.get("max_position_embeddings")
+    positions = given or getattr(settings, "max_position_embeddings", None)
+    needed = longest if longest and is_offline(config) else max(both, longest or 0)
+    if isinstance(positions, int) and needed > positions:
+        yield f"the model has {positions} positions, {needed} tokens are asked for. Lower max_model_len and lengths."
+    if longest and both > longest and not is_offline(config):
+        yield (
+            f"data.max_prompt_length + data.max_response_length={both} is more than actor_rollout_ref.rollout."
+            f"max_model_len={longest}. Lower one of the first two."
         )
-    context, both = config.actor_rollout_ref.rollout.max_model_len, "data.max_prompt_length + data.max_response_length"
-    wanted = {"actor_rollout_ref.rollout.max_model_len": context}
-    if not (context and is_offline(config)):  # what is stored is held to the context as well
-        wanted[both] = data.max_prompt_length + data.max_response_length
-    for setting, tokens in wanted.items():
-        if tokens and tokens > positions:
-            raise PreflightError(
-                f"{setting}={tokens} is more than the {positions} positions of {model.path} (max_position_embeddings "
-                f"in its config.json). Lower {setting.replace(' + ', ' or ')}, or take a model with a longer context."
+
+
+def vocabulary(tokenizer: Any, settings: Any) -> Iterator[str]:
+    """The model has an embedding for what the tokenizer makes of text and template, if not for every added token."""
+    added = (number for token, number in tokenizer.get_added_vocab().items() if token in str(tokenizer.chat_template))
+    ids = [tokenizer.eos_token_id, tokenizer.vocab_size - 1, *added]
+    if max(ids) >= settings.vocab_size:
+        size = settings.vocab_size
+        yield f"the tokenizer makes ids up to {max(ids)}, and config.json has vocab_size={size}. Take the model's own."
+
+
+def protocol(tokenizer: Any, protocol: Protocol) -> Iterator[str]:
+    """What the protocol asks the model to write comes back from its tokens, decoded as the agent loop does."""
+    for example in protocol.examples():
+        text = tokenizer.decode(tokenizer.encode(example, add_special_tokens=False), skip_special_tokens=True)
+        if protocol.parse(text) != protocol.parse(example):
+            yield (
+                f"interaction.protocol={protocol.name} does not survive the tokenizer: its tags are special tokens. "
+                f"Choose another, or mark them as not special in tokenizer_config.json. {text[:80]!r} is left."
             )
+            return
 
 
-def check_vocabulary(tokenizer: Any, settings: Any, model: str) -> None:
-    """The model has an embedding for what the tokenizer makes of a text and of the chat template.
+def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+    """A conversation can be continued with the chat template, token by token. A rollout would fail after minutes.
 
-    Not for every token that was added to it: some published models have a last one for images.
-
-    Raises:
-        PreflightError: it has not; the tokenizer is another model's.
-    """
-    opening = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
-    ids = [tokenizer.eos_token_id, *tokenizer.encode(opening, add_special_tokens=False), tokenizer.vocab_size - 1]
-    size = getattr(settings, "vocab_size", None)
-    if isinstance(size, int) and max(ids) >= size:
-        raise PreflightError(
-            f"the tokenizer of {model} makes ids up to {max(ids)}, and its config.json has vocab_size={size}: it is "
-            "another model's. Put the model's own tokenizer into the folder."
-        )
-
-
-def check_lengths(config: DictConfig, tokenizer: Any, files: dict[str, list[str]]) -> str:
-    """Prompts, replies and the engine's context fit into each other. Returns a line on the longest prompt.
+    verl renders each message of the environment on its own, behind a made-up request, and appends the tokens.
 
     Args:
-        files: names of the parquet files by key (`train_files`, `val_files`).
-
-    Raises:
-        PreflightError: they do not; the message names the settings.
+        kwargs: `data.apply_chat_template_kwargs`, which verl gives to the template.
     """
-    prompt_limit, response_limit = config.data.max_prompt_length, config.data.max_response_length
-    context = config.actor_rollout_ref.rollout.max_model_len
-    if context and prompt_limit + response_limit > context:
-        raise PreflightError(
-            f"data.max_prompt_length={prompt_limit} and data.max_response_length={response_limit} are together more "
-            f"than actor_rollout_ref.rollout.max_model_len={context}. Lower one of the first two or raise the last."
-        )
-    longest, where = 0, ""
-    for key, names in files.items():
-        for name in names:
-            prompts = parquet.read_table(Path(name).expanduser(), columns=["prompt"]).column("prompt").to_pylist()
-            prompts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
-            for messages in map(PlainText.of(tokenizer).messages, prompts[-LONGEST:]):
-                ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-                if len(ids) > longest:
-                    longest, where = len(ids), f"data.{key}={name}"
-    if longest > prompt_limit and not config.data.filter_overlong_prompts:
-        raise PreflightError(
-            f"a prompt of {where} has {longest} tokens, more than data.max_prompt_length={prompt_limit}: it is cut "
-            f"on the left, and with it the function documentation. Set data.max_prompt_length={longest} or more, or "
-            "interaction.docs=signature (with data made for it)."
-        )
-    note = (
-        f", more than data.max_prompt_length={prompt_limit}: such rows are left out" if longest > prompt_limit else ""
+
+    def render(messages: list[Message], header: bool = False) -> str:
+        return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=header, **kwargs)
+
+    def ids(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False)
+
+    try:
+        before, after = render(MADE_UP), render([*MADE_UP, LATER], header=True)
+        header = render(MADE_UP, header=True).removeprefix(before)
+        closing = closing_ids(lambda messages: ids(render(messages)))
+    except Exception as error:  # a template may raise anything
+        yield f"the chat template cannot be used: {type(error).__name__}: {' '.join(str(error).split())[:200]}."
+        return
+    if lost := [message["role"] for message in (*MADE_UP, LATER) if message["content"] not in after]:
+        yield f"the chat template leaves out the text of a message of the role {lost[0]}. Take another template."
+    if not header or not after.endswith(header):
+        yield "the chat template writes no header for the model's next message (add_generation_prompt). Take another."
+    if ids(after)[: len(ids(before))] != ids(before):
+        yield "the chat template changes what it has written when a message follows. Take another."
+    if header.rstrip().endswith("<think>"):  # then a message begins inside the thought
+        for example in protocol.examples():
+            meant, action = protocol.parse(example), example.partition("</think>")[2] or example
+            read = protocol.parse(f"a thought\n</think>\n\n{action.strip()}")
+            if (read.calls, read.answer) != (meant.calls, meant.answer):
+                yield f"the template opens <think>: {protocol.name} does not read that. Set interaction.protocol=hermes"
+                break
+    answer = {"role": "assistant", "content": protocol.render_answer("an earlier thought", "done")}
+    whole = render([*MADE_UP, answer, LATER, answer])
+    dropped = whole.count("an earlier thought") < 2 * answer["content"].count("an earlier thought")
+    notes.append(
+        f"chat template: messages end with {tokenizer.decode(closing)!r}"
+        + "; drops earlier thoughts, which rollouts keep" * dropped
     )
-    return f"longest prompt {longest} tokens ({where}){note}"
+
+
+def prompts(config: DictConfig, tokenizer: Any, notes: list[str]) -> Iterator[str]:
+    """The longest prompts fit; verl would cut them on the left, and with them the function documentation."""
+    limit, found = config.data.max_prompt_length, list[tuple[int, str]]()
+    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
+        texts = [row["prompt"] for row in parquet_rows(Path(name), ["prompt"])]
+        texts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
+        for messages in map(PlainText.of(tokenizer).messages, texts[-LONGEST:]):
+            ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            found.append((len(ids), name))
+    longest, name = max(found, default=(0, ""))
+    if longest > limit and not config.data.filter_overlong_prompts:
+        yield f"a prompt of {name} has {longest} tokens. Set data.max_prompt_length={longest}: verl would cut it."
+    left_out = f", more than data.max_prompt_length={limit}: such rows are left out" * (longest > limit)
+    notes.append(f"longest prompt {longest} tokens ({name}){left_out}")

@@ -29,9 +29,8 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe import reward
-from recipe.credit import registry
+from recipe.credit import GROUPED, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
-from recipe.preflight.algorithm import GROUPED
 from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.integrity import note_sums

@@ -20,9 +20,7 @@ from interaction.gold import play_gold
 from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
-from recipe.preflight.checks import check_environments
-from recipe.preflight.data import check_data
-from recipe.preflight.reward import check_reward
+from recipe.preflight import data, require
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
@@ -77,9 +75,9 @@ def test_gold_is_right_in_an_evaluation(tmp_path: Path) -> None:
 
 def test_a_start_takes_its_data_and_its_settings(tmp_path: Path) -> None:
     config = stage(tmp_path, write_example(tmp_path), "+interaction.train.environments.office.augment=true")
-    check_environments(config)
-    check_data(config)
-    check_reward(config)
+    require(data.environments(config))
+    require(data.rows(config, []))
+    require(data.reward(config, []))
     assert config.interaction.environments.office == str(tmp_path / "office.json")
 
 
@@ -92,7 +90,7 @@ def test_a_start_refuses_a_file_that_was_broken_since_and_lists_what_is_wrong(tm
     environments.load_tasks.cache_clear()
     environments._module.cache_clear()
     with pytest.raises(PreflightError) as refused:
-        check_environments(config)
+        require(data.environments(config))
     said = str(refused.value)
     assert "interaction.environments.office=" in said and "\n" not in said and "docs/your_data.md" in said
     assert "multi_turn_base_0 (entry 1 (line 2)): ground_truth[0][0]: found 'fly'" in said
@@ -107,11 +105,11 @@ def test_rows_that_were_made_from_another_file_are_refused(tmp_path: Path) -> No
     entries[0]["ground_truth"][0] = ["mkdir(dir_name='letters')"]
     entries[0]["ground_truth"][1] = ["mv(source='plan.txt', destination='letters')"]
     write(tmp_path, entries, path.name)
-    check_environments(config)
+    require(data.environments(config))
     environments.load_tasks.cache_clear()
     environments._module.cache_clear()
-    with pytest.raises(PreflightError, match="was made for another prompt"):
-        check_data(config)
+    with pytest.raises(PreflightError, match="its prompt is not that of"):
+        require(data.rows(config, []))
 
 
 def test_what_the_document_says_of_a_mistake_is_what_is_said(

@@ -14,9 +14,7 @@ from interaction import get_protocol
 from interaction.gold import play_gold
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
-from recipe.preflight.checks import check_environments
-from recipe.preflight.data import check_data
-from recipe.preflight.reward import check_reward
+from recipe.preflight import data, require
 from rewards import progress
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -59,13 +57,13 @@ def test_a_broken_one_is_refused_in_one_line_before_the_start(new, tmp_path):
     path = tmp_path / "inventory.py"
     path.write_text(example().replace(old, new))
     with pytest.raises(PreflightError) as refused:
-        check_environments(config_of(f"+interaction.environments.inventory={path}"))
+        require(data.environments(config_of(f"+interaction.environments.inventory={path}")))
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_settings_of_environments_are_checked_before_a_start(tmp_path):
     own = f"+interaction.environments.inventory={write_example(tmp_path)}"
-    check_environments(config_of(own))
+    require(data.environments(config_of(own)))
     for overrides, said in (
         (["+interaction.environments.nowhere=nowhere.py"], "nowhere.py does not exist"),
         (["+interaction.environments.bfcl=mine.py"], "is bfcl_env already"),
@@ -74,7 +72,7 @@ def test_settings_of_environments_are_checked_before_a_start(tmp_path):
         (["interaction.train.environments.bfcl.augment=1"], "interaction.train.environments.bfcl.augment"),
     ):
         with pytest.raises(PreflightError, match=said):
-            check_environments(config_of(*overrides))
+            require(data.environments(config_of(*overrides)))
 
 
 def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
@@ -85,14 +83,14 @@ def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
     assert json.loads(rows[0]["reward_model"]["ground_truth"])[0][0]["name"] in ("add", "take")
     files = [f"data.{key}_files={tmp_path}/data/inventory_{key}.parquet" for key in ("train", "val")]
     config = config_of(f"+interaction.environments.inventory={path}", *files)
-    check_environments(config)
+    require(data.environments(config))
     assert config.interaction.environments.inventory == str(path.absolute()), "workers have other working directories"
     config.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(
         Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
     )
-    check_data(config)
+    require(data.rows(config, []))
     config.reward.custom_reward_function.path = "pkg://rewards.progress"
-    check_reward(config)
+    require(data.reward(config, []))
     config.reward.custom_reward_function.path = "pkg://rewards.step"
     with pytest.raises(PreflightError, match="the record of move_0 does not say which calls are gold's"):
-        check_reward(config)
+        require(data.reward(config, []))

@@ -44,8 +44,8 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     played: Any = ModuleType("recipe.training.sft_trainer")
     played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
-    for name in ("set_environment", "check_weights"):
-        monkeypatch.setattr(sft, name, lambda *_: None)
+    monkeypatch.setattr(sft, "set_environment", lambda *_: None)
+    monkeypatch.setattr(sft, "weights", lambda _: ())
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
     for name in ("process_group", "tee_output"):

@@ -9,7 +9,7 @@ import pytest
 
 from recipe import smollm2
 from recipe.errors import PreflightError
-from recipe.preflight.start import start_model
+from recipe.preflight.model import start_model
 
 WEIGHTS = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
 TOKENIZER = "4f190f7976aa03fcb4ae4d1c5876033e4aaab29b2756161db5a6e1807a104b29"

@@ -8,9 +8,8 @@ import pytest
 from data_prep.__main__ import main as prepare_data
 from recipe.curriculum import stages
 from recipe.errors import PreflightError
-from recipe.preflight import checks
-from recipe.preflight.algorithm import check_algorithm
-from recipe.preflight.features import check_features, notes
+from recipe.preflight import check, check_settings
+from recipe.preflight.settings import notes
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +30,8 @@ def test_the_4b_preset_is_two_stages_with_dynamic_sampling_and_a_small_kl(hardwa
     assert (base.composed.stage.previous, full.composed.stage.previous) == (None, "stage2_base")
     for stage in (base, full):
         config = stage.composed
-        check_algorithm(config)
-        check_features(config)
-        assert notes(config) == []
+        check_settings(config)
+        assert [*notes(config)] == []
         assert config.reward.custom_reward_function.path == "pkg://rewards.progress"
         assert (config.interaction.protocol, config.interaction.train.environments.bfcl.augment) == ("hermes", False)
         assert (config.algorithm.filter_groups.enable, config.algorithm.filter_groups.metric) == (True, "reward")
@@ -47,18 +45,18 @@ def test_it_asks_for_its_data_with_the_command_that_makes_them_and_then_for_a_mo
     where = [f"paths.data={folder}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
     (base, _) = read("hardware=tiny", *where)
     with pytest.raises(PreflightError, match=rf"data_prep --out {folder} --tiny --protocol hermes --docs signature"):
-        checks.check(base.composed)
+        check(base.composed)
     assert prepare_data(["--out", str(folder), "--tiny", "--protocol", "hermes"]) == 0
     with pytest.raises(PreflightError, match="MODEL="):
-        checks.check(base.composed)
+        check(base.composed)
 
 
 def test_on_gpus_the_data_of_the_preset_pass_up_to_the_model(tmp_path: Path):
     folder = tmp_path / "hermes"
     (base, full) = read("hardware=gpu8", f"paths.data={folder}", f"paths.run={tmp_path}/run")
     with pytest.raises(PreflightError, match=rf"data_prep --out {folder} --protocol hermes --docs json"):
-        checks.check(base.composed)
+        check(base.composed)
     assert prepare_data(["--out", str(folder), "--protocol", "hermes"]) == 0
     for stage, message in ((base, "Set MODEL="), (full, "stage2_base/hf is not there")):
         with pytest.raises(PreflightError, match=message):
-            checks.check(stage.composed)
+            check(stage.composed)

@@ -1,9 +1,7 @@
 """A wrong attention is found before a start, whatever is wrong with it; the other form is taken, or nothing starts."""
 
 import json
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.errors import PreflightError
 from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen, varlen_repeat_kv
 from recipe.gpu.selfcheck import LENGTHS, LIMITS, errors, judge
-from recipe.preflight import gpu as preflight_gpu
-from recipe.preflight.gpu import check_gpu, choose_attention, head_shape
+from recipe.preflight import machine, require
+from recipe.preflight.machine import choose_attention, head_shape
 
 SHAPE = {"heads": 6, "kv_heads": 2, "head_size": 16}
 
@@ -117,8 +115,14 @@ def test_a_kernel_that_raises_is_wrong_and_quoted():
 
 @pytest.fixture
 def config(tmp_path: Path) -> DictConfig:
-    text = {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 96, "sliding_window": 8}
-    (tmp_path / "config.json").write_text(json.dumps(text | {"use_sliding_window": False}))
+    text = {
+        "model_type": "qwen2",
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "hidden_size": 96,
+        "sliding_window": 8,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(text | {"sliding_window": 8, "use_sliding_window": False}))
     model = {
         "path": str(tmp_path),
         "use_remove_padding": True,
@@ -127,22 +131,23 @@ def config(tmp_path: Path) -> DictConfig:
     }
     part = {"ulysses_sequence_parallel_size": 1, "fsdp_config": {"ulysses_sequence_parallel_size": 1}}
     parts = {"model": model, "actor": part, "ref": part}
-    return OmegaConf.create({"trainer": {"device": "cuda", "nnodes": 1}, "actor_rollout_ref": parts})
+    trainer = {"device": "cuda", "nnodes": 1}
+    return OmegaConf.create({"preflight_only": False, "trainer": trainer, "actor_rollout_ref": parts})
+
+
+def check_gpu(config: DictConfig) -> str:
+    """The lines for the log."""
+    notes: list[str] = []
+    require(machine.check_attention(config, notes))
+    return "\n".join(notes)
 
 
 def test_the_models_heads_are_tried_in_a_process_of_its_own(config):
     assert head_shape(config.actor_rollout_ref.model.path) == SHAPE | {"window": None}
-    line = choose_attention(config, "cpu")
-    assert "varlen is right on cpu with 6 heads, 2 KV heads of 16: relative error of output 0.00" in line
+    (line,) = choose_attention(config, "cpu")
+    assert "varlen is right on cpu with" in line and "relative error of output 0.00" in line
     with pytest.raises(PreflightError, match="cannot be tried on a GPU: .*CUDA.*hardware=cpu"):
         check_gpu(config)  # torch for CPUs
-
-
-@pytest.mark.parametrize("file", [{}, {"num_attention_heads": 4}])
-def test_a_model_without_heads_is_named(config, file):
-    Path(config.actor_rollout_ref.model.path, "config.json").write_text(json.dumps(file))
-    with pytest.raises(PreflightError, match="does not name num_attention_heads"):
-        check_gpu(config)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,7 @@ def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(
         "varlen": {"right": varlen_right, "says": "figures one"},
         "varlen_repeat_kv": {"right": repeat_right, "says": "figures two"},
     }
-    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: answer)
+    monkeypatch.setattr(machine, "run_selfcheck", lambda device, shape: answer)
     line = check_gpu(config)
     assert config.actor_rollout_ref.model.override_config.attn_implementation == result
     assert ("figures one" in line) and (("figures two" in line) is not varlen_right)
@@ -164,67 +169,28 @@ def test_kv_heads_are_repeated_only_where_the_grouped_form_is_wrong(
 
 def test_the_warm_start_has_its_model_at_another_place(config, monkeypatch: pytest.MonkeyPatch):
     both = {name: {"right": False, "says": "figures"} for name in ("varlen", "varlen_repeat_kv")}
-    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
-    with pytest.raises(PreflightError, match=r"Without it: model\.override_config\.attn_implementation=sdpa"):
+    monkeypatch.setattr(machine, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
+    with pytest.raises(PreflightError, match=r"Set model\.override_config\.attn_implementation=sdpa"):
         choose_attention(OmegaConf.create({"model": config.actor_rollout_ref.model}), "cuda")
-
-
-def test_nothing_starts_where_both_forms_are_wrong(config, monkeypatch: pytest.MonkeyPatch):
-    both = {name: {"right": False, "says": f"figures of {name}"} for name in ("varlen", "varlen_repeat_kv")}
-    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda device, shape: {"device": "H100", **both})
-    with pytest.raises(PreflightError, match="H100.*figures of varlen;.*figures of varlen_repeat_kv.*=sdpa"):
-        check_gpu(config)
-
-
-@pytest.mark.parametrize(("version", "said"), [("550.90.07", True), ("579.1", True), ("580.65.06", False), ("", False)])
-def test_an_old_driver_is_named_where_the_check_fails(config, version, said, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda *_: {"device": None, "cuda": "no CUDA"})
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{version}\n{version}\n"))
-    with pytest.raises(PreflightError) as raised:
-        check_gpu(config)
-    assert (f"driver is {version}; " in str(raised.value) and "580 or newer" in str(raised.value)) is said
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("model.use_remove_padding", False, "use_remove_padding is false"),
-        ("model.external_lib", None, "external_lib=recipe.gpu.plugin"),
-    ],
-)
-def test_settings_that_do_not_go_with_packed_rows_are_refused(config, key, value, words):
-    OmegaConf.update(config.actor_rollout_ref, key, value)
-    with pytest.raises(PreflightError, match=words):
-        check_gpu(config)
-
-
-def test_sequence_parallelism_with_verls_own_attention_is_left_to_the_checks_of_algorithms(config):
-    config.actor_rollout_ref.actor.ulysses_sequence_parallel_size = 2
-    del config.actor_rollout_ref.model.override_config.attn_implementation  # verl's default is flash_attention_2
-    assert check_gpu(config) is None
 
 
 def test_a_look_from_a_machine_without_gpus_goes_on(config, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     config.preflight_only = True
-    assert "not tried, nvidia-smi shows no GPU" in (check_gpu(config) or "")
-    config.actor_rollout_ref.model.use_remove_padding = False  # what needs no GPU is checked
-    with pytest.raises(PreflightError, match="use_remove_padding is false"):
-        check_gpu(config)
+    assert "not tried, nvidia-smi shows no GPU" in check_gpu(config)
 
 
 def test_a_head_node_without_gpus_goes_on_and_says_how_to_try_the_attention_elsewhere(config, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     config.trainer.nnodes = 2
-    assert "not tried, nvidia-smi shows no GPU here" in (line := check_gpu(config) or "")
-    assert "python -m recipe.gpu.selfcheck --device=cuda --heads=6 --kv-heads=2 --head-size=16" in line
+    assert "python -m recipe.gpu.selfcheck" in check_gpu(config)
 
 
 def test_other_attentions_and_cpus_are_not_tried(config, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preflight_gpu, "run_selfcheck", lambda *_: pytest.fail("tried"))
+    monkeypatch.setattr(machine, "run_selfcheck", lambda *_: pytest.fail("tried"))
     config.trainer.device = "cpu"
-    assert check_gpu(config) is None
+    assert check_gpu(config) == ""
     config.trainer.device = "cuda"
     config.actor_rollout_ref.model.override_config.attn_implementation = "sdpa"
-    assert check_gpu(config) is None
+    assert check_gpu(config) == ""

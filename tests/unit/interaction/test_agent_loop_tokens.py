@@ -314,8 +314,10 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
 
 
 def test_preflight_takes_these_templates(family, tokenizer):
-    from recipe.preflight.template import check_template
+    from recipe.preflight.model import template
 
-    told = check_template(tokenizer, get_protocol(family.protocol), "some/model", {})
+    notes: list[str] = []
+    assert not [*template(tokenizer, get_protocol(family.protocol), {}, notes)]
+    told = notes[0].removeprefix("chat template: ")
     assert told.startswith(f"messages end with {family.end + family.between!r}")
     assert ("drops earlier thoughts" in told) == (family is FAMILIES["Qwen3"])

@@ -15,7 +15,7 @@ import os, sys
 from pathlib import Path
 from recipe.launch.compose import compose
 from recipe.curriculum import stages
-from recipe.preflight.checks import check_settings
+from recipe.preflight import check_settings
 for name in {names!r}:
     Path(name).mkdir()
     os.chdir(name)

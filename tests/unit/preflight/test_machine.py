@@ -1,157 +1,212 @@
-"""Memory and disk are looked at before the start, and the message has both figures."""
+"""What a machine or a cluster lacks is said before a start, with both figures and all at once."""
 
+import copy
 import json
 from collections import namedtuple
+from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
+from recipe import loopback
+from recipe.cluster import facts
+from recipe.cluster.each import Answer, Node
 from recipe.errors import PreflightError
-from recipe.memory.__main__ import compose_stage
-from recipe.preflight.batches import fit_bucket
-from recipe.preflight.machine import (
-    GB,
-    check_disk,
-    check_host_memory,
-    check_machine,
-    checkpoint_bytes,
-    needs_line,
-    wanted_memory,
-)
+from recipe.preflight import machine, settings
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "total available")
+GB = machine.GB
+BIG = "actor_rollout_ref.model.path=qwen3-4b"
 
 
 @pytest.fixture
-def config(tmp_path):
+def lacks(configured, monkeypatch, tmp_path):
+    """What a machine of that size lacks, and the notes."""
+
+    def lacks(memory: float, disk: float, *overrides: str, free: float | None = None, gpus: int = 0) -> tuple[str, str]:
+        sizes = Memory(memory * GB, (memory if free is None else free) * GB)
+        monkeypatch.setattr("psutil.virtual_memory", lambda: sizes)
+        monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, disk * GB))
+        monkeypatch.setattr(machine, "count_gpus", lambda: gpus)
+        config, notes = configured(f"paths.run={tmp_path}/not/yet", *overrides), list[str]()
+        return "\n".join(machine.lacks(config, notes)), "\n".join(notes)
+
+    return lacks
+
+
+def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.safetensors").write_bytes(bytes(1000))
-    return OmegaConf.create(
-        {
-            "launcher": {"needs": {"memory_gb": 6, "disk_gb": 2}},
-            "paths": {"stage": str(tmp_path / "not" / "there" / "yet")},
-            "trainer": {
-                "save_freq": 5,
-                "max_actor_ckpt_to_keep": 2,
-                "resume_mode": "auto",
-                "default_local_dir": str(tmp_path / "not" / "there" / "yet" / "checkpoints"),
-            },
-            "actor_rollout_ref": {"model": {"path": str(tmp_path / "model")}},
-            "critic": {"enable": False},
-            "stage": {"handover": "last"},
-        }
-    )
+    weights = (tmp_path / "model" / "model.safetensors").open("wb")
+    weights.truncate(GB // 10)
+    given = ("launcher.needs.memory_gb=6", "launcher.needs.disk_gb=2", f"actor_rollout_ref.model.path={tmp_path}/model")
+    assert lacks(7, 9, *given, "trainer.save_freq=5")[0] == ""
+    assert "5.0 GB of memory, 6 are needed" in lacks(5, 9, *given)[0]
+    wrong, notes = lacks(7, 9, *given, free=5)
+    assert wrong == "" and "only 5 GB of memory are free" in notes
+    assert "1.0 GB are free on the disk" in lacks(7, 1, *given, "trainer.save_freq=-1")[0]
+    two = ("trainer.save_freq=5", "trainer.max_actor_ckpt_to_keep=2", "stage.handover=last")
+    assert "about 2.8 GB" in lacks(7, 2.5, *given, *two)[0]
+    assert "about 3.2 GB" in lacks(7, 2.5, *given, *two, "stage.handover=best")[0]
+    assert "about 5.2 GB" in lacks(7, 2.5, *given, *two, "algorithm=tppo")[0]
+    gpu = ("hardware=gpu8", "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
+    assert "8 GPUs are asked for, 6 found" in lacks(7, 9, *gpu, gpus=6)[0]
+    assert "4 of them to play" in lacks(7, 9, *gpu, "trainer=separate", "trainer.n_gpus_per_node=4", gpus=6)[0]
+    assert lacks(7, 9, *gpu, "trainer.n_gpus_per_node=6", gpus=6)[0] == ""
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    def make(memory_gb, disk_gb, free_gb=None):
-        memory = Memory(memory_gb * GB, (memory_gb if free_gb is None else free_gb) * GB)
-        monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
-        monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(0, 0, disk_gb * GB))
-
-    return make
-
-
-def check_room(config, _):
-    check_host_memory(config)
-    check_disk(config)
-
-
-def test_a_machine_with_room_passes(config, machine):
-    check_room(config, machine(7, 3))
-
-
-def test_too_little_memory_is_named(config, machine):
-    with pytest.raises(PreflightError, match=r"has 5\.0 GB of memory, this run needs 6: .*launcher\.needs\.memory_gb"):
-        check_room(config, machine(5, 3))
-
-
-def test_memory_that_is_taken_just_now_is_a_line_and_stops_nothing(config, machine):
-    check_room(config, machine(7, 3, free_gb=5))
-    assert needs_line(config) == (
-        "NEEDS about 6 GB of memory and 2 GB of disk. Only 5 GB of memory are free just now: end what else runs here"
-    )
-    machine(7, 3)
-    assert needs_line(config) == "NEEDS about 6 GB of memory and 2 GB of disk"
-
-
-def test_too_little_disk_is_named(config, machine):
-    with pytest.raises(PreflightError, match=r"1\.0 GB are free .* about 2\.0 GB .*paths\.run"):
-        check_room(config, machine(7, 1))
-
-
-def test_the_disk_must_hold_all_checkpoints_of_a_large_model(config, machine, monkeypatch):
-    assert checkpoint_bytes(config) == 1000 * (8 * 3 + 2 * 2)
-    monkeypatch.setattr("recipe.preflight.machine.CHECKPOINT_PER_WEIGHTS", GB // 1000)
-    with pytest.raises(PreflightError, match=r"about 3\.0 GB are needed for 2 checkpoints"):
-        check_room(config, machine(7, 2))
-    config.trainer.save_freq = -1
-    check_room(config, machine(7, 2))
-
-
-def test_a_critic_is_checkpointed_too(config):
-    config.critic.enable = True
-    assert checkpoint_bytes(config) == 1000 * (2 * 8 * 3 + 2 * 2)
-
-
-def test_a_copy_of_the_best_model_takes_room_too(config):
-    config.stage.handover = "best"
-    assert checkpoint_bytes(config) == 1000 * (8 * 3 + 2 * 4)
-
-
-def test_what_a_start_before_has_written_is_not_asked_for_again(config, machine, monkeypatch, tmp_path):
-    monkeypatch.setattr("recipe.preflight.machine.CHECKPOINT_PER_WEIGHTS", GB // 1000)
-    config.launcher.needs.disk_gb = 0
-    with pytest.raises(PreflightError):
-        check_room(config, machine(7, 2))
-    folder = tmp_path / "not" / "there" / "yet" / "checkpoints" / "global_step_1"
+def test_what_a_start_before_has_written_is_not_asked_for_again(lacks, tmp_path):
+    given = ("hardware=gpu8", BIG, "trainer.n_gpus_per_node=1", "launcher.needs.memory_gb=0", "stage.handover=last")
+    assert "GB are free on the disk" in lacks(999, 150, *given, gpus=1)[0]
+    folder = tmp_path / "not" / "yet" / "stage2_base" / "checkpoints" / "global_step_1"
     folder.mkdir(parents=True)
     with (folder / "model.pt").open("wb") as file:
-        file.truncate(2 * GB)  # sparse
-    check_room(config, machine(7, 2))
+        file.truncate(200 * GB)  # sparse
+    assert lacks(999, 150, *given, gpus=1)[0] == ""
 
 
-@pytest.fixture
-def on_gpus(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", "")  # no nvidia-smi
-    return compose_stage("stage3", ["actor_rollout_ref.model.path=qwen3-4b", f"paths.run={tmp_path}"])
+def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_estimate(lacks, configured, monkeypatch):
+    stage3 = ("hardware=gpu8", BIG, "data.max_response_length=24576")
+    assert "201 are needed" in lacks(150, 9999, *stage3, gpus=8)[0] and lacks(202, 9999, *stage3, gpus=8)[0] == ""
+    monkeypatch.setenv("PATH", "")
+    config, notes = configured(*stage3), list[str]()
+    assert not [*machine.gpu_memory(config, notes)] and "GPU memory, estimated: generation" in notes[0]
+    config.actor_rollout_ref.model.use_fused_kernels = False
+    (wrong,) = machine.gpu_memory(config, [])
+    assert "does not fit" in wrong and "use_fused_kernels=true" in wrong
+    config.launcher.check_gpu_memory = False
+    assert not [*machine.gpu_memory(config, notes)] and "does not fit" in notes[-1]
 
 
-def test_the_host_must_hold_the_model_as_often_as_it_is_loaded(on_gpus, machine):
-    with pytest.raises(PreflightError, match=r"this run needs 201: processes 64 .*reference 8, loading 129"):
-        check_room(on_gpus, machine(150, 1000))
-    check_room(on_gpus, machine(202, 1000))
-
-
-def test_the_disk_must_hold_what_the_models_configuration_says(on_gpus):
-    assert checkpoint_bytes(on_gpus) / GB == pytest.approx(4.02 * (16 * 3 + 4 * 2), rel=0.01)
-
-
-def test_a_look_from_a_machine_without_gpus_goes_on_and_says_what_is_missing(on_gpus, machine, capsys):
-    machine(1000, 1)  # the memory is this machine's
-    with pytest.raises(PreflightError, match="nvidia-smi shows none"):
-        check_machine(on_gpus)
-    on_gpus.preflight_only = True
-    lacks = check_machine(on_gpus)
-    assert "nvidia-smi shows none" in lacks[0] and "GB are free on the disk" in str(lacks)
-    assert "GPU memory, estimated: generation" in capsys.readouterr().out
-    on_gpus.actor_rollout_ref.model.use_fused_kernels = False
-    with pytest.raises(PreflightError, match="does not fit"):
-        check_machine(on_gpus)
-
-
-def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_the_engine(tmp_path):
-    given = [f"actor_rollout_ref.model.path={tmp_path}", f"paths.run={tmp_path}", "hardware=tiny"]
+def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_the_engine(configured, tmp_path):
     wanted, buckets = [], []
     for embedding in (2048, 49152):
         sizes = {"vocab_size": embedding, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
         heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, **heads}))
-        config = compose_stage("stage1", given)
-        fit_bucket(config)
-        wanted.append(wanted_memory(config) / GB)
+        config = configured(f"actor_rollout_ref.model.path={tmp_path}", "launcher.needs.memory_gb=6")
+        settings.fit_bucket(config)
+        wanted.append(machine.wanted_memory(config) / GB)
         buckets.append(config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes)
     assert buckets == [64, 108], "the embedding takes 49152 * 576 * 4 bytes"
     assert wanted == pytest.approx([6 + 24 * 0.10738, 6 + 24 * 0.13452], rel=1e-3)
+
+
+# A cluster.
+
+HERE: dict[str, Any] = {
+    **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
+    **{"code": {"recipe/train.py": "aa", "rewards/progress.py": "bb"}, "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
+    **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
+}
+ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"}
+WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
+    # facts of the second node, its resources, a word of the problem
+    ({"folder": False}, {}, "/home/me"),
+    ({"code": None}, {}, "/code"),
+    ({"code": {"recipe/train.py": "ab", "rewards/progress.py": "bb"}}, {}, "recipe/train.py"),
+    ({"code": {"recipe/train.py": "aa"}}, {}, "rewards/progress.py"),
+    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "ray 2.59.0"),
+    ({"packages": {"verl": "0.9.1"}}, {}, "ray"),
+    ({"python": "3.12.1"}, {}, "python 3.12.1"),
+    ({"paths": {"/data/train.parquet": None}}, {}, "/data/train.parquet"),
+    ({"paths": {"/data/train.parquet": 1}}, {}, "/data/train.parquet"),
+    ({"secrets": {}}, {}, "WANDB_API_KEY"),
+    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "WANDB_API_KEY"),
+    ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
+    ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
+    ({"wrote": "Permission denied"}, {}, "cannot write into /runs/first"),
+    ({}, {"CPU": 16}, "--num-cpus=26"),
+    ({}, {"GPU": 4}, "second (10.0.0.1) has 4"),
+]
+
+
+def node(name: str, **other: Any) -> Node:
+    said = [{**copy.deepcopy(HERE), "wrote": None}, ["first", "second"], None]
+    resources = {"CPU": 96.0, "GPU": 8.0}
+    return Node(**{"id": name, "name": name, "address": "10.0.0.1", "resources": resources, "answers": said, **other})
+
+
+@pytest.fixture
+def cluster(configured):
+    """What is wrong with these nodes."""
+
+    def cluster(*nodes: Node, count: int = 2, **overrides: Any) -> list[str]:
+        config = configured("hardware=gpu8", *overrides.get("given", ()))
+        config.trainer.nnodes, config.launcher.needs.memory_gb = count, 64
+        return [*machine.node_problems(config, Answer(nodes, "first"), ASKED, HERE)]
+
+    return cluster
+
+
+def test_what_a_node_lacks_is_said_with_the_node(cluster):
+    assert cluster(node("first"), node("second")) == []
+    wrong = []
+    for changed, resources, word in WRONG:
+        second = node("second")
+        second.answers[0].update(changed)
+        second.resources.update(resources)
+        said = cluster(node("first"), second)
+        if len(said) != 1 or word not in said[0] or "second (10.0.0.1)" not in said[0]:
+            wrong.append(f"{word}: {said}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_named(cluster):
+    second = node("second")
+    second.answers[0].update({"python": "3.12.1", "secrets": {}, "memory": GB, "paths": {}})
+    assert len(cluster(node("first"), second)) == 4
+    (said,) = cluster(node("first"), node("second", answers=[], fault="no answer within 60 s"))
+    assert "second (10.0.0.1) cannot be asked: no answer within 60 s" in said
+    unseen = node("second")
+    unseen.answers[1].remove("first")
+    assert "does not see what first" in cluster(node("first"), unseen)[0]
+
+
+def test_nodes_are_asked_for_what_they_do(cluster):
+    head = node("third", resources={"CPU": 4.0})
+    head.answers[0]["memory"] = GB
+    idle = node("fourth", resources={"memory": 1.0}, answers=[], fault="it says no more")
+    nodes = (node("first"), node("second"), head)
+    for one in nodes:
+        one.answers[1][:] = ["first", "second", "third"]
+    assert cluster(*nodes, idle) == []
+    alone = node("first")
+    alone.answers[0]["variables"] = {"NCCL_SOCKET_IFNAME": "lo"}
+    assert cluster(alone, count=1) == []
+    given = ("trainer=separate", "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1")
+    assert "1 more to play" in cluster(node("first"), node("second"), given=given)[0]
+
+
+def test_without_a_cluster_several_nodes_say_how_to_start_one(configured, tmp_path, monkeypatch):
+    monkeypatch.setattr(loopback, "NOTED", tmp_path / "none")
+    config = configured(f"paths.run={tmp_path}/run")
+    assert machine.find_cluster(config) is None
+    config.trainer.nnodes = 2
+    with pytest.raises(PreflightError, match="run_cluster.sh.*RAY_ADDRESS="):
+        machine.find_cluster(config)
+    for address, word in (("ray://10.0.0.1:10001", "RAY_ADDRESS=host:port"), ("127.0.0.1:9", "no Ray cluster answers")):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(PreflightError, match=word):
+            machine.find_cluster(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_node_says_what_it_is_and_shows_no_secret(tmp_path, monkeypatch):
+    (tmp_path / "code" / "recipe").mkdir(parents=True)
+    (tmp_path / "code" / "recipe" / "a.py").write_text("1")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(bytes(7))
+    question = {"root": str(tmp_path / "code"), "code": ["recipe", "rewards"], "packages": ["ray", "no-such-package"]}
+    question |= {"folder": str(tmp_path), "salt": "s", "paths": [str(tmp_path / "model"), "/nothing"]}
+    question |= {"secrets": ["A_KEY"], "variables": ["VARIABLE"], "shared": str(tmp_path / ".nodes-1")}
+    monkeypatch.setenv("A_KEY", "very secret")
+    said = facts.describe(question)
+    assert list(said["packages"]) == ["ray"] and list(said["code"]) == ["recipe/a.py"]
+    assert said["paths"] == {str(tmp_path / "model"): 7, "/nothing": None} and "very secret" not in repr(said)
+    monkeypatch.setenv("A_KEY", "another")
+    assert facts.describe(question)["secrets"] != said["secrets"]
+    monkeypatch.setattr(facts, "SEEN_WITHIN", 0.0)
+    assert [facts.look(question, name, ["a", "b"])["wrote"] for name in "ab"] == [None, None]
+    assert facts.seen(question, "a", ["a", "b", "c"]) == ["a", "b"]
+    facts.forget(question, "a", []), facts.forget(question, "b", [])
+    assert not (tmp_path / ".nodes-1").exists()

@@ -12,7 +12,6 @@ that the engine reads. If verl does read it in a way that this cannot see, say w
 import ast
 import copy
 import importlib.util
-import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,9 +22,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
-from recipe.errors import PreflightError
 from recipe.launch.compose import launch_overrides
-from recipe.preflight.keys import DEAD, MODEL, check_keys
 from recipe.settings import CONFIG_DIR
 
 ROOT = Path(__file__).parents[3]
@@ -284,36 +281,6 @@ def composed(hardware: str = "gpu8", algorithm: str = "tppo", **settings: Any) -
     for key, value in settings.items():
         OmegaConf.update(config, key.replace("__", "."), value, force_add=True)
     return config
-
-
-PROFILES = [path.stem for path in sorted((CONFIG_DIR / "hardware").glob("*.yaml"))]
-ALGORITHMS = [path.stem for path in sorted((CONFIG_DIR / "algorithm").glob("*.yaml"))]
-
-
-@pytest.mark.parametrize("choice", [*((profile, "tppo") for profile in PROFILES), *(("gpu8", a) for a in ALGORITHMS)])
-def test_our_own_configurations_set_no_key_that_users_may_not(choice):
-    check_keys(composed(*choice))
-
-
-@pytest.mark.parametrize("dead", DEAD, ids=lambda dead: dead.key)
-def test_a_dead_key_is_refused_with_the_live_one(dead):
-    assert not is_read(dead.key, OBJECTS) or dead.key.startswith(f"{MODEL}.lora."), "verl reads it after all"
-    if dead.live and not dead.live.startswith("interaction."):
-        assert not is_dead(dead.live, OBJECTS), "the key that is to be set instead is dead too"
-    other = {bool: not dead.default, str: "another", list: ["q_proj"]}.get(type(dead.default), 7)
-    config = composed(**({dead.live: dead.default} if dead.live else {}), **{dead.key: other})
-    message = f"{dead.key}={other} would have no effect. " + (
-        f"Set {dead.live} instead" if dead.live else "Leave it out"
-    )
-    with pytest.raises(PreflightError, match=re.escape(message)):
-        check_keys(config)
-
-
-def test_several_dead_keys_are_said_at_once():
-    config = composed(actor_rollout_ref__actor__grad_clip=0.7, critic__grad_clip=0.7)
-    with pytest.raises(PreflightError) as refused:
-        check_keys(config)
-    assert len(str(refused.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("algorithm", ["appo", "tppo"])

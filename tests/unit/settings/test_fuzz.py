@@ -21,9 +21,9 @@ import omegaconf.base
 import pytest
 from omegaconf import OmegaConf
 
+from recipe import preflight as checks
 from recipe.errors import PreflightError
 from recipe.launch.compose import compose
-from recipe.preflight import checks
 from recipe.stage import checkpoints
 
 ROOT = Path(__file__).parents[3]

@@ -20,7 +20,8 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.preflight.model import check_weights
+from recipe.preflight import require
+from recipe.preflight.model import weights
 from recipe.stage import export as module
 from recipe.stage.export import ExportError, export, misfit
 
@@ -214,10 +215,10 @@ def test_a_model_whose_tensors_are_not_those_of_its_configuration_is_never_hande
         export(source, tmp_path / "hf", str(starts["tied"]))
     assert not (tmp_path / "hf").exists()
     if harm is with_one_more:
-        check_weights(str(source))  # a published model may have more than transformers loads
+        require(weights(str(source)))  # a published model may have more than transformers loads
     else:
         with pytest.raises(PreflightError, match=said):
-            check_weights(str(source))
+            require(weights(str(source)))
 
 
 @pytest.mark.parametrize("change", [{"auto_map": {"AutoModel": "mine.Model"}}, {"architectures": ["TheirOwnModel"]}])
@@ -237,5 +238,5 @@ def test_a_configuration_that_names_no_model_is_said(starts, tmp_path, text):
 
 def test_lora_weights_that_were_handed_on_unmerged_are_refused_as_a_start_model(tmp_path, saved):
     folder = Path(shutil.copytree(hf_of(saved["tied"]), tmp_path / "stage" / "hf"))
-    with pytest.raises(PreflightError, match=r"names of LoRA weights.*delete .*stage/done\.json"):
-        check_weights(str(folder))
+    with pytest.raises(PreflightError, match="is not whole: .*missing"):
+        require(weights(str(folder)))

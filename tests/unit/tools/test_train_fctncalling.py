@@ -12,7 +12,7 @@ from support import own_data, own_environment
 
 from data_prep.__main__ import main as prepare_data
 from recipe.launch.compose import launch_overrides
-from recipe.preflight import checks
+from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR
 from recipe.tools import train_fctncalling as command
 
@@ -109,7 +109,7 @@ def test_each_flag_lands_where_it_is_documented_to(capsys: pytest.CaptureFixture
         config = configuration(capsys, [text for flag in FLAGS for text in (f"--{flag}", FLAGS[flag][number])])
         found = {key: OmegaConf.select(config, key) for key in SETTINGS}
         assert found == {key: values[number] for key, values in SETTINGS.items()}
-        checks.check_settings(config)
+        check_settings(config)
     config = configuration(capsys, ["--dataset_path", "mine.parquet", "--model_name_or_path", "models/tiny"])
     few = {"data.train_batch_size": 2, f"{ACTOR}.ppo_mini_batch_size": 1, "critic.ppo_mini_batch_size": 1}
     few |= {key: 1 for key in SETTINGS if "micro_batch" in key}  # one episode is not divided

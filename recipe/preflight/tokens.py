@@ -2,28 +2,31 @@
 
 Gold is played as briefly as the protocol allows, under the turn policy that is given, and its messages and results are
 counted with the model's tokenizer. A text is tokenized only where its bytes do not settle the matter: it never has
-more tokens than bytes, and nearly all tasks have fewer bytes than the budget has tokens.
-
-Used by preflight (`recipe/preflight/budget.py`) and by evaluation.
+more tokens than bytes, and nearly all tasks have fewer bytes than the budget has tokens. Evaluation uses this too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
-from interaction.environment import GoldMessage, Task, UserWords
+from interaction.environment import Task, UserWords, load_tasks, task_key_of, task_name
 from interaction.gold import hear_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
+from recipe.preflight.data import parquet_rows
+from recipe.settings.data_files import as_list
+from recipe.stage.same_rows import check_same_rows, check_same_tasks, tasks_of
 
 THOUGHT = "I call what this takes."
 """What gold thinks before each message: a short sentence, as no model leaves it out."""
-
-
 LIMITS = (StopReason.max_steps, StopReason.max_tokens, StopReason.format_errors)
-
 TEMPLATE = 256
 """No chat template writes more tokens than this around the first two messages."""
 
@@ -41,11 +44,7 @@ class Budget:
 
 
 class Lengths:
-    """Counts the tokens of messages with one tokenizer.
-
-    Args:
-        tokenizer: of transformers, with a chat template; what it writes around a message is counted once.
-    """
+    """Counts the tokens of messages with one tokenizer; what its template writes around a message is counted once."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._plain = tokenizer, PlainText.of(tokenizer)
@@ -80,10 +79,7 @@ class Lengths:
 
 
 def over_budget(
-    tasks: Iterable[Task],
-    open_conversation: Callable[[Task], Conversation],
-    lengths: Lengths,
-    budget: Budget,
+    tasks: Iterable[Task], open_conversation: Callable[[Task], Conversation], lengths: Lengths, budget: Budget
 ) -> list[str]:
     """Ids of the tasks that gold cannot finish within `budget` and the conversation's own limits, in their order.
 
@@ -93,33 +89,6 @@ def over_budget(
         open_conversation: an unstarted conversation, with the turn policy that episodes will have.
     """
     return [task.id for task in tasks if not _fits(task, open_conversation(task), lengths, budget)]
-
-
-def reply_needed(
-    tasks: Sequence[Task],
-    open_conversation: Callable[[Task], Conversation],
-    lengths: Lengths,
-    budget: Budget,
-) -> int:
-    """A `budget.reply` with which gold can finish these tasks, all of which it can finish without one.
-
-    One call a message takes the least tokens; where so many messages are too many, all calls stand in one as gold has
-    them.
-    """
-    longest = whole = 0
-    for task in tasks:
-        with open_conversation(task) as conversation:
-            protocol = conversation.protocol
-        for item in task.gold():
-            if isinstance(item, GoldMessage) and item.calls:
-                longest = max(longest, *(lengths.of(protocol.render_calls(THOUGHT, [call])) for call in item.calls))
-                whole = max(whole, lengths.of(protocol.render_calls(THOUGHT, item.calls)))
-            elif isinstance(item, GoldMessage):
-                longest = max(longest, lengths.of(protocol.render_answer(THOUGHT, item.answer)))
-    single = longest + 1  # the token that ends it
-    if over_budget(tasks, open_conversation, lengths, replace(budget, reply=single)):
-        return max(longest, whole) + 1
-    return single
 
 
 def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:
@@ -140,16 +109,14 @@ def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budg
 def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> tuple[list[Message], list[str]]:
     """The opening messages, and all texts after them, until the conversation is done."""
     protocol, reply = conversation.protocol, conversation.begin()
-    opening, texts = reply.messages, []
+    opening, texts = reply.messages, list[str]()
     for item in task.gold():
         if conversation.stop_reason is StopReason.environment_error:
             break
         if isinstance(item, UserWords):
             reply = hear_gold(conversation, item.text)
-            if not opening:
-                opening = reply.messages
-            else:
-                texts += [message["content"] for message in reply.messages]
+            texts += [message["content"] for message in reply.messages] if opening else []
+            opening = opening or reply.messages
             continue
         calls = _calls(item.calls, protocol, lengths, budget)
         for message in calls or [protocol.render_answer(THOUGHT, item.answer)]:
@@ -175,3 +142,54 @@ def _calls(calls: tuple[Call, ...], protocol: Protocol, lengths: Lengths, budget
 def _short_enough(text: str, lengths: Lengths, budget: Budget) -> bool:
     """Whether a message fits `budget.reply` together with the token that ends it."""
     return budget.reply is None or len(text.encode()) < budget.reply or lengths.of(text) < budget.reply
+
+
+def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: list[str]) -> Iterator[str]:
+    """A note for each file with tasks that gold cannot finish; `stage.over_budget=leave_out` does not train on them.
+
+    Their first turns still teach, so by default they stay. Rows of the validation are never left out: an accuracy over
+    fewer tasks is another number. verl gets the tasks in `data.leave_out`, as environment/id or BFCL's id alone.
+    """
+    data, interaction, context = config.data, config.interaction, config.actor_rollout_ref.rollout.max_model_len
+    lengths = Lengths(tokenizer)
+    budget = Budget(context, data.max_response_length, interaction.max_tokens_per_reply)
+    limits = f"max_model_len={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}"
+
+    @cache
+    def fits(environment: str, task_id: str, split: str) -> bool:
+        policy: Any = OmegaConf.to_container(interaction[split], resolve=True)
+        task = load_tasks(environment)[task_id]
+        return _fits(task, Conversation(task, protocol=protocol, **policy), lengths, budget)
+
+    trained, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
+    for key in ("train_files", "val_files"):
+        for file in as_list(data[key]):
+            infos = [row["extra_info"] for row in parquet_rows(Path(file).expanduser(), ["extra_info"])]
+            over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
+            if over:
+                where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
+                listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
+                end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"
+                if key == "val_files":
+                    end = f"accuracy can reach {1 - len(over) / len(infos):.3f} at most"
+                elif leaves:
+                    end = f"left out of training, {len(infos) - len(over)} rows stay"
+                notes.append(
+                    f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit "
+                    f"{limits}: {end}. Longer limits or interaction.{over[0]['split']}.max_result_chars let more fit"
+                )
+            if key == "train_files":
+                trained += [task_name(*task_key_of(info)) for info in infos]
+                left_out |= {task_name(*task_key_of(info)) for info in over}
+    names = sorted(left_out) if leaves else []
+    if names and (stay := sum(name not in left_out for name in trained)) < data.train_batch_size:
+        yield f"stage.over_budget=leave_out leaves {stay} rows, fewer than data.train_batch_size. Lower that, or keep."
+    if names and data.custom_cls.path is not None:
+        yield f"stage.over_budget=leave_out does not work with data.custom_cls.path={data.custom_cls.path}. Set keep."
+    check_same_rows(config, names)
+    check_same_tasks(config, now := tasks_of(trained))
+    with open_dict(config):
+        config.data.tasks = asdict(now)
+        if names:
+            config.data.leave_out = names
+            config.data.custom_cls = {"path": "pkg://recipe.training.fitting_rows", "name": "FittingRows"}

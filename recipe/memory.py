@@ -1,0 +1,574 @@
+"""How much memory a run takes on a GPU, on the host and on the disk, from configurations alone: docs/hardware.md.
+
+    python -m recipe.memory MODEL [--config-name stage3] [--card GB] [Hydra overrides]
+    python -m recipe.memory --fits                  # which models fit which cards, and with which values
+
+MODEL is a model folder, a config.json, or one of the models in recipe/config/models.json. The exit status is 1 where
+the run does not fit. Nothing here imports torch.
+
+The terms follow verl 0.9.1 and PyTorch's FSDP2; `benchmarks/bench_memory.py` runs both on fake tensors and says how far
+off each total is. 2 and 4 are the bytes of bfloat16 and float32.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.errors import PreflightError
+from recipe.launch.compose import compose
+from recipe.settings import CONFIG_DIR
+from recipe.settings.reading import check_values
+from recipe.trajectories import is_offline
+
+GB = 1e9
+USABLE = 0.99  # of a card; the driver keeps the rest
+BYTES = {None: 4, "fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
+SHIPPED: dict[str, Any] = json.loads((CONFIG_DIR / "models.json").read_text())  # config.json of models, no weights
+
+TRAINER_CONTEXT = 1.2 * GB  # CUDA, NCCL and cuBLAS in a trainer's process. Assumed, as are the next four
+ENGINE_CONTEXT = 0.6 * GB  # CUDA context of vLLM's process, which vLLM does not count into its share
+ENGINE_ASLEEP = 1.2 * GB  # what vLLM keeps while it sleeps: CUDA graphs and their pool, NCCL
+ENGINE_OTHER = 0.8 * GB  # CUDA graphs, NCCL and the sampler within vLLM's share
+FRAGMENTS = 0.05  # of passing tensors: what PyTorch's allocator reserves and cannot use
+FUSED_CHUNK = 512  # tokens whose logits verl's fused log-probs make at a time
+PADDING = 2.5
+"""Tokens of the largest padded micro-batch for each token of the budget. verl fills a micro-batch by real tokens and,
+without packing, pads each row to the longest one: 163,000 tokens at a budget of 65,536 in 20 simulated steps."""
+
+Parts = dict[str, float]
+"""Bytes by name."""
+
+
+class UnknownArchitecture(ValueError):
+    """A model whose layers are not those counted here."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A dense decoder: per layer q, k, v and o, a gated MLP and two norms. Sizes are in elements, not bytes."""
+
+    name: str
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    queries: int  # of a token, all heads together
+    keys: int
+    tied: bool  # the output layer is the embedding
+    normed_heads: bool  # queries and keys go through a norm of their own
+    bias: int  # parameters of a layer's biases and of norms other than its two
+
+    @property
+    def embedding(self) -> int:
+        return self.vocabulary * self.hidden
+
+    @property
+    def layer(self) -> int:
+        attention = self.hidden * (2 * self.queries + 2 * self.keys)
+        return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden + self.bias
+
+    @property
+    def parameters(self) -> int:
+        return (1 if self.tied else 2) * self.embedding + self.layers * self.layer + self.hidden
+
+
+def load_architecture(model: str) -> Architecture:
+    """Of a model folder, a config.json, one of SHIPPED, or a hub id whose config.json is in the local cache.
+
+    Raises:
+        UnknownArchitecture: there is nothing of that name, or its layers are not those counted here.
+    """
+    from huggingface_hub import hf_hub_download
+
+    path = Path(model).expanduser()
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        if model not in SHIPPED and not path.is_file():
+            path = Path(hf_hub_download(model, "config.json", local_files_only=True))
+        values = SHIPPED.get(model) or json.loads(path.read_text())
+        kind, hidden, heads = values["model_type"], int(values["hidden_size"]), int(values["num_attention_heads"])
+        if kind not in ("llama", "mistral", "qwen2", "qwen3"):
+            raise ValueError(f"the layers of model_type {kind} are not known")
+        kv_heads, size = int(values.get("num_key_value_heads") or heads), int(values.get("head_dim") or hidden // heads)
+        biases = (heads + 2 * kv_heads) * size * (kind == "qwen2" or bool(values.get("attention_bias")))
+        return Architecture(
+            name=model,
+            vocabulary=int(values["vocab_size"]),
+            hidden=hidden,
+            intermediate=int(values["intermediate_size"]),
+            layers=int(values["num_hidden_layers"]),
+            queries=heads * size,
+            keys=kv_heads * size,
+            tied=bool(values.get("tie_word_embeddings")),
+            normed_heads=kind == "qwen3",
+            bias=biases + 2 * size * (kind == "qwen3"),
+        )
+    except (OSError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        known = f"a folder, a config.json, a hub id used before, or one of {', '.join(SHIPPED)}"
+        raise UnknownArchitecture(
+            f"{model} is not a model that can be estimated ({error!r:.200}); name {known}"
+        ) from error
+
+
+def known_model(config: DictConfig) -> Architecture | None:
+    """The model of the configuration, if its layers are those that the estimate knows."""
+    try:
+        return load_architecture(str(config.actor_rollout_ref.model.path))
+    except UnknownArchitecture:
+        return None
+
+
+def at(key: str) -> Any:
+    """A field of Settings that is read from this key of the configuration."""
+    return field(metadata={"key": key})
+
+
+ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{part}" for part in ("actor", "model", "rollout"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What of a run decides about memory. Token counts are those of a micro-batch on one GPU."""
+
+    card: float  # bytes that programs can use
+    gpus: int = at("trainer.n_gpus_per_node")
+    nodes: int = at("trainer.nnodes")
+    shards: int  # GPUs over which FSDP spreads parameters, gradients and Adam's moments
+    longest: int  # tokens of the longest prompt and response, which a micro-batch must hold whatever its budget
+    update_tokens: int = at(f"{ACTOR}.ppo_max_token_len_per_gpu")
+    forward_tokens: int = at(f"{ROLLOUT}.log_prob_max_token_len_per_gpu")
+    reference_tokens: int = at("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu")
+    packed: bool = at(f"{MODEL}.use_remove_padding")
+    fused: bool = at(f"{MODEL}.use_fused_kernels")
+    checkpointing: bool = at(f"{MODEL}.enable_gradient_checkpointing")
+    lora_rank: int = at(f"{MODEL}.lora_rank")
+    param_offload: bool = at(f"{ACTOR}.fsdp_config.param_offload")
+    optimizer_offload: bool = at(f"{ACTOR}.fsdp_config.optimizer_offload")
+    offload_policy: bool = at(f"{ACTOR}.fsdp_config.offload_policy")
+    deferred_gradients: bool = at(f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation")
+    model_bytes: int  # of a parameter as it is kept
+    entropy: bool  # the loss has an entropy term
+    old_log_probs: bool  # the trainer computes the log-probs of the sampled tokens again
+    reference: bool  # a model of its own for the KL term, in host memory
+    reference_bytes: int
+    critic: bool = at("critic.enable")  # as large as the policy, all of it trained, whatever LoRA the policy has
+    critic_bytes: int
+    critic_param_offload: bool = at("critic.fsdp.param_offload")
+    critic_optimizer_offload: bool = at("critic.fsdp.optimizer_offload")
+    critic_offload: bool = at("critic.fsdp.offload_policy")
+    plays: bool  # an engine shares the cards: not with stored trajectories, nor with engines on cards of their own
+    utilization: float = at(f"{ROLLOUT}.gpu_memory_utilization")
+    tensor_parallel: int = at(f"{ROLLOUT}.tensor_model_parallel_size")
+    batched_tokens: int = at(f"{ROLLOUT}.max_num_batched_tokens")
+    context: int = at(f"{ROLLOUT}.max_model_len")
+    sleeps: bool = at(f"{ROLLOUT}.free_cache_engine")
+    sequences: int  # episodes that one engine plays at once
+    bucket: int  # bytes of the buffer that carries weights from the trainer
+
+
+KEYS = {one.name: one.metadata["key"] for one in fields(Settings) if one.metadata}
+
+
+def sequence_parts(part: DictConfig, engine: str) -> int:
+    """Over how many GPUs verl cuts the sequences of a model: its own setting comes before that of its engine."""
+    own, of_engine = (each.get("ulysses_sequence_parallel_size") or 1 for each in (part, part.get(engine) or {}))
+    return own if own > 1 else of_engine
+
+
+def read_settings(config: DictConfig, card: float) -> Settings:
+    """From a stage's composed configuration, for cards of `card` bytes."""
+    policy, actor, rollout = config.actor_rollout_ref, config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    values: dict[str, Any] = {name: OmegaConf.select(config, key) for name, key in KEYS.items()}
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    if is_offline(config) and rollout.max_model_len:
+        longest = min(longest, rollout.max_model_len)
+    for name, dynamic, rows, part in (
+        ("update_tokens", actor.use_dynamic_bsz, actor.ppo_micro_batch_size_per_gpu, actor),
+        ("forward_tokens", rollout.log_prob_use_dynamic_bsz, rollout.log_prob_micro_batch_size_per_gpu, actor),
+        (
+            "reference_tokens",
+            policy.ref.log_prob_use_dynamic_bsz,
+            policy.ref.log_prob_micro_batch_size_per_gpu,
+            policy.ref,
+        ),
+    ):
+        whole = -(-longest // sequence_parts(part, "fsdp_config"))
+        values[name] = max(int(values[name]), whole) if dynamic else int(rows or 1) * longest
+    world = values["gpus"] * values["nodes"]
+    return Settings(
+        **values | {"lora_rank": int(values["lora_rank"] or 0), "context": values["context"] or longest},
+        card=card,
+        shards=fsdp_size if 0 < (fsdp_size := actor.fsdp_config.fsdp_size) < world else world,
+        longest=longest,
+        model_bytes=BYTES[actor.fsdp_config.model_dtype],
+        entropy=actor.entropy_coeff != 0 or bool(actor.get("calculate_entropy")),
+        old_log_probs=not (config.algorithm.get("rollout_correction") or {}).get("bypass_mode", False),
+        reference=not values["lora_rank"] and bool(actor.use_kl_loss or config.algorithm.use_kl_in_reward),
+        reference_bytes=BYTES[policy.ref.fsdp_config.model_dtype or "bf16"],
+        critic_bytes=BYTES[config.critic.fsdp.get("model_dtype")],
+        plays=not is_offline(config) and policy.hybrid_engine,
+        sequences=min(
+            rollout.max_num_seqs,
+            -(-config.data.train_batch_size * rollout.n // max(1, world // values["tensor_parallel"])),
+        ),
+        bucket=rollout.checkpoint_engine.update_weights_bucket_megabytes << 20,
+    )
+
+
+def trained_parameters(model: Architecture, settings: Settings) -> int:
+    """Parameters that get gradients: all, or those of adapters on every linear layer but the output layer."""
+    if not settings.lora_rank:
+        return model.parameters
+    attention = 2 * (model.hidden + model.queries) + 2 * (model.hidden + model.keys)
+    return model.layers * settings.lora_rank * (attention + 3 * (model.hidden + model.intermediate))
+
+
+def micro_batch(model: Architecture, settings: Settings, budget: int, train: bool) -> Parts:
+    """A micro-batch of `budget` tokens through the model, forwards alone or forwards and backwards.
+
+    A pass has two moments that can be its peak: inside a layer, and between the last layer and the log-probs. The
+    larger one counts.
+    """
+    tokens, whole = budget * (1.0 if settings.packed else PADDING), train and not settings.lora_rank
+    size = 6 * model.intermediate + 8 * model.hidden
+    if train:  # computed again, then backwards; a norm of queries and keys keeps them in float32 and in bfloat16
+        heads = (10 if model.normed_heads else 4) * (model.queries + model.keys)
+        size = 12 * model.intermediate + 16 * model.hidden + heads
+    layer = {"gathered layers": 2 * 2 * model.layer, "a layer": size * tokens}
+    head: Parts = {"hidden states": (6 if train else 4) * tokens * model.hidden}
+    if settings.fused:
+        head["logits of a chunk"] = (33 if train else 24) * min(tokens, FUSED_CHUNK) * model.vocabulary
+        head |= {"a chunk's gradient": 2 * model.embedding} if whole else {}
+    else:
+        head["logits"] = (30 if train and settings.entropy else 10) * tokens * model.vocabulary
+    if whole:
+        head["head's gradient"] = layer["head's gradient"] = 2 * model.embedding
+        layer["layer's gradients"] = 4 * model.layer + 2 * model.hidden * model.intermediate
+    parts: Parts = {"gathered head": 2 * model.embedding}
+    if train and settings.checkpointing:
+        parts["checkpoints"] = 2 * model.layers * model.hidden * tokens
+    elif train:
+        parts["activations"] = (model.layers - 1) * size * tokens
+    parts |= layer if sum(layer.values()) >= sum(head.values()) else head
+    if not settings.packed:  # a mask for every pair of tokens, boolean and in bfloat16; repeated keys and values
+        parts["attention mask"] = 3 * tokens * settings.longest + 4 * tokens * model.queries
+    if train and settings.deferred_gradients:
+        parts["whole gradients"] = 4 * trained_parameters(model, settings)
+    return parts
+
+
+def trainer_state(model: Architecture, settings: Settings, phase: str) -> Parts:
+    """What of the trainer stays on the card. A critic's own passes are not counted: they come after the policy's."""
+    trained, size, parts = trained_parameters(model, settings), settings.model_bytes / settings.shards, Parts()
+    if not settings.offload_policy:
+        if not settings.param_offload or phase in ("log-probs", "update"):
+            parts["parameters"] = size * (model.parameters + (trained if settings.lora_rank else 0))
+        if not settings.optimizer_offload or phase == "update":
+            parts["Adam"] = 2 * size * trained
+        if phase == "update":
+            parts["gradients"] = size * trained
+    if settings.critic and not settings.critic_offload:
+        size = settings.critic_bytes * model.parameters / settings.shards
+        parts |= {} if settings.critic_param_offload else {"critic": size}
+        parts |= {} if settings.critic_optimizer_offload else {"critic's Adam": 2 * size}
+    return parts
+
+
+def phases(model: Architecture, settings: Settings) -> dict[str, Parts]:
+    """The phases of a training step in their order, each at its peak."""
+    awake, plays = {"vLLM awake": settings.utilization * settings.card}, settings.plays
+    kept = {"vLLM asleep": ENGINE_ASLEEP} if settings.sleeps else awake
+
+    def computing(tokens: int, train: bool = False) -> Parts:
+        parts = micro_batch(model, settings, tokens, train)
+        return parts | {"fragments": FRAGMENTS * sum(parts.values())} | (kept if plays else {})
+
+    found = {"generation": awake} if plays else {}
+    found |= {"log-probs": computing(settings.forward_tokens)} if settings.old_log_probs else {}
+    found |= {"reference": computing(settings.reference_tokens)} if settings.reference else {}
+    found["update"] = computing(settings.update_tokens, train=True)
+    if plays:  # new weights on their way to vLLM, whose cache is not there yet: the largest tensor is the embedding
+        found["weights"] = {"vLLM's weights": engine_weights(model, settings)} if settings.sleeps else awake
+        found["weights"] |= {"a whole tensor": settings.model_bytes * model.embedding}
+        found["weights"] |= {"bucket": settings.bucket, "vLLM's rest": ENGINE_ASLEEP}
+    context = {"CUDA context": TRAINER_CONTEXT + (ENGINE_CONTEXT if plays else 0)}
+    return {name: trainer_state(model, settings, name) | parts | context for name, parts in found.items()}
+
+
+def peaks(model: Architecture, settings: Settings) -> Parts:
+    """Bytes of each phase."""
+    return {name: sum(parts.values()) for name, parts in phases(model, settings).items()}
+
+
+def engine_weights(model: Architecture, settings: Settings) -> float:
+    """Bytes of vLLM's weights on one card."""
+    return 2 * model.parameters / settings.tensor_parallel
+
+
+def cache_tokens(model: Architecture, settings: Settings) -> float:
+    """Tokens that the cache of one engine holds, in bfloat16; below 0 where vLLM's share is too small for the rest."""
+    batch = settings.batched_tokens * (6 * model.intermediate / settings.tensor_parallel + 8 * model.hidden)
+    rest = engine_weights(model, settings) + batch + ENGINE_OTHER
+    share = (settings.utilization * settings.card - rest) * settings.tensor_parallel
+    return share / (4 * model.layers * model.keys)
+
+
+def host_parts(model: Architecture, settings: Settings) -> Parts:
+    """Bytes on one machine at the peak, beside what Ray, vLLM and the workers take as processes.
+
+    Loading is one peak, saving another; the larger is named.
+    """
+    trained, whole, parts = trained_parameters(model, settings), settings.model_bytes * model.parameters, Parts()
+    if settings.reference:  # FSDP keeps a model that is not trained on the host
+        parts["reference"] = settings.reference_bytes * model.parameters
+    if settings.offload_policy:
+        parts["offloaded training"] = whole + 3 * settings.model_bytes * trained
+    elif settings.param_offload:
+        parts["offloaded parameters"] = whole
+    if settings.optimizer_offload and not settings.offload_policy:
+        parts["offloaded Adam"] = 2 * settings.model_bytes * trained
+    moved = 4 if settings.critic_offload else settings.critic_param_offload + 2 * settings.critic_optimizer_offload
+    if settings.critic and moved:
+        parts["offloaded critic"] = moved * settings.critic_bytes * model.parameters
+    parts = {name: size / settings.nodes for name, size in parts.items()}  # this machine's share
+    # a tied embedding: each worker reads the whole model; else one does, and gathers it for the export
+    return parts | ({"loading": settings.gpus * whole} if model.tied else {"loading, saving": whole})
+
+
+def checkpoint_parts(model: Architecture, settings: Settings) -> tuple[float, float]:
+    """(bytes of a checkpoint on the disk, bytes of an exported model)."""
+    whole = 4 * model.parameters
+    state = settings.model_bytes * (model.parameters + 2 * trained_parameters(model, settings))
+    return state + whole + 3 * settings.critic * settings.critic_bytes * model.parameters, whole
+
+
+STEP = 1024  # token budgets are tried in multiples of this
+SHORTEST = 12288  # tokens of prompt and response below which no advice goes: up to 8192 of them are the prompt's
+MARGIN = 0.95  # share of a card that advice fills at most: the estimate is a few percent off
+PHASES = {"update_tokens": "update", "forward_tokens": "log-probs", "reference_tokens": "reference"}
+PACKED: dict[str, Any] = {"packed": True, "fused": True}
+MEASURES: tuple[dict[str, Any], ...] = (
+    {},
+    PACKED,
+    PACKED | {"optimizer_offload": True},
+    PACKED | {"offload_policy": True},
+)
+"""What is tried, in this order: each costs more speed than the one before."""
+
+
+def shortfalls(model: Architecture, settings: Settings, share: float = 1.0) -> list[str]:
+    """A line for each phase that does not fit into that share of the card, and for a cache that holds not even one
+    conversation, with which vLLM does not start."""
+    card, found = settings.card, peaks(model, settings).items()
+    lines = [f"{name} takes {size / GB:.0f} GB of {card / GB:.1f}" for name, size in found if size > share * card]
+    if settings.plays and (tokens := cache_tokens(model, settings)) < settings.context:
+        room = max(0, int(tokens))
+        lines.append(f"vLLM's share leaves room for {room} tokens of a conversation's {settings.context}")
+    return lines
+
+
+def _with_budgets(model: Architecture, settings: Settings) -> Settings | None:
+    """With each token budget lowered to the largest that fits; None where not even one conversation fits."""
+    for name, phase in PHASES.items():
+
+        def too_large(tokens: int, start: Settings = settings, name: str = name, phase: str = phase) -> bool:
+            return peaks(model, _with(start, name, tokens)).get(phase, 0) > MARGIN * start.card
+
+        least, most = settings.longest, max(settings.longest, getattr(settings, name))
+        budgets = [least, *range((least // STEP + 1) * STEP, most, STEP), *([most] if most > least else [])]
+        if not (fitting := bisect_left(budgets, True, key=too_large)):
+            return None
+        settings = _with(settings, name, budgets[fitting - 1])
+    return settings
+
+
+def _with(settings: Settings, name: str, value: Any) -> Settings:
+    return replace(settings, **{name: value})
+
+
+def _engines(settings: Settings) -> Iterator[Settings]:
+    """The same run with less for vLLM, then with it spread over more cards."""
+    for size in (1, 2, 4, 8):
+        if not settings.tensor_parallel <= size <= settings.gpus * settings.nodes:
+            continue
+        wider: dict[str, Any] = {
+            "tensor_parallel": size,
+            "sequences": settings.sequences * size // settings.tensor_parallel,
+        }
+        for batched in sorted({settings.batched_tokens, min(settings.batched_tokens, 8192)}, reverse=True):
+            for percent in range(round(settings.utilization * 100), 15, -5):
+                yield replace(settings, **wider, utilization=percent / 100, batched_tokens=batched)
+
+
+def advise(model: Architecture, settings: Settings) -> Settings | None:
+    """The first that fits: MEASURES in their order, with less for vLLM, then with shorter conversations."""
+    for cut in range(0, settings.longest, 4 * STEP):
+        longest = settings.longest - cut  # of the response: the prompt's limit stays
+        if cut and longest < SHORTEST:
+            return None
+        shorter = replace(
+            settings, longest=longest, context=min(settings.context, longest) if cut else settings.context
+        )
+        starts = [shorter, replace(shorter, critic_offload=True)] if settings.critic else [shorter]
+        for tried in (replace(start, **measure) for start in starts for measure in MEASURES):
+            if lowered := _with_budgets(model, tried):
+                found = (one for one in _engines(lowered) if not shortfalls(model, one, MARGIN))
+                if better := next(found, None):
+                    return better
+    return None
+
+
+def overrides(before: Settings, after: Settings, prompt: int) -> dict[str, Any]:
+    """What of `after` differs from `before`, by key; `prompt` is `data.max_prompt_length`, which `longest` contains."""
+    changed = {key: getattr(after, name) for name, key in KEYS.items() if getattr(after, name) != getattr(before, name)}
+    if before.longest != after.longest:
+        changed["data.max_response_length"] = after.longest - prompt
+    return {key: str(new).lower() if isinstance(new, bool) else new for key, new in changed.items()}
+
+
+def problem(model: Architecture, settings: Settings, prompt: int) -> str | None:
+    """What does not fit and what to set instead, or None; `prompt` is `data.max_prompt_length`."""
+    if not (short := shortfalls(model, settings)):
+        return None
+    fits = "more or larger cards, LoRA, or a smaller model"
+    if better := advise(model, settings):
+        fits = " ".join(f"{key}={value}" for key, value in overrides(settings, better, prompt).items())
+    return (
+        f"{model.name} does not fit on {settings.gpus * settings.nodes} GPUs of {card_text(settings.card)}, by "
+        f"estimate: {'; '.join(short)}.\nIt would fit with: {fits}. launcher.check_gpu_memory=false starts anyway."
+    )
+
+
+def nominal_bytes(gigabytes: float) -> float:
+    """Bytes that programs can use of a card that is sold with that many GB, which are 2**30 bytes each."""
+    return gigabytes * 2**30 * USABLE
+
+
+def card_text(card: float) -> str:
+    """A card as it is sold, and the bytes of it that programs can use, in the unit of the estimate."""
+    return f"{round(card / 2**30 / USABLE, 1):g} GB ({card / GB:.1f} x 10^9 bytes for programs)"
+
+
+def card_bytes(config: DictConfig) -> float | None:
+    """Bytes of the smallest GPU here that programs can use; without nvidia-smi, of `launcher.needs.gpu_memory_gb`."""
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        listing = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    sizes = [float(line) * 2**20 for line in listing.split() if line.isdigit()]
+    stated = config.launcher.needs.get("gpu_memory_gb")
+    return min(sizes) * USABLE if sizes else nominal_bytes(stated) if stated else None
+
+
+def cache_line(model: Architecture, settings: Settings) -> str:
+    """What of vLLM's share is left for conversations, and what that means for those that run at once."""
+    tokens, longest = max(0, cache_tokens(model, settings)), settings.longest
+    meaning = f"at full length ({longest}) {int(tokens // longest)} at once: vLLM stops others in between (preemption)"
+    if tokens >= settings.sequences * longest:
+        meaning = "all of them at full length"
+    return (
+        f"cache: {settings.utilization * settings.card / GB:.1f} GB for vLLM; {tokens:,.0f} tokens for "
+        f"{settings.sequences} conversations, {tokens / settings.sequences:,.0f} each; {meaning}"
+    )
+
+
+def table(model: Architecture, settings: Settings) -> str:
+    """Rows of GB by part and phase."""
+    found = phases(model, settings)
+    sizes = {name: [parts.get(name, 0.0) for parts in found.values()] for parts in found.values() for name in parts}
+    sizes["all"] = list(peaks(model, settings).values())
+    sizes["left of the card"] = [settings.card - size for size in sizes["all"]]
+    lines = [" " * 18 + "".join(f"{name:>12}" for name in found)]
+    for name, row in sizes.items():
+        lines.append(f"{name:<18}{''.join(f'{size / GB:12.1f}' if size else ' ' * 12 for size in row)}".rstrip())
+    return "\n".join(lines)
+
+
+def compose_stage(name: str, overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a stage as `recipe.train --config-name NAME` composes it; for GPUs unless said otherwise."""
+    profile = [] if any(override.startswith("hardware=") for override in overrides) else ["hardware=gpu8"]
+    return compose(name, [*overrides, *profile])
+
+
+def fits_table(stage: str) -> str:
+    """Markdown tables for 8 GPUs and for one, from the profile gpu8: what has to change; conversations of full length
+    that the caches of a card hold; GB of the host."""
+    lines, cards = [], (24, 40, 80, 141)
+    for gpus in (8, 1):
+        config = compose_stage(stage, ["hardware=gpu8", f"trainer.n_gpus_per_node={gpus}"])
+        processes = compose_stage(stage, [f"hardware=gpu{gpus}"]).launcher.needs.memory_gb
+        heads = "".join(f" {card} GB |" for card in cards)
+        lines += ["", f"| {gpus} GPU{'s' * (gpus > 1)} | |{heads}", "|---|---|" + "---|" * len(cards)]
+        for name in ("qwen2.5-1.5b", "qwen3-4b", "qwen2.5-7b", "qwen3-8b"):
+            for training, rank in (("full", 0), ("LoRA", 32)):
+                model, cells = load_architecture(name), []
+                for start in (read_settings(config, nominal_bytes(card)) for card in cards):
+                    start = replace(start, lora_rank=rank, reference=start.reference and not rank)
+                    found = advise(model, start)
+                    if found is None:
+                        cells.append("no")
+                        continue
+                    changes = overrides(start, found, config.data.max_prompt_length)
+                    said = (
+                        ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "as it is"
+                    )
+                    at_once = int(cache_tokens(model, found) // found.longest) / found.tensor_parallel
+                    host = processes + sum(host_parts(model, found).values()) / GB
+                    cells.append(f"{said}; {at_once:g}; {host:.0f}")
+                lines.append(f"| {name} | {training} | {' | '.join(cells)} |")
+    return "\n".join(lines[1:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    parser = argparse.ArgumentParser("python -m recipe.memory", description="Estimate a run's memory on GPUs.")
+    parser.add_argument("model", nargs="?", help=f"folder, config.json, or one of {', '.join(SHIPPED)}")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides, as recipe.train takes them")
+    parser.add_argument("--config-name", default="stage3", help="the stage; default: stage3, the longest")
+    parser.add_argument("--card", type=float, metavar="GB", help="size of a GPU; default: nvidia-smi, else the profile")
+    parser.add_argument("--fits", action="store_true", help="a table over models and cards instead")
+    chosen = parser.parse_intermixed_args(arguments)
+    if chosen.fits:
+        print(fits_table(chosen.config_name))
+        return 0
+    if not chosen.model:
+        parser.error("name a MODEL, or ask for --fits")
+    try:
+        model = load_architecture(chosen.model)
+        config = compose_stage(chosen.config_name, chosen.overrides)
+        check_values(config)
+        card = nominal_bytes(chosen.card) if chosen.card else card_bytes(config)
+        if config.trainer.device != "cuda" or card is None:
+            raise PreflightError("the profile is not for GPUs, or no card size is known; set --card GB")
+    except (UnknownArchitecture, PreflightError) as error:
+        print(f"no estimate: {error}", file=sys.stderr)
+        return 2
+    settings = read_settings(config, card)
+    checkpoint, export = checkpoint_parts(model, settings)
+    host = {"processes": config.launcher.needs.memory_gb * GB} | host_parts(model, settings)
+    most, size = max(peaks(model, settings).items(), key=lambda item: item[1])
+    listed = ", ".join(f"{name} {size / GB:.0f}" for name, size in host.items())
+    wrong = problem(model, settings, config.data.max_prompt_length)
+    print(
+        f"{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}: "
+        f"{settings.gpus * settings.nodes} GPUs of {card_text(card)}; micro-batches of {settings.update_tokens} tokens "
+        f"(update) and {settings.forward_tokens} (log-probs). GB (10^9 bytes) a card, each phase at its peak:\n\n"
+        f"{table(model, settings)}\n\n{most} takes most: {size / GB:.1f} of {card / GB:.1f} GB\n"
+        f"{cache_line(model, settings)}\nhost: {sum(host.values()) / GB:.0f} GB: {listed}\n"
+        f"disk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model"
+        + (f"\n\n{wrong}" if wrong else "")
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

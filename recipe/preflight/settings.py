@@ -1,0 +1,415 @@
+"""Settings that depend on each other, with which something else would be trained without a word, or a start fail late.
+
+Each check yields its problems: what is wrong, and what to set.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from interaction import get_protocol
+from recipe.credit import GROUPED
+from recipe.memory import BYTES, known_model, sequence_parts
+from recipe.settings import CONFIG_DIR
+from recipe.settings.data_files import as_list
+from recipe.trajectories import FORMS, found, is_offline
+
+VERL_VERSION = "0.9.1"
+ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))
+
+WITH_CRITIC = ("gae", "gae_bad", "gae_step")
+OURS = ("gae_bad", "gae_step", "turn_grpo")
+WHOLE_STEPS = ("grpo", "turn_grpo", "gae_step")
+"""Estimators that give all tokens of a step one advantage, as the loss appo_step expects."""
+UNFED = ("remax", "optimal_token_baseline", "tir_optimal_token_baseline", "gdpo")
+"""Estimators of verl that need what its trainer does not hand over (`PPOTrainer._compute_advantage`)."""
+LOSSES = (
+    *("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dro", "cispo"),
+    *("bypass_mode", "appo_step"),
+)
+
+SYNC, ASYNC, SEPARATE = "sync", "colocate_async", "separate_async"
+GROUPS = {ASYNC: "trainer=async", SEPARATE: "trainer=separate"}
+"""What sets everything that a mode needs."""
+
+STORED = "recipe.training.offline"
+
+DEAD = {
+    f"{ACTOR}.grad_clip": (1.0, f"{ACTOR}.optim.clip_grad"),
+    "critic.grad_clip": (1.0, "critic.optim.clip_grad"),
+    f"{ACTOR}.fsdp_config.dtype": ("bfloat16", f"{ACTOR}.fsdp_config.mixed_precision.param_dtype"),
+    f"{REF}.fsdp_config.dtype": ("bfloat16", f"{REF}.fsdp_config.mixed_precision.param_dtype"),
+    "critic.fsdp.dtype": ("bfloat16", "critic.fsdp.mixed_precision.param_dtype"),
+    f"{ACTOR}.use_torch_compile": (True, f"{ACTOR}.fsdp_config.use_torch_compile"),
+    f"{REF}.use_torch_compile": (True, f"{REF}.fsdp_config.use_torch_compile"),
+    f"{ACTOR}.use_remove_padding": (None, f"{MODEL}.use_remove_padding"),
+    f"{ACTOR}.use_fused_kernels": (None, f"{MODEL}.use_fused_kernels"),
+    f"{ACTOR}.ppo_micro_batch_size": (None, f"{ACTOR}.ppo_micro_batch_size_per_gpu"),
+    f"{ROLLOUT}.log_prob_micro_batch_size": (None, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
+    "critic.use_dynamic_bsz": (True, "critic.ppo_max_token_len_per_gpu"),
+    "critic.ppo_micro_batch_size": (None, "critic.ppo_max_token_len_per_gpu"),
+    "critic.ppo_micro_batch_size_per_gpu": (None, "critic.ppo_max_token_len_per_gpu"),
+    "critic.ulysses_sequence_parallel_size": (1, "critic.fsdp.ulysses_sequence_parallel_size"),
+    f"{MODEL}.lora.rank": (0, f"{MODEL}.lora_rank"),
+    f"{MODEL}.lora.alpha": (32, f"{MODEL}.lora_alpha"),
+    f"{ROLLOUT}.do_sample": (True, f"{ROLLOUT}.temperature"),
+    f"{ROLLOUT}.multi_turn.max_assistant_turns": (None, "interaction.train.max_steps_per_turn"),
+    f"{ROLLOUT}.multi_turn.max_user_turns": (None, "nothing: the task says how many turns there are"),
+    f"{ROLLOUT}.multi_turn.max_tool_response_length": (256, "interaction.train.max_result_chars"),
+    f"{ROLLOUT}.multi_turn.format": ("hermes", "interaction.protocol"),
+    "algorithm.filter_groups.max_num_gen_batches": (0, "stage.max_gen_batches"),
+    "custom_reward_function.path": (None, "reward.custom_reward_function.path"),
+    "trainer.balance_batch": (True, "nothing: verl's V1 trainer always balances"),
+    "trainer.use_v1": (True, "nothing: this recipe is built on verl's V1 trainer"),
+}
+"""Settings of verl's that nothing reads on this path -> their default, and what does what they promise."""
+
+
+def problems(config: DictConfig) -> Iterator[str]:
+    """What is wrong with settings that need neither data nor model nor machine to be judged."""
+    if (version := importlib.metadata.version("verl")) != VERL_VERSION:
+        yield f"verl {version} is installed, this recipe is written for {VERL_VERSION}. Run `bash setup.sh`."
+    for check in CHECKS:
+        yield from check(config)
+
+
+def names(config: DictConfig) -> Iterator[str]:
+    """Protocol and loggers; verl would miss a logger's package after minutes."""
+    try:
+        get_protocol(config.interaction.protocol, docs=config.interaction.docs)
+    except ValueError as error:
+        yield f"interaction.protocol, interaction.docs: {error}."
+    for name in set(as_list(config.trainer.logger)) - {"console", "file", "rl_insight", "vemlp_wandb"}:
+        if importlib.util.find_spec(name) is None:
+            yield f"trainer.logger has {name}, and no such package is installed. Install it, or leave it out."
+
+
+def algorithm(config: DictConfig) -> Iterator[str]:
+    """Estimator, critic and loss fit each other."""
+    algorithm, actor, rollout = config.algorithm, config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    name, loss, control = str(algorithm.adv_estimator), actor.policy_loss.loss_mode, algorithm.kl_ctrl
+    given, rejection = f"algorithm.adv_estimator={name}", algorithm.rollout_correction.rollout_rs
+    registered = os.environ.get("VERL_USE_EXTERNAL_MODULES")  # which may have estimators and losses of their own
+    if name not in (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus") and not registered:
+        yield f"{given} is not known. Choose by algorithm=NAME, or one of {', '.join((*WITH_CRITIC, *GROUPED))}."
+    if loss not in LOSSES and not registered:
+        yield f"{ACTOR}.policy_loss.loss_mode={loss} is not known. Set one of {', '.join(LOSSES)}."
+    if name in UNFED:
+        yield f"{given} needs what verl's trainer does not compute for it. Take grpo, rloo or reinforce_plus_plus."
+    if name in GROUPED and rollout.n < 2:
+        yield f"{given} compares the rollouts of a task, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
+    if name in WITH_CRITIC and config.critic.enable is not True:
+        yield f"{given} needs a critic, and critic.enable={config.critic.enable}. Set it to true, or algorithm=tppo."
+    if algorithm.use_kl_in_reward and control.type == "adaptive" and min(control.target_kl, control.horizon) <= 0:
+        yield f"algorithm.kl_ctrl.target_kl={control.target_kl}, horizon={control.horizon}: both must be above 0."
+    if rejection is not None and (name in OURS or loss == "appo_step"):
+        yield (
+            f"algorithm.rollout_correction.rollout_rs={rejection} takes away tokens that {given} needs for its steps. "
+            "Set it to null."
+        )
+    if loss == "appo_step" and name not in WHOLE_STEPS:
+        yield f"the loss appo_step has one ratio a step, {given} an advantage a token. Take {', '.join(WHOLE_STEPS)}."
+    if loss == "appo_step" and actor.loss_agg_mode == "token-mean":
+        yield f"{ACTOR}.loss_agg_mode=token-mean weighs steps by their tokens. Set seq-mean-token-mean for appo_step."
+    if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
+        yield f"{ACTOR}.loss_agg_mode={actor.loss_agg_mode} divides by a micro-batch's width. Set loss_scale_factor."
+    if rollout.val_kwargs.get("do_sample") and rollout.val_kwargs.temperature == 0:
+        yield f"{ROLLOUT}.val_kwargs.do_sample=true with temperature=0 is greedy. Set {ROLLOUT}.val_kwargs.temperature."
+
+
+def batches(config: DictConfig) -> Iterator[str]:
+    """verl fills a mini-batch that does not divide with empty episodes, which count in the mean of the loss."""
+    batch, n, world = config.data.train_batch_size, config.actor_rollout_ref.rollout.n, _world(config)
+    for key, part, engine in _trained(config):
+        mini, shares = part.ppo_mini_batch_size, max(1, world // sequence_parts(part, engine))
+        given = f"{key}.ppo_mini_batch_size={mini}"
+        if not 1 <= mini <= batch or batch % mini:
+            yield f"{given} does not divide data.train_batch_size={batch}. Set MINI_BATCH_SIZE to a divisor of it."
+        elif mini * n % shares:
+            yield (
+                f"{given} times {ROLLOUT}.n={n} episodes cannot be divided evenly among {shares} GPUs or groups of "
+                f"GPUs. Set MINI_BATCH_SIZE, {ROLLOUT}.n or trainer.n_gpus_per_node."
+            )
+
+
+def split_models(config: DictConfig) -> Iterator[str]:
+    """Sequence parallelism needs flash-attn: else each GPU attends to its own part of a text."""
+    rollout = config.actor_rollout_ref.rollout
+    for key, part, engine in (*_trained(config), (REF, config.actor_rollout_ref.ref, "fsdp_config")):
+        model = config.critic.model if key == "critic" else config.actor_rollout_ref.model
+        attention = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")
+        right = model.get("use_remove_padding") and str(attention).startswith("flash_attention_")
+        if sequence_parts(part, engine) > 1 and not right:
+            where = "critic.model" if key == "critic" else MODEL
+            yield (
+                f"{key}: ulysses_sequence_parallel_size above 1 needs {where}.use_remove_padding=true and "
+                f"{where}.override_config.attn_implementation=flash_attention_2 (it is {attention})."
+            )
+    backend = "engine_kwargs.vllm.distributed_executor_backend"
+    if rollout.tensor_model_parallel_size > 1 and OmegaConf.select(rollout, backend) == "uni":
+        yield f"{ROLLOUT}.{backend}=uni is one process, and tensor_model_parallel_size is above 1. Set it to mp."
+    model = config.actor_rollout_ref.model
+    if str(attention := model.override_config.get("attn_implementation")).startswith("varlen"):
+        if not model.use_remove_padding:
+            yield f"{MODEL}.override_config.attn_implementation={attention} needs {MODEL}.use_remove_padding=true."
+        if "recipe.gpu.plugin" not in str(model.external_lib):
+            yield f"{MODEL}.override_config.attn_implementation={attention} needs external_lib=recipe.gpu.plugin."
+
+
+def sampling(config: DictConfig) -> Iterator[str]:
+    """Dynamic sampling, and correction of the rollouts."""
+    filtering, sampler = config.algorithm.filter_groups, config.trainer.v1.sampler.custom_sampler
+    correction, rollout = config.algorithm.rollout_correction, config.actor_rollout_ref.rollout
+    if filtering.enable and rollout.n < 2:
+        yield f"algorithm.filter_groups compares rollouts, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
+    if filtering.enable and sampler.path and sampler.name:
+        yield (
+            "algorithm.filter_groups.enable=true does nothing with trainer.v1.sampler.custom_sampler.path="
+            f"{sampler.path}. Leave one of the two out."
+        )
+    corrected = correction.rollout_is or correction.rollout_rs
+    if correction.bypass_mode and corrected:
+        yield (
+            "algorithm.rollout_correction.bypass_mode=true leaves nothing for rollout_is or rollout_rs to correct. Set "
+            "those two to null, or bypass_mode=false."
+        )
+    if (correction.bypass_mode or corrected) and not rollout.calculate_log_probs:
+        yield f"algorithm.rollout_correction needs {ROLLOUT}.calculate_log_probs=true."
+    if correction.rollout_is:
+        try:
+            bounds = [float(part) for part in str(correction.rollout_is_threshold).split("_")]
+        except ValueError:
+            bounds = []
+        if not (len(bounds) in (1, 2) and bounds == sorted(bounds) and 0 < bounds[0] and bounds[-1] < float("inf")):
+            yield (
+                f"algorithm.rollout_correction.rollout_is_threshold={correction.rollout_is_threshold}; expected the "
+                "largest weight, such as 2.0, or the smallest and the largest, such as 0.5_5.0."
+            )
+
+
+def lora(config: DictConfig) -> Iterator[str]:
+    """An adapter is trained, played and handed on."""
+    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
+    yield from model_lora(model, MODEL)
+    if config.critic.model.get("lora_rank"):
+        yield "critic.model.lora_rank: verl's LoRA would keep the critic's new value head at random. Set it to 0."
+    if model.lora_rank and rollout.layered_summon and not model.lora.merge and "dummy" in str(rollout.load_format):
+        yield f"{ROLLOUT}.layered_summon=true sends the adapter alone. Set {ROLLOUT}.load_format=safetensors."
+
+
+def model_lora(model: DictConfig, name: str) -> Iterator[str]:
+    """The LoRA settings of a model, which the configuration calls `name`, can be trained with FSDP2 and merged."""
+    if model.lora.rank:
+        yield f"{name}.lora.rank={model.lora.rank} is Megatron's: all weights would be trained. Set {name}.lora_rank."
+    targets = str(model.target_modules)
+    if model.lora_rank and model.get("target_parameters"):
+        yield f"{name}.target_parameters cannot be merged at the end. Name modules, with {name}.target_modules."
+    if model.lora_rank and ("lm_head" in targets or "embed_tokens" in targets):
+        yield f"{name}.target_modules={targets}: LoRA on embeddings is not merged right. Leave them out."
+
+
+def trainer_mode(config: DictConfig) -> Iterator[str]:
+    """A stage plays and trains in turn, or at the same time, with one of this recipe's trainers."""
+    modes, correction, rollout = (
+        config.trainer.v1,
+        config.algorithm.rollout_correction,
+        config.actor_rollout_ref.rollout,
+    )
+    mode, hybrid = modes.trainer_mode, config.actor_rollout_ref.hybrid_engine
+    given, oldest = f"trainer.v1.trainer_mode={mode}", modes.sampler.max_off_policy_threshold
+    if mode not in (SYNC, *GROUPS):
+        yield f"{given} is verl's own trainer, without gates and metrics. Set trainer=sync, async or separate."
+        return
+    if hybrid != (mode != SEPARATE):
+        yield f"{given} with actor_rollout_ref.hybrid_engine={hybrid}. Set trainer=separate, or neither."
+    if mode == SYNC:
+        return
+    if is_offline(config):
+        yield f"{given} with offline.files: nothing is played meanwhile. Set trainer=sync."
+    if config.algorithm.filter_groups.enable:
+        yield f"{given} with algorithm.filter_groups.enable=true samples without an end. Set one of the two otherwise."
+    if not (correction.rollout_is or correction.bypass_mode):
+        yield f"{given}: rollouts are older than the policy. Set algorithm.rollout_correction.rollout_is=token."
+    if not oldest or oldest < 2 or not 0 <= modes[mode].num_warmup_batches <= 1:
+        yield (
+            f"{given} bounds the age of an episode by trainer.v1.sampler.max_off_policy_threshold of 2 or more (it is "
+            f"{oldest}) and trainer.v1.{mode}.num_warmup_batches of 0 or 1. Set both."
+        )
+    if mode == SEPARATE:
+        yield from _separate(config, rollout, given)
+
+
+def _separate(config: DictConfig, rollout: DictConfig, given: str) -> Iterator[str]:
+    """Engines on devices of their own."""
+    model, mini = config.actor_rollout_ref.model, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
+    if config.trainer.v1[SEPARATE].parameter_sync_step != 1 or config.data.train_batch_size != mini:
+        yield (
+            f"{given} sends weights after one optimizer step. Set TRAIN_BATCH_SIZE and MINI_BATCH_SIZE to one number, "
+            f"and trainer.v1.{SEPARATE}.parameter_sync_step=1."
+        )
+    if model.lora_rank > 0 and not OmegaConf.select(model, "lora.merge"):
+        yield f"{given} with {MODEL}.lora_rank sends no adapter. Set +{MODEL}.lora.merge=true, or trainer=async."
+    if (playing := playing_devices(config)) < 1 or playing % engine:
+        yield f"{given}: an engine takes {engine} devices. {ROLLOUT}.nnodes x n_gpus_per_node={playing} is no multiple."
+    if rollout.checkpoint_engine.backend == "naive":
+        yield f"{given}: {ROLLOUT}.checkpoint_engine.backend=naive sends nothing to other cards. Set gloo."
+
+
+def offline(config: DictConfig) -> Iterator[str]:
+    """A stage that learns from stored trajectories: nothing is played, so nothing can be asked that is played for."""
+    stage, rollout, correction = config.stage, config.actor_rollout_ref.rollout, config.algorithm.rollout_correction
+    if not is_offline(config):
+        if stage.name == "offline":
+            yield f"offline.files is missing. Set it to {FORMS}."
+        if (config.offline.rewards, config.offline.old_log_probs) != ("steps", "start"):
+            yield "offline.rewards and offline.old_log_probs do nothing without offline.files. Leave them out."
+        return
+    metric, manager = (
+        str((stage.gate or {}).get("metric", "critic/score/mean")),
+        rollout.agent.get("agent_loop_manager_class"),
+    )
+    own = f"pkg://{STORED}"
+    for asked, remedy in (
+        (config.environment.guard is not None, "environment.guard=null"),
+        (config.algorithm.filter_groups.enable, "algorithm.filter_groups.enable=false"),
+        (stage.gate and metric.startswith(("val", "train/", "critic/score", "critic/rewards")), "stage.gate=null"),
+        (stage.handover == "best", "stage.handover=last"),
+        (stage.over_budget == "leave_out", "stage.over_budget=keep; what is too long is left out anyway"),
+        (config.interaction.overlong.penalty > 0, "interaction.overlong.penalty=0"),
+        (config.data.custom_cls.path not in (None, own), "data.custom_cls.path=null"),
+        (manager not in (None, f"{STORED}.StoredTrajectories"), f"{ROLLOUT}.agent.agent_loop_manager_class=null"),
+    ):
+        if asked:
+            yield f"offline.files: nothing is played. Set {remedy}."
+    if config.algorithm.adv_estimator not in GROUPED and rollout.n != 1:
+        yield f"{ROLLOUT}.n={rollout.n}: with offline.files and this estimator a row is one trajectory. Set it to 1."
+    continued = config.actor_rollout_ref.model.lora_adapter_path or (stage.adapter == "continue" and stage.previous)
+    if config.offline.old_log_probs == "start" and (continued or correction.bypass_mode or correction.rollout_rs):
+        yield (
+            "offline.old_log_probs=start is that of the start model without an adapter: not with an adapter to train "
+            "further, bypass_mode or rollout_rs. Set offline.old_log_probs=step, or leave the other out."
+        )
+
+
+CHECKS: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
+    *(names, algorithm, batches, split_models, sampling, lora, trainer_mode, offline),
+)
+
+
+def _world(config: DictConfig) -> int:
+    return int(config.trainer.n_gpus_per_node * config.trainer.nnodes)
+
+
+def playing_devices(config: DictConfig) -> int:
+    """Devices that only play; 0 where those that train do."""
+    rollout = config.actor_rollout_ref.rollout
+    return int(rollout.n_gpus_per_node * rollout.nnodes) if config.trainer.v1.trainer_mode == SEPARATE else 0
+
+
+def devices(config: DictConfig) -> int:
+    """That a run takes: those that train, and those that play where they are others."""
+    return _world(config) + playing_devices(config)
+
+
+def _trained(config: DictConfig) -> list[tuple[str, DictConfig, str]]:
+    """Key, settings and engine's key of each model that is trained."""
+    actor = (ACTOR, config.actor_rollout_ref.actor, "fsdp_config")
+    return [actor, ("critic", config.critic, "fsdp")] if config.critic.enable is True else [actor]
+
+
+def fill_in(config: DictConfig) -> list[str]:
+    """Set what follows from other settings: loggers, agent loops, stored data, micro-batches. Returns notes.
+
+    Micro-batches decide memory and time alone. One that is filled by tokens has to hold the longest episode: verl would
+    end the run at the first that is longer.
+    """
+    agent, policy, notes = config.actor_rollout_ref.rollout.agent, config.actor_rollout_ref, []
+    agent.agent_loop_config_path = agent.agent_loop_config_path or str(CONFIG_DIR / "agent_loops.yaml")
+    if "file" not in (loggers := as_list(config.trainer.logger)):  # gates, tables and curves read what this one writes
+        config.trainer.logger = [*loggers, "file"]
+    if is_offline(config):
+        files = [str(path) for path in found(as_list(config.offline.files))]
+        with open_dict(config):
+            config.data.train_files = config.data.val_files = files
+            config.data.custom_cls = {"path": f"pkg://{STORED}", "name": "StoredRows"}
+            agent.agent_loop_manager_class = f"{STORED}.StoredTrajectories"
+        config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
+        config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
+        config.trainer.test_freq, config.trainer.val_before_train = -1, False
+        if config.offline.old_log_probs == "start" and not (
+            policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward
+        ):
+            policy.actor.use_kl_loss, policy.actor.kl_loss_coef = True, 0.0  # verl's reference policy, without a KL
+    actor, ref = (sequence_parts(part, "fsdp_config") for part in (policy.actor, policy.ref))
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    for key, parts in (
+        (f"{ACTOR}.ppo_max_token_len_per_gpu", actor),
+        (f"{ROLLOUT}.log_prob_max_token_len_per_gpu", actor),
+        (f"{REF}.log_prob_max_token_len_per_gpu", ref),
+        ("critic.ppo_max_token_len_per_gpu", critic := sequence_parts(config.critic, "fsdp")),
+        ("critic.ppo_infer_max_token_len_per_gpu", critic),
+    ):
+        least = -(-longest // parts)  # on a CPU a long row is a pass of its own (recipe/cpu/engine.py)
+        if config.trainer.device != "cpu" and OmegaConf.select(config, key) < least:
+            OmegaConf.update(config, key, least)
+            notes.append(f"{key}={least}: the tokens of the longest prompt and response")
+    whole, mini = config.data.train_batch_size, policy.actor.ppo_mini_batch_size
+    for by_tokens, key, prompts in (
+        (policy.ref.log_prob_use_dynamic_bsz, f"{REF}.log_prob_micro_batch_size_per_gpu", whole),
+        (policy.actor.use_dynamic_bsz, f"{ACTOR}.ppo_micro_batch_size_per_gpu", mini),
+        (policy.rollout.log_prob_use_dynamic_bsz, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", whole),
+    ):
+        size, rows = OmegaConf.select(config, key), prompts * policy.rollout.n // max(1, _world(config) // actor)
+        if not by_tokens and size and rows % size:
+            OmegaConf.update(config, key, next(fit for fit in range(min(size, rows), 0, -1) if rows % fit == 0))
+            notes.append(f"{key}={OmegaConf.select(config, key)}: {size} does not divide {rows} trajectories of a GPU")
+    return notes
+
+
+def fit_bucket(config: DictConfig) -> None:
+    """Raise the bucket in which weights go to the engine, so that it holds the largest of them: the embedding."""
+    if model := known_model(config):
+        dtype = config.actor_rollout_ref.actor.fsdp_config.model_dtype
+        checkpoint, least = (
+            config.actor_rollout_ref.rollout.checkpoint_engine,
+            -(-model.embedding * BYTES[dtype] // 2**20),
+        )
+        checkpoint.update_weights_bucket_megabytes = max(checkpoint.update_weights_bucket_megabytes, least)
+
+
+def on_policy(config: DictConfig) -> bool:
+    """Whether the policy that is updated is the one before the update, so that every probability ratio is 1."""
+    actor = config.actor_rollout_ref.actor
+    one_update = actor.ppo_mini_batch_size >= config.data.train_batch_size and actor.ppo_epochs == 1
+    to_start = is_offline(config) and config.offline.old_log_probs == "start"  # of that model the ratio is then
+    return one_update and not to_start and not config.algorithm.rollout_correction.bypass_mode
+
+
+def notes(config: DictConfig) -> Iterator[str]:
+    """What is set but does nothing, or something else than it seems."""
+    actor, policy, stage = config.actor_rollout_ref.actor, config.actor_rollout_ref, config.stage
+    loss, mode = actor.policy_loss.loss_mode, config.trainer.v1.trainer_mode
+    for key, (default, live) in DEAD.items():
+        if (value := OmegaConf.select(config, key)) != default and value != OmegaConf.select(config, live):
+            yield f"{key}={value} does nothing. Set {live}"
+    if loss in ("gspo", "cispo", "appo_step") and on_policy(config):
+        batch = config.data.train_batch_size
+        yield f"the loss {loss} is plain policy gradient with one update a step: set MINI_BATCH_SIZE below {batch}"
+    if loss == "gspo" and max(actor.clip_ratio_low, actor.clip_ratio_high) > 0.05:  # the paper clips at .0004
+        yield f"the loss gspo never clips with clip_ratio_high={actor.clip_ratio_high}: algorithm=gspo sets the paper's"
+    if not config.interaction.overlong.train and actor.loss_agg_mode.startswith("seq-mean"):
+        yield f"{ACTOR}.loss_agg_mode={actor.loss_agg_mode} divides by episodes that overlong.train=false leaves out"
+    if config.interaction.record_tokens and config.interaction.record_dir is None:
+        yield "interaction.record_tokens=true writes nothing with interaction.record_dir=null: set a folder"
+    if policy.model.lora_adapter_path and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
+        yield "the KL is that to the model without the adapter that this stage begins with; see stage.adapter=new"
+    if mode in GROUPS:
+        oldest = config.trainer.v1.sampler.max_off_policy_threshold
+        yield f"{GROUPS[mode]}: episodes may span {oldest} versions of the policy (training/off_policy/...)"
+    metric = (stage.gate or {}).get("metric", "critic/score/mean")
+    if config.algorithm.filter_groups.enable and stage.gate and not metric.startswith("val"):
+        yield f"stage.gate reads {metric}, from which dynamic sampling takes solved tasks: set a metric of val_choose/"

@@ -1,0 +1,73 @@
+"""What the tests of the checks share: configurations, the tiny data and the tiny policy."""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.errors import PreflightError
+from recipe.launch.compose import compose
+from recipe.preflight import require
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@cache
+def _composed(stage: str, groups: tuple[str, ...]) -> DictConfig:
+    return compose(stage, groups)
+
+
+@pytest.fixture
+def configured() -> Callable[..., Any]:
+    """A stage's configuration; what chooses a group is composed once for all that have it in common."""
+
+    def configured(*overrides: str, stage: str = "stage2", hardware: str = "tiny") -> Any:
+        groups = [item for item in overrides if item.startswith(("algorithm=", "trainer=", "hardware="))]
+        given = groups if any(item.startswith("hardware=") for item in groups) else [f"hardware={hardware}", *groups]
+        rest = OmegaConf.from_dotlist([item.lstrip("+") for item in overrides if item not in groups])
+        base = _composed(stage, tuple(given)).copy()
+        OmegaConf.set_struct(base, False)
+        config = OmegaConf.merge(base, rest)
+        OmegaConf.set_struct(config, True)
+        return config
+
+    return configured
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of the tiny policy."""
+    folder = tmp_path_factory.mktemp("data")
+    assert prepare_data(["--out", str(folder), "--tiny"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny policy."""
+    folder = tmp_path_factory.mktemp("policy")
+    make_tiny_policy(folder)
+    return folder
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    """What checks say is wrong, all of it; empty if nothing is."""
+
+    def refusal(*checks: Iterable[str]) -> str:
+        try:
+            require(*checks)
+        except PreflightError as error:
+            return str(error)
+        return ""
+
+    return refusal

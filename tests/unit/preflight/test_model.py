@@ -1,0 +1,224 @@
+"""The start model, its adapter, tokenizer and chat template: which they are, and whether they can be played with."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from interaction import get_protocol
+from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy, make_tokenizer
+from recipe.errors import PreflightError
+from recipe.preflight import check, check_model, model
+from recipe.stage.adapter import note_base
+
+
+@pytest.fixture
+def folder(policy, tmp_path) -> Path:
+    """A copy of the tiny policy."""
+    return Path(shutil.copytree(policy, tmp_path / "model"))
+
+
+@pytest.fixture
+def checked(configured, made, tmp_path):
+    """A configuration of the tiny data, and what all checks say."""
+
+    def checked(*overrides: str, **given: Any) -> tuple[Any, str]:
+        where = (f"paths.data={made}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none")
+        needs = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
+        config = configured(*where, *needs, *overrides, **given)
+        config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
+        try:
+            check(config)
+            check_model(config)
+        except PreflightError as error:
+            return config, str(error)
+        return config, ""
+
+    return checked
+
+
+def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy, tmp_path):
+    assert "stage1_format" in checked()[1] and "run_sft.sh" in checked(stage="stage1")[1]
+    for place, stage in (("none", "stage1"), ("run/stage0_sft/hf", "stage1"), ("run/stage1_format/hf", "stage2")):
+        shutil.copytree(policy, tmp_path / place)
+        config, said = checked(stage=stage)
+        assert said == "" and config.actor_rollout_ref.model.path == f"{tmp_path}/{place}"
+
+
+def test_the_home_folder_is_written_out(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert model.start_model("~/model") == str(folder)
+
+
+def edited(name: str, **changes: Any) -> Any:
+    """A change of a JSON file of a model."""
+
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**content, **changes}))
+
+    return change
+
+
+def swallowed(folder: Path) -> None:
+    """A tag of the protocol becomes a special token."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    for token in content["added_tokens"]:
+        token["special"] = token["special"] or token["content"] == "<tool_call>"
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def larger(folder: Path) -> None:
+    """The tokenizer knows more than the model."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"] |= {f"w{number}": len(content["model"]["vocab"]) + number for number in range(500)}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def written(name: str, content: bytes) -> Any:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flipped(folder: Path) -> None:
+    """One byte of weights whose checksums are noted."""
+    content = bytearray((path := folder / "model.safetensors").read_bytes())
+    from recipe.stage.integrity import note_sums
+
+    note_sums(folder)
+    content[-9] ^= 1
+    path.write_bytes(content)
+
+
+BROKEN = [
+    (edited("config.json", max_position_embeddings=64), "64 positions"),
+    (edited("config.json", max_position_embeddings="many"), "config.json"),
+    (edited("config.json", model_type="nothing-known"), "nothing-known"),
+    (edited("config.json", num_hidden_layers=9, layer_types=None), "missing"),
+    (edited("config.json", vocab_size=100), "another shape"),
+    (edited("tokenizer_config.json", eos_token=None), "eos_token"),
+    *[(written("config.json", text), "config.json") for text in (b"", b"[]", b'{"model_type": "qw', b"\xff\xfe{")],
+    *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b"[]", b"{", b'{"model": {}}')],
+    *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"{{ 1 / 0 }}", b"x")],
+    (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
+    (lambda folder: [(folder / name).unlink() for name in ("tokenizer.json", "tokenizer_config.json")], "tokenizer"),
+    (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
+    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "LoRA adapter"),
+    (written("model.safetensors", b""), "model.safetensors"),
+    (cut, "model.safetensors"),
+    (flipped, "model.safetensors"),
+    (swallowed, "think_xml"),
+    (larger, "vocab_size"),
+]
+
+
+def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp_path):
+    wrong = []
+    for number, (harm, word) in enumerate(BROKEN):
+        folder = Path(shutil.copytree(policy, tmp_path / str(number)))
+        harm(folder)
+        _, said = checked(f"actor_rollout_ref.model.path={folder}")
+        if word not in said or "Traceback" in said:
+            wrong.append(f"{number}, {word}: {said or 'passed'}")
+    for name in ("/no/such/model", "~nobody/m", "a b", "x" * 5000):
+        with pytest.raises(PreflightError, match="Set MODEL"):
+            model.start_model(name)
+    assert not wrong, "\n".join(wrong)
+
+
+LENGTHS = [
+    (["actor_rollout_ref.rollout.max_model_len=1500"], "max_model_len=1500"),
+    (["data.max_prompt_length=200"], "data.max_prompt_length="),
+    (["data.max_prompt_length=200", "data.filter_overlong_prompts=true"], ""),
+    (["interaction.docs=json"], "its prompt"),
+]
+
+
+def test_prompts_and_lengths_have_to_fit_each_other(checked, folder, capsys):
+    for given, word in LENGTHS:
+        _, said = checked(f"actor_rollout_ref.model.path={folder}", *given)
+        assert word in said and bool(said) is bool(word), (given, said)
+    assert "such rows are left out" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(["made-up rules made-up request Results: [1] an earlier thought"] * 3)
+
+
+SYSTEM = "message.role == 'system'"
+THINKS = CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+CONTENT = "{{ message['content'] }}"
+TEMPLATES = [
+    (CHAT_TEMPLATE, "think_xml", ""),
+    (THINKS, "hermes", ""),
+    *[(THINKS, name, "interaction.protocol=hermes") for name in ("think_xml", "llama3_json", "python_calls")],
+    ("{{ raise_exception('System role not supported') }}", "think_xml", "System role not supported"),
+    (CHAT_TEMPLATE.replace("messages %}", "messages if message.role != 'system' %}"), "think_xml", "role system"),
+    (CHAT_TEMPLATE.partition("{% if add_generation_prompt %}")[0], "think_xml", "header"),
+    ("{{ messages | length }}" + CHAT_TEMPLATE, "think_xml", "changes what it has written"),
+    (
+        CHAT_TEMPLATE.replace(CONTENT, "{{ message['content'] if message['role'] != 'assistant' }}"),
+        "think_xml",
+        "shows",
+    ),
+]
+
+
+def test_a_template_that_rollouts_cannot_use_is_refused(tokenizer, refusal):
+    wrong = []
+    for template, protocol, word in TEMPLATES:
+        tokenizer.chat_template = template
+        said = refusal(model.template(tokenizer, get_protocol(protocol), {}, []))
+        if word.removesuffix("s") not in said or bool(said) is not bool(word):
+            wrong.append(f"{word}: {said or 'passed'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_template_that_drops_earlier_thoughts_is_told(tokenizer, refusal):
+    last = "message['content'] if loop.last else message['content'].split('</think>')[-1]"
+    tokenizer.chat_template, notes = CHAT_TEMPLATE.replace("message['content']", f"({last})"), list[str]()
+    assert refusal(model.template(tokenizer, get_protocol("think_xml"), {}, notes)) == ""
+    assert r"messages end with '<|im_end|>\n'; drops earlier thoughts" in notes[0]
+
+
+def make_adapter(folder: Path, base: Path) -> Path:
+    """An adapter with random weights, as a stage leaves it."""
+    lora = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=24, target_modules=["q_proj", "down_proj"])
+    made = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
+    made.save_pretrained(str(folder), save_embedding_layers=False)
+    note_base(folder, str(base))
+    return folder
+
+
+def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(configured, refusal, policy, tmp_path):
+    def started(*overrides: str) -> tuple[Any, str]:
+        config = configured(f"paths.run={tmp_path}", "stage.previous=one", *overrides)
+        return config.actor_rollout_ref.model, refusal(model.start(config, []))
+
+    assert "one/adapter" in started("stage.adapter=continue")[1]
+    folder = make_adapter(tmp_path / "one" / "adapter", policy)
+    shutil.copytree(policy, tmp_path / "one" / "hf")
+    found, said = started("stage.adapter=continue", "actor_rollout_ref.model.lora_rank=8")
+    assert said == "" and (found.path, found.lora_adapter_path) == (str(policy), str(folder))
+    assert (found.lora_rank, found.lora_alpha, found.target_modules) == (4, 24, ["down_proj", "q_proj"])
+    found, said = started("stage.adapter=new")
+    assert said == "" and (found.path, found.lora_adapter_path) == (str(tmp_path / "one" / "hf"), None)
+    make_tiny_policy(other := tmp_path / "other")
+    changed = AutoModelForCausalLM.from_pretrained(other)
+    with torch.no_grad():
+        changed.model.norm.weight.mul_(2)
+    changed.save_pretrained(other)
+    assert "another model's" in started("stage.adapter=continue", f"actor_rollout_ref.model.path={other}")[1]
+    content = (folder / "adapter_model.safetensors").read_bytes()
+    (folder / "adapter_model.safetensors").write_bytes(content[:900])
+    assert "adapter_model.safetensors" in started("stage.adapter=continue")[1]

@@ -1,0 +1,283 @@
+"""Settings with which something else would be trained without a word, or a start fail late."""
+
+from typing import Any
+
+import numpy
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.credit import GROUPED
+from recipe.errors import PreflightError
+from recipe.memory import read_settings
+from recipe.preflight import check_settings, settings, summary
+from recipe.settings import CONFIG_DIR
+
+ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))
+GPU, FLASH = "hardware=gpu8", f"{MODEL}.override_config.attn_implementation=flash_attention_2"
+ULYSSES, MINI = f"{ACTOR}.ulysses_sequence_parallel_size=2", f"{ACTOR}.ppo_mini_batch_size"
+UPDATE, LONG = f"{ACTOR}.ppo_max_token_len_per_gpu", "data.max_response_length=57344"
+FORWARD, REFERENCE = (f"{part}.log_prob_max_token_len_per_gpu" for part in (ROLLOUT, REF))
+CORRECTION, FILTER = "algorithm.rollout_correction", "algorithm.filter_groups.enable=true"
+LORA, ALONE = f"{MODEL}.lora_rank=8", (f"{ROLLOUT}.n=1", "algorithm.adv_estimator=reinforce_plus_plus")
+OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
+ASYNC, SEPARATE = "trainer=async", "trainer=separate"
+V1 = "trainer.v1"
+GATE = (
+    "stage.gate.metric=val_choose/reward",
+    "stage.gate.value=1.0",
+    "stage.gate.kind=leave_at",
+    "stage.gate.window=2",
+)
+
+BAD: list[tuple[list[str], str]] = [
+    # what is set, and a word that the problem must have
+    (["algorithm.adv_estimator=grpoo"], "grpoo"),
+    ([f"{ACTOR}.policy_loss.loss_mode=gspoo"], "gspoo"),
+    (["algorithm.adv_estimator=remax"], "remax"),
+    (["algorithm.adv_estimator=gdpo"], "gdpo"),
+    *[([f"algorithm.adv_estimator={name}", f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1") for name in GROUPED],
+    (["algorithm.adv_estimator=gae_bad"], "critic.enable"),
+    (["algorithm=appo", "critic.enable=false"], "critic.enable"),
+    (["algorithm=appo", f"{CORRECTION}.rollout_rs=seq_mean_k3"], "rollout_rs"),
+    (["algorithm=tppo", f"{ACTOR}.policy_loss.loss_mode=appo_step"], "appo_step"),
+    (["algorithm=appo", f"{ACTOR}.loss_agg_mode=token-mean"], "seq-mean-token-mean"),
+    (["algorithm=step_grained", "algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.target_kl=0"], "target_kl"),
+    ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], "loss_scale_factor"),
+    ([f"{ROLLOUT}.val_kwargs.do_sample=true"], "val_kwargs.temperature"),
+    ([GPU, f"{MINI}=64"], f"{MINI}=64"),
+    ([GPU, f"{MINI}=12"], "MINI_BATCH_SIZE"),
+    ([GPU, "algorithm=tppo", "critic.ppo_mini_batch_size=64"], "critic.ppo_mini_batch_size=64"),
+    ([GPU, f"{MINI}=2", f"{ROLLOUT}.n=2"], "among 8"),
+    ([GPU, f"{MINI}=1", f"{ROLLOUT}.n=8", "trainer.nnodes=2"], "among 16"),
+    ([GPU, ULYSSES], "flash_attention_2"),
+    ([GPU, f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2", FLASH, f"{MODEL}.use_remove_padding=false"], ACTOR),
+    ([GPU, f"{REF}.ulysses_sequence_parallel_size=2"], REF),
+    ([GPU, "algorithm=tppo", "critic.fsdp.ulysses_sequence_parallel_size=2"], "critic.model"),
+    ([GPU, f"{MODEL}.use_remove_padding=false"], "use_remove_padding=true"),
+    ([GPU, f"{MODEL}.external_lib=null"], "recipe.gpu.plugin"),
+    ([f"{ROLLOUT}.tensor_model_parallel_size=2", "trainer.n_gpus_per_node=2"], "mp"),
+    ([FILTER, *ALONE], f"{ROLLOUT}.n=1"),
+    ([FILTER, f"{V1}.sampler.custom_sampler.path=a.py", f"{V1}.sampler.custom_sampler.name=A"], "custom_sampler"),
+    ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"], "bypass_mode"),
+    ([f"{CORRECTION}.rollout_is=token", f"{ROLLOUT}.calculate_log_probs=false"], "calculate_log_probs"),
+    *[
+        ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold={value}"], "0.5_5.0")
+        for value in ("0", "0.5-5", "5.0_0.5", ".inf")
+    ],
+    ([f"{MODEL}.lora.rank=8"], f"{MODEL}.lora_rank"),
+    ([LORA, f"{MODEL}.target_parameters=[experts]"], "target_modules"),
+    ([LORA, f"{MODEL}.target_modules=[q_proj,lm_head]"], "embeddings"),
+    ([LORA, f"{MODEL}.target_modules=.*embed_tokens"], "embeddings"),
+    (["algorithm=tppo", "critic.model.lora_rank=8"], "critic.model.lora_rank"),
+    ([LORA, f"{ROLLOUT}.layered_summon=true"], "load_format=safetensors"),
+    ([f"{V1}.trainer_mode=mine"], "trainer=sync"),
+    ([f"{V1}.trainer_mode=separate_async"], "trainer=separate"),
+    (["actor_rollout_ref.hybrid_engine=false"], "hybrid_engine"),
+    ([f"{V1}.trainer_mode=colocate_async"], "rollout_is=token"),
+    ([ASYNC, f"{CORRECTION}.rollout_is=null"], "rollout_is=token"),
+    ([ASYNC, "algorithm=dapo"], "filter_groups"),
+    ([ASYNC, *OFFLINE], "offline.files"),
+    ([ASYNC, f"{V1}.sampler.max_off_policy_threshold=1"], "max_off_policy_threshold"),
+    ([ASYNC, f"{V1}.colocate_async.num_warmup_batches=8"], "num_warmup_batches"),
+    ([SEPARATE, f"{MINI}=2"], "MINI_BATCH_SIZE"),
+    ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], "parameter_sync_step=1"),
+    ([SEPARATE, LORA], "lora.merge=true"),
+    ([SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes"),
+    ([SEPARATE, f"{ROLLOUT}.pipeline_model_parallel_size=2"], f"{ROLLOUT}.nnodes"),
+    ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], "gloo"),
+    (["offline.rewards=final"], "offline.files"),
+    (["offline.old_log_probs=step"], "offline.files"),
+    (["stage.name=offline"], "offline.files"),
+    ([*OFFLINE, "environment.guard=a.parquet"], "environment.guard"),
+    ([*OFFLINE, FILTER], "filter_groups"),
+    ([*OFFLINE, *GATE], "stage.gate=null"),
+    ([*OFFLINE, "stage.handover=best"], "stage.handover=last"),
+    ([*OFFLINE, "stage.over_budget=leave_out"], "stage.over_budget=keep"),
+    ([*OFFLINE, "interaction.overlong.penalty=0.5"], "overlong.penalty=0"),
+    ([*OFFLINE, "data.custom_cls.path=mine.py"], "custom_cls.path=null"),
+    ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
+    ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
+    ([*OFFLINE, f"{CORRECTION}.bypass_mode=true"], "offline.old_log_probs=step"),
+    (["trainer.logger=[console,wandbb]"], "wandbb"),
+    (["interaction.protocol=xml"], "interaction.protocol"),
+    (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
+]
+
+GOOD = [
+    [GPU, f"{MINI}=8"],
+    [GPU, ULYSSES, FLASH, f"{MINI}=2", f"{ROLLOUT}.n=2"],
+    [GPU, "critic.fsdp.ulysses_sequence_parallel_size=2"],  # no critic
+    list(ALONE),
+    ["algorithm=tppo", f"{ROLLOUT}.n=1"],
+    *[[f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold={value}"] for value in ("5", "0.5_5.0")],
+    [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
+    [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
+    ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
+    [*OFFLINE, "offline.old_log_probs=step", f"{CORRECTION}.bypass_mode=true", f"{ROLLOUT}.calculate_log_probs=true"],
+]
+
+
+@pytest.fixture
+def judged(configured, refusal, tmp_path):
+    """The configuration, and what is wrong with it."""
+    (tmp_path / "000001.jsonl").touch()
+
+    def judged(overrides: list[str]) -> tuple[Any, str]:
+        config = configured(*(item.replace("FILES", str(tmp_path)) for item in overrides))
+        try:
+            check_settings(config)
+        except PreflightError as error:
+            return config, str(error)
+        return config, ""
+
+    return judged
+
+
+def test_what_cannot_work_is_refused_with_the_setting_to_change(judged):
+    wrong = []
+    for overrides, word in BAD:
+        _, said = judged(overrides)
+        if word not in said or any(len(line) > 400 for line in said.splitlines()):
+            wrong.append(f"{overrides}: {said or 'passed'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_works_is_not_refused(judged):
+    assert [(overrides, said) for overrides in GOOD if (said := judged(overrides)[1])] == []
+
+
+def test_all_problems_are_named_at_once(judged):
+    _, said = judged(["algorithm.adv_estimator=gae_bad", "trainer.logger=[wandbb]", f"{MINI}=3"])
+    assert all(word in said for word in ("critic.enable", "wandbb", f"{MINI}=3")) and said.count("\n- ") == 3
+
+
+def test_every_stage_and_algorithm_passes_on_every_machine(configured):
+    for hardware in ("cpu", "gpu1", "gpu8_24gb"):
+        check_settings(configured(f"hardware={hardware}", stage="stage3"))
+    for number, path in enumerate(sorted((CONFIG_DIR / "algorithm").glob("*.yaml"))):
+        check_settings(configured(f"algorithm={path.stem}", f"hardware={('tiny', 'gpu8')[number % 2]}"))
+    for mode in ("async", "separate"):
+        config = configured(f"trainer={mode}", "algorithm=appo", "trainer.n_gpus_per_node=1")
+        check_settings(config)
+        assert any("may span 4 versions" in note for note in settings.notes(config))
+
+
+def test_engines_on_cards_of_their_own_leave_those_that_train_to_the_trainer(configured):
+    config = configured(SEPARATE, GPU, "trainer.n_gpus_per_node=4")
+    assert settings.devices(config) == 8 and not read_settings(config, 80e9).plays
+
+
+def test_micro_batches_are_made_to_divide_the_trajectories(judged, capsys):
+    for given, sizes in (
+        (list(ALONE), (4, 4)),
+        (["data.train_batch_size=3", f"{MINI}=3", f"{ROLLOUT}.n=2"], (3, 6)),
+        ([f"{ACTOR}.ppo_micro_batch_size_per_gpu=6"], (4, 8)),
+        ([], (4, 8)),
+    ):
+        config, said = judged(given)
+        policy = config.actor_rollout_ref
+        found = policy.actor.ppo_micro_batch_size_per_gpu, policy.rollout.log_prob_micro_batch_size_per_gpu
+        assert (said, found) == ("", sizes) and ("NOTE" in capsys.readouterr().out) is bool(given)
+
+
+def test_token_budgets_hold_the_longest_episode(judged, capsys):
+    for given, key, least in (
+        ([LONG], UPDATE, 65536),
+        ([LONG, f"{FORWARD}=65535"], FORWARD, 65536),
+        ([LONG, f"{REFERENCE}=40960"], REFERENCE, 65536),
+        ([ULYSSES, FLASH, f"{UPDATE}=9000"], UPDATE, 9096),
+        (
+            ["algorithm=tppo", "critic.ppo_infer_max_token_len_per_gpu=16384"],
+            "critic.ppo_infer_max_token_len_per_gpu",
+            18192,
+        ),
+    ):
+        config, said = judged([GPU, *given])
+        assert said == "" and OmegaConf.select(config, key) == least and f"{key}={least}" in capsys.readouterr().out
+
+
+def test_stored_trajectories_are_the_data_and_the_start_model_gives_the_old_log_probabilities(judged):
+    off = ["algorithm.use_kl_in_reward=false", f"{ACTOR}.use_kl_loss=false"]
+    config, said = judged([*OFFLINE, *off])
+    assert not said and len(config.data.train_files) == 1 and config.trainer.test_freq == -1
+    assert config.actor_rollout_ref.actor.use_kl_loss and config.actor_rollout_ref.actor.kl_loss_coef == 0
+    config, said = judged([*OFFLINE, *off, "offline.old_log_probs=step"])
+    assert not said and not config.actor_rollout_ref.actor.use_kl_loss
+
+
+NOTES = [
+    ([f"{ACTOR}.grad_clip=0.5"], f"{ACTOR}.optim.clip_grad"),
+    ([f"{ACTOR}.fsdp_config.dtype=float16"], "param_dtype"),
+    (["custom_reward_function.path=a.py"], "reward.custom_reward_function.path"),
+    (["algorithm.filter_groups.max_num_gen_batches=7"], "stage.max_gen_batches"),
+    ([GPU, "algorithm=gspo"], "MINI_BATCH_SIZE below 32"),
+    ([f"{ACTOR}.policy_loss.loss_mode=gspo", f"{MINI}=2"], "never clips"),
+    (["interaction.overlong.train=false", f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"], "overlong.train=false"),
+    (["interaction.record_tokens=true", "interaction.record_dir=null"], "record_dir=null"),
+    ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_choose/"),
+]
+
+
+def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none(configured):
+    assert [*settings.notes(configured()), *settings.notes(configured(stage="stage3"))] == []
+    missing = [given for given, word in NOTES if not any(word in note for note in settings.notes(configured(*given)))]
+    assert missing == []
+    assert "NOTE" in summary(configured(*NOTES[0][0])) and "inert" in summary(configured(GPU))
+
+
+def test_dead_settings_have_the_defaults_that_are_written_down(configured):
+    for config in (configured(), configured(GPU, "algorithm=tppo")):
+        for key, (default, live) in settings.DEAD.items():
+            assert OmegaConf.select(config, key) in (default, OmegaConf.select(config, live)), key
+    for name in ("tppo", "appo"):  # verl's engine reads this key alone
+        config = configured(f"algorithm={name}")
+        assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5
+
+
+# What is written down of verl.
+
+
+def advantages(name: str, groups: list[str], scores: list[float]) -> Any:
+    """verl's advantages of episodes of three tokens, from the columns that its trainer hands over."""
+    import torch
+    from verl import DataProto
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+    ones = torch.ones(len(scores), 3)
+    rewards = torch.zeros(len(scores), 3)
+    rewards[:, -1] = torch.tensor(scores)
+    names = ("old_log_probs", "rollout_log_probs", "ref_log_prob", "values")
+    data = DataProto.from_dict(
+        {"response_mask": ones.long(), "rm_scores": rewards, "token_level_scores": rewards.clone()}
+        | {"token_level_rewards": rewards.clone(), **{column: -ones for column in names}},
+        non_tensors={"uid": numpy.array(groups, dtype=object)},
+    )
+    config = OmegaConf.create({"gamma": 1.0, "lam": 1.0, "norm_adv_by_std_in_grpo": True, "gdpo_reward_keys": ["acc"]})
+    keys = [f"{group}_{place}_0" for place, group in enumerate(groups)]
+    found = compute_advantage_for_multi_trajectories(data, keys, adv_estimator=name, config=config)
+    return found.batch["advantages"]
+
+
+def test_of_verls_estimators_those_named_need_more_or_compare_groups():
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+    names = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY} - set(settings.OURS)
+    unfed, grouped, scores = set(), set(), [1.0, 0.25, 2.0, 0.5]
+    for name in names:
+        try:
+            first, second = (advantages(name, list(groups), scores) for groups in ("aabb", "abab"))
+        except (AssertionError, TypeError, KeyError):
+            unfed.add(name)
+            continue
+        if not numpy.allclose(first, second):
+            grouped.add(name)
+    assert unfed == set(settings.UNFED) and grouped == set(GROUPED) - set(settings.OURS)
+    assert names == {"gae", "reinforce_plus_plus", *unfed, *grouped}
+
+
+def test_verl_has_the_known_losses_and_no_other():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+
+    import recipe.credit.policy_loss  # noqa: F401
+
+    assert set(settings.LOSSES) == set(POLICY_LOSS_REGISTRY)

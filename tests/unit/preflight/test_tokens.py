@@ -1,0 +1,137 @@
+"""Tasks that gold cannot finish are counted as the agent loop counts, said, and left out of training if asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from support.own_environment import write_namesake
+
+from bfcl_env import load_scenarios
+from data_prep.rows import rl_table, write_table
+from interaction import Conversation, get_protocol
+from interaction.environment import load_tasks, register
+from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.preflight.tokens import THOUGHT, Budget, Lengths, check_budget, over_budget
+
+think_xml = get_protocol("think_xml", docs="signature")
+SHORT = load_scenarios("multi_turn_base", split="train")[:6]
+LONG = load_scenarios("multi_turn_long_context", split="train")[:6]
+LIMIT = 3_000
+"""Tokens of a response that all of SHORT and only some of LONG fit into."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer([turn.user for scenario in SHORT for turn in scenario.turns])
+
+
+@pytest.fixture(scope="module")
+def lengths(tokenizer):
+    return Lengths(tokenizer)
+
+
+def opened(scenario, **policy):
+    return Conversation(scenario, protocol=think_xml, **policy)
+
+
+def fits(scenario, lengths, budget, **policy):
+    return not over_budget([scenario], lambda item: opened(item, **policy), lengths, budget)
+
+
+async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, tokenizer, engine, make_loop):
+    for scenario in (*SHORT[:2], *LONG[:2]):
+        replies = [
+            text
+            for turn in scenario.turns
+            for text in (
+                *([think_xml.render_calls(THOUGHT, turn.gold)] if turn.gold else []),
+                think_xml.render_answer(THOUGHT, "done"),
+            )
+        ]
+        policy = {"max_result_chars": None}
+        loop = make_loop(tokenizer, engine(tokenizer, replies), response_length=200_000, policy=policy)
+        info = {"task_id": scenario.id, "split": "train"}
+        output = await loop.run({}, extra_info=info, uid="a", session_id=0, global_steps=1)
+        assert output.extra_fields["episode"]["stop_reason"] == "completed"
+        prompt, response = len(output.prompt_ids), len(output.response_mask)
+        near = 8 * len(scenario.turns)  # what a template writes between messages is counted on average
+        assert fits(scenario, lengths, Budget(response=response + near))
+        assert not fits(scenario, lengths, Budget(response=response - near))
+        assert fits(scenario, lengths, Budget(context=prompt + response + near))
+        assert not fits(scenario, lengths, Budget(context=prompt + response - near))
+
+
+def test_results_that_are_cut_make_a_long_task_fit(lengths):
+    longest = next(scenario for scenario in LONG if not fits(scenario, lengths, Budget(response=LIMIT)))
+    assert fits(longest, lengths, Budget(response=LIMIT), max_result_chars=500)
+
+
+def test_calls_too_long_for_one_message_are_played_in_several_if_the_turn_has_room_for_them(lengths):
+    scenario = next(item for item in SHORT if max(len(turn.gold) for turn in item.turns) >= 3)
+    turn = max(scenario.turns, key=lambda turn: len(turn.gold))
+    reply = lengths.of(think_xml.render_calls(THOUGHT, turn.gold))
+    assert fits(scenario, lengths, Budget(reply=reply + 1), max_steps_per_turn=2)
+    assert not fits(scenario, lengths, Budget(reply=reply), max_steps_per_turn=2)
+    assert fits(scenario, lengths, Budget(reply=reply), max_steps_per_turn=3)
+    alone = max(lengths.of(think_xml.render_calls(THOUGHT, [call])) for call in turn.gold)
+    assert not fits(scenario, lengths, Budget(reply=alone))
+
+
+@pytest.fixture
+def judged(configured, refusal, tmp_path, tokenizer):
+    """The problems, the notes and the configuration of a stage with these tasks."""
+
+    def judged(train: Any, val: Any, over_budget: str = "keep", **data: Any) -> tuple[str, list[str], Any]:
+        config, notes = configured(f"stage.over_budget={over_budget}", f"paths.run={tmp_path}"), list[str]()
+        for key, split, scenarios in (("train_files", "train", train), ("val_files", "val", val)):
+            config.data[key] = str(tmp_path / f"{key}.parquet")
+            write_table(rl_table(scenarios, split, think_xml), Path(config.data[key]))
+        policy = {"max_steps_per_turn": 20}
+        config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
+        config.actor_rollout_ref.rollout.max_model_len = None
+        config.data.update({"train_batch_size": 2, "max_response_length": LIMIT, **data})
+        return refusal(check_budget(config, tokenizer, think_xml, notes)), notes, config
+
+    return judged
+
+
+@pytest.fixture(scope="module")
+def too_long(lengths):
+    """Tasks of LONG that do not fit LIMIT tokens."""
+    found = over_budget(LONG, opened, lengths, Budget(response=LIMIT))
+    assert 1 <= len(found) < len(LONG)
+    return found
+
+
+def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_long):
+    wrong, (train, val), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
+    count = len(too_long)
+    assert not wrong and f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
+    assert f"accuracy can reach {1 - count / 12:.3f} at most" in val
+    assert "leave_out" not in config.data
+    assert judged(SHORT, SHORT, "leave_out")[1] == []
+
+
+def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long):
+    from verl.trainer.ppo.utils import create_rl_dataset
+
+    wrong, _, config = judged([*SHORT, *LONG], [*SHORT, *LONG], "leave_out", filter_overlong_prompts=False)
+    rows = {}
+    for key in ("train_files", "val_files"):
+        found = create_rl_dataset(config.data[key], config.data, tokenizer, None)
+        rows[key] = [info["task_id"] for info in found.dataframe["extra_info"]]
+    assert not wrong and rows["val_files"] == [scenario.id for scenario in (*SHORT, *LONG)]
+    assert rows["train_files"] == [name for name in rows["val_files"] if name not in too_long]
+
+
+def test_of_two_environments_with_one_id_only_the_task_that_does_not_fit_is_left_out(judged, tmp_path, too_long):
+    register({"inventory": str(write_namesake(tmp_path, LONG))})
+    _, _, config = judged([*LONG, *load_tasks("inventory").values()], SHORT, "leave_out")
+    assert config.data.leave_out == sorted(too_long)
+
+
+def test_what_cannot_be_left_out_is_refused(judged):
+    tasks = ([*SHORT, *LONG], SHORT, "leave_out")
+    assert "train_batch_size" in judged(*tasks, train_batch_size=12)[0]
+    assert "mine.py" in judged(*tasks, custom_cls=OmegaConf.create({"path": "mine.py", "name": "Mine"}))[0]

@@ -1,0 +1,203 @@
+"""The estimate of memory: right where it was measured, refusing what cannot fit, and advising what does."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from benchmarks.bench_memory import Point, estimate, measure
+from recipe.memory import (
+    GB,
+    SHIPPED,
+    UnknownArchitecture,
+    advise,
+    cache_tokens,
+    card_bytes,
+    checkpoint_parts,
+    compose_stage,
+    host_parts,
+    load_architecture,
+    main,
+    nominal_bytes,
+    overrides,
+    peaks,
+    phases,
+    problem,
+    read_settings,
+    shortfalls,
+)
+
+PUBLISHED = {
+    "llama-3.1-8b": 8_030_261_248,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+}
+MEASURED = [
+    # points, and GB as `python -m benchmarks.bench_memory` printed them
+    (Point("qwen2.5-7b", 32768, "fused", "update"), 35.87),
+    (Point("qwen2.5-7b", 32768, "fused", "forward"), 18.13),
+    (Point("qwen2.5-7b", 12000, "fused", "update"), 25.44),
+    (Point("qwen3-4b", 32768, "fused", "update"), 23.37),
+    (Point("qwen3-8b", 20480, "fused", "update", 4), 48.36),
+    (Point("qwen2.5-1.5b", 12000, "fused", "update"), 7.98),
+    (Point("qwen2.5-1.5b", 16384, "fused", "update", 8, 32), 5.67),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for name in ("MODEL", "RUN", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@cache
+def settings_for(card=80, stage="stage3", given=()):
+    return read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
+
+
+def test_the_estimate_is_within_a_few_percent_of_what_was_measured():
+    assert [estimate(point) / GB for point, _ in MEASURED] == pytest.approx([peak for _, peak in MEASURED], rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["fused", "packed"])
+def test_what_was_measured_can_be_measured_again(path):
+    point = Point("qwen2.5-1.5b", 1024, path, "update", 4)
+    assert estimate(point) == pytest.approx(measure(point)[1], rel=0.15)
+
+
+def test_the_parameters_of_each_model_are_as_many_as_published():
+    assert {name: load_architecture(name).parameters for name in SHIPPED} == PUBLISHED
+
+
+FIGURES = [
+    # card, settings, model, GB of each phase, tokens of the cache, GB of the host and of a checkpoint
+    (80, (), "qwen2.5-7b", (72.8, 26.3, 26.3, 39.9, 34.0), 717860, 45.7, 121.8),
+    (80, ("hardware=gpu1",), "qwen3-4b", (57.0, 26.5, 34.9, 31.6), 190778, 16.1, 32.7),
+    (24, ("hardware=gpu8_24gb",), "qwen3-8b", (20.9, 9.7, 9.7, 19.4, 15.8), 129841, 180.2, 131.1),
+    (80, ("algorithm=appo",), "llama-3.1-8b", (85.4, 37.3, 53.2, 47.4), 310680, 32.1, 224.8),
+    (40, ("actor_rollout_ref.model.lora_rank=32",), "qwen2.5-1.5b", (32.4, 9.1, 12.3, 10.0), 864765, 49.4, 12.6),
+]
+
+
+def test_the_figures_of_some_runs_are_what_they_were():
+    for card, given, name, sizes, tokens, host, checkpoint in FIGURES:
+        model, settings = load_architecture(name), settings_for(card, given=given)
+        found = tuple(round(size / GB, 1) for size in peaks(model, settings).values())
+        assert (found, int(cache_tokens(model, settings))) == (sizes, tokens), (name, given)
+        assert round(sum(host_parts(model, settings).values()) / GB, 1) == host, (name, given)
+        assert round(checkpoint_parts(model, settings)[0] / GB, 1) == checkpoint, (name, given)
+
+
+def test_a_micro_batch_holds_the_longest_conversation_whatever_its_budget():
+    found = settings_for(given=("data.max_response_length=57344",))
+    assert (found.update_tokens, found.forward_tokens, found.longest) == (65536, 65536, 65536)
+    cut = ("data.max_response_length=57344", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4")
+    assert settings_for(given=cut).update_tokens == 32768
+
+
+def test_the_profiles_fit_what_they_are_for():
+    for card, given in ((80, ()), (80, ("hardware=gpu1",)), (24, ("hardware=gpu8_24gb",))):
+        for name in PUBLISHED:
+            assert shortfalls(load_architecture(name), settings_for(card, given=given)) == []
+    assert problem(load_architecture("qwen2.5-7b"), settings_for(), 8192) is None
+
+
+def test_what_costs_memory_costs_it_in_the_estimate_and_what_saves_it_saves_it():
+    before, model = settings_for(), load_architecture("qwen3-8b")
+    less = peaks(model, before)
+    for change in (
+        {"update_tokens": 65536, "forward_tokens": 131072, "reference_tokens": 131072},
+        *({"shards": 4}, {"fused": False}, {"packed": False}, {"checkpointing": False}, {"deferred_gradients": True}),
+        {"critic": True, "critic_offload": False},
+    ):
+        more = peaks(model, replace(before, **change))
+        assert all(more[name] >= less[name] for name in less) and more["update"] > less["update"], change
+    for change, phase in (
+        *(({"lora_rank": 32}, "update"), ({"offload_policy": True}, "update"), ({"model_bytes": 2}, "update")),
+        *(({"optimizer_offload": True}, "generation"), ({"param_offload": True}, "generation")),
+    ):
+        assert peaks(model, replace(before, **change))[phase] < less[phase], change
+
+
+def test_what_is_advised_fits_and_still_holds_the_longest_conversation():
+    for card in (24, 40, 80):
+        for change in ({}, {"packed": False}, {"shards": 1, "gpus": 1}, {"lora_rank": 32}):
+            for model in map(load_architecture, ("qwen2.5-7b", "qwen3-4b")):
+                before = replace(settings_for(), card=nominal_bytes(card), **change)
+                better = advise(model, before)
+                assert bool(shortfalls(model, better or before)) is (better is None)
+                if better:
+                    assert min(better.update_tokens, better.forward_tokens) >= better.longest
+
+
+def test_the_advice_as_overrides_makes_the_settings_that_were_advised():
+    before = settings_for(24)
+    better = advise(load_architecture("qwen3-8b"), before)
+    advice = overrides(before, better, prompt=8192)
+    assert "data.max_response_length" in advice
+    assert settings_for(24, given=tuple(f"{key}={value}" for key, value in advice.items())) == better
+
+
+def test_a_critic_is_counted_with_its_own_settings():
+    model = load_architecture("qwen2.5-7b")
+    here, away = (
+        settings_for(24, given=("hardware=gpu8_24gb", "algorithm=appo", f"critic.fsdp.offload_policy={value}"))
+        for value in ("false", "true")
+    )
+    whole = 12 * model.parameters / here.shards  # parameters and two moments, whatever LoRA the policy has
+    assert peaks(model, here)["update"] - peaks(model, away)["update"] == pytest.approx(whole)
+    moved = sum(host_parts(model, away).values()) - sum(host_parts(model, here).values())
+    assert moved == pytest.approx(16 * model.parameters)
+    assert overrides(here, advise(model, here), 8192)["critic.fsdp.offload_policy"] == "true"
+
+
+def test_engines_keep_their_share_or_are_not_there():
+    model, before = load_architecture("qwen2.5-7b"), settings_for()
+    assert "update takes" in str(shortfalls(model, replace(before, sleeps=False)))
+    assert "vLLM's share leaves room for 0 tokens" in str(shortfalls(model, replace(before, card=nominal_bytes(24))))
+    found = settings_for(stage="offline", given=("offline.files=x", "actor_rollout_ref.rollout.max_model_len=4096"))
+    assert found.longest == 4096 and not any(
+        "vLLM" in name for parts in phases(model, found).values() for name in parts
+    )
+
+
+def test_the_card_is_what_nvidia_smi_says_and_else_what_the_profile_says(tmp_path, monkeypatch):
+    config = compose_stage("stage3", ["launcher.needs.gpu_memory_gb=40"])
+    assert card_bytes(config) == nominal_bytes(40)
+    (tool := tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 81559\necho 24564\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert card_bytes(config) == pytest.approx(24564 * 2**20, rel=0.02)
+
+
+def test_a_model_that_cannot_be_estimated_is_told(tmp_path):
+    sizes = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+    sizes |= {"intermediate_size": 128, "num_hidden_layers": 2}
+    for change in (
+        {"hidden_size": "wide"},
+        {"num_attention_heads": 0},
+        {"model_type": "mixtral"},
+        {"vocab_size": None},
+    ):
+        (tmp_path / "config.json").write_text(json.dumps({**sizes, **change}))
+        with pytest.raises(UnknownArchitecture):
+            load_architecture(str(tmp_path))
+    for text in ("", "[]", "null", "[" * 200_000):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(UnknownArchitecture):
+            load_architecture(str(tmp_path))
+
+
+def test_the_command_prints_a_table_and_its_status_says_whether_it_fits(capsys):
+    assert main(["qwen2.5-7b", "--card", "80"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("generation takes most", "checkpoints", "preemption", "80 GB (85.0 x 10^9"))
+    assert main(["qwen2.5-7b", "--card", "24", "trainer.n_gpus_per_node=4"]) == 1
+    assert "does not fit on 4 GPUs of 24 GB" in (shown := capsys.readouterr().out) and "It would fit with:" in shown
+    assert main(["no-such-model"]) == main(["qwen2.5-7b", "hardware=tiny"]) == 2
+    assert main(["--fits"]) == 0 and "| qwen3-4b | LoRA | as it is; 1; 193 |" in capsys.readouterr().out
