@@ -208,7 +208,8 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
 
 def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
-    return {(item[0].get("task_id"), item[0].get("sample")): item for item in _whole_lines(path) if item is not None}
+    found = (item for item in _whole_lines(path) if item is not None)
+    return {(str(line.get("task_id")), int(line.get("sample", 0))): (line, record) for line, record in found}
 
 
 def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:
