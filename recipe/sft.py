@@ -205,7 +205,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")
-    write_card(config, target)
+    write_card(config, stage / "hf")
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:

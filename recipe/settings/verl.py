@@ -112,7 +112,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """`actor_rollout_ref.actor.policy_loss`; the names of losses are those of `recipe/preflight/algorithm.py`."""
+    """`actor_rollout_ref.actor.policy_loss`; the names of losses are those of `recipe/preflight/settings.py`."""
 
     __pydantic_config__ = OPEN
     loss_mode: Text
@@ -337,7 +337,7 @@ class RolloutCorrection:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """`algorithm`; the names of estimators are those of `recipe/preflight/algorithm.py`."""
+    """`algorithm`; the names of estimators are those of `recipe/preflight/settings.py`."""
 
     __pydantic_config__ = OPEN
     adv_estimator: Text
@@ -398,7 +398,7 @@ class Reward:
 
 @dataclass(frozen=True)
 class V1:
-    """`trainer.v1`; which modes work is said in `recipe/preflight/mode.py`."""
+    """`trainer.v1`; which modes work is said in `recipe/preflight/settings.py`."""
 
     __pydantic_config__ = OPEN
     trainer_mode: Text
@@ -406,7 +406,7 @@ class V1:
 
 @dataclass(frozen=True)
 class Trainer:
-    """`trainer`; the loggers are those of `recipe/preflight/features.py`."""
+    """`trainer`; which loggers work is said in `recipe/preflight/settings.py`."""
 
     __pydantic_config__ = OPEN
     total_epochs: Whole

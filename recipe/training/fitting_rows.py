@@ -1,4 +1,4 @@
-"""verl's data set without the rows that `data.leave_out` lists (`recipe/preflight/budget.py` writes the list)."""
+"""verl's data set without the rows that `data.leave_out` lists (`recipe/preflight/tokens.py` writes the list)."""
 
 from typing import Any
 

@@ -52,6 +52,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "start_model", str)
     monkeypatch.setattr(sft, "go_back", lambda *_: [])
+    monkeypatch.setattr(sft, "write_card", lambda *_: None)
     monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "broken_export", lambda folder: None if folder.is_dir() else "not there")
 
