@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from recipe.columns import aligned
+from recipe.errors import PreflightError
 from recipe.report import page, sources, tables, validation
 from recipe.report.pass_rate import Comparison
 from recipe.stage.metrics_log import read_steps
@@ -42,7 +43,7 @@ def main() -> None:
             _compare(parser, [*given.compare, *given.runs], given.baseline, given.out)
         else:
             _report(parser, given.runs)
-    except sources.SourceError as error:
+    except PreflightError as error:
         parser.exit(1, f"{error}\n")
     except OSError as error:
         parser.exit(1, f"the report cannot be made: {error}\n")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import known, load_tasks, task_name
+from recipe.errors import PreflightError
 from recipe.evaluation.results import all_lost, cost_of
 from recipe.evaluation.store import EPISODES, finished_episodes
 from recipe.files import Damaged, read_json
@@ -26,12 +27,6 @@ from recipe.report.validation import is_guard, reported
 from recipe.stage import choosing
 from recipe.typed import shown
 from rewards.votes import SOLVED, worth
-
-MOST_LINES = 50
-
-
-class SourceError(ValueError):
-    """Something cannot be read. The message has a line for everything that is wrong, the first `MOST_LINES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +57,23 @@ def methods(paths: Sequence[Path]) -> list[Method]:
     """A method for each folder of votes, each evaluation and each stage of a run.
 
     Raises:
-        SourceError: something cannot be read, or there is nothing to read.
+        PreflightError: something cannot be read, or there is nothing to read.
     """
-    wrong: list[str] = []
     found: dict[Path, list[Method]] = {}
     """By folder, which tells two of one name apart."""
     for path in dict.fromkeys(path.absolute() for path in paths):
         if (played := episodes(path)) is not None:
+            if not played:
+                raise PreflightError(all_lost(path) or f"{path} holds no episode that can be read")
             found[path] = [_method(item) for item in played]
-            wrong += [] if played else [all_lost(path) or f"{path} holds no episode that can be read"]
             continue
         files = [path] if path.is_file() else sorted(path.glob("*.json")) or sorted(path.glob("*/*.json"))
         if not files:
             kinds = f"<subset>.json or <method>/<subset>.json with votes, {EPISODES} of an evaluation, or a run"
-            wrong.append(f"{path} holds nothing to report: expected {kinds}")
+            raise PreflightError(f"{path} holds nothing to report: expected {kinds}")
         for file in files:
-            try:
-                votes = read_votes(file)
-            except SourceError as error:
-                wrong.append(str(error))
-                continue
             before = found.get(file.parent, [Method(file.parent.name, {})])[0]
-            found[file.parent] = [replace(before, subsets={**before.subsets, file.stem: votes})]
-    if wrong:
-        more = [f"and {len(wrong) - MOST_LINES} more"] if len(wrong) > MOST_LINES else []
-        raise SourceError("\n".join(wrong[:MOST_LINES] + more))
+            found[file.parent] = [replace(before, subsets={**before.subsets, file.stem: read_votes(file)})]
     rows = [(folder, method) for folder, made in found.items() for method in made]
     plain = [method.name for _, method in rows]
     parent = [f"{folder.parent.name}/{method.name}" for folder, method in rows]
@@ -99,7 +86,7 @@ def read_votes(path: Path) -> dict[str, Query]:
     """The queries of a file by id.
 
     Raises:
-        SourceError: it cannot be read, a vote is none, or a query lacks a vote that another one has.
+        PreflightError: it cannot be read, a vote is none, or a query lacks a vote that another one has.
     """
     found: dict[str, Query] = {}
     numbers: list[str] = []
@@ -109,13 +96,11 @@ def read_votes(path: Path) -> dict[str, Query]:
             votes = [vote for vote in given.values() if vote is not None]
             if not votes or len(votes) < len(given) or [*given] != (numbers := numbers or [*given]):
                 expected = f"{', '.join(SOLVED)} for each of the votes {', '.join(numbers[:5])}"
-                raise SourceError(f"{path}, query {shown(name, quote=False)}, is_solved: expected {expected}")
+                raise ValueError(f"query {shown(name, quote=False)}, is_solved: expected {expected}")
             found[name] = Query(tuple(votes), entry.get("cluster", f"{path}\n{name}"))
-    except SourceError:
-        raise
     except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
         form = '{"query": {"is_solved": {"0": "Solved"}}}'
-        raise SourceError(f"{path} holds no votes: {type(error).__name__} {error}; expected {form}") from error
+        raise PreflightError(f"{path} holds no votes, {type(error).__name__}: {error}\nexpected {form}") from error
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bfcl_env.entries.multi_turn import initial_keys
+from bfcl_env.entries.form import initial_keys
 from bfcl_env.source import CLASS_MODULES, function_docs
 from recipe.reward import sample_record
 from recipe.settings import CONFIG_DIR

@@ -44,8 +44,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HARDWARE", "tiny")
     monkeypatch.setenv("MODEL", "/m")
     monkeypatch.setattr(stages, "compose_stage", compose_once)
-    monkeypatch.setattr(command.report, "write", lambda run: run / "report.html")
-    monkeypatch.setattr(command.report, "table", lambda runs: "table")
+    monkeypatch.setattr(command.page, "write", lambda run: run / "report.html")
+    monkeypatch.setattr(command.tables, "table", lambda runs: "table")
 
 
 @pytest.fixture

@@ -176,9 +176,10 @@ def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path: Path, report) -> 
     (tmp_path / "evaluation" / "episodes.jsonl").write_text("{}\n")
     for content, said in DAMAGED.items():
         bad.write_text(content)
-        status, error = report("--votes", good, bad, tmp_path / "empty", "--out", tmp_path / "out")
-        assert status == 1 and not (tmp_path / "out").exists() and error.count("\n") == 2, error
-        assert f"{bad}" in error and said in error and f"{tmp_path / 'empty'} holds nothing to report" in error
+        status, error = report("--votes", good, bad, "--out", tmp_path / "out")
+        assert status == 1 and not (tmp_path / "out").exists() and error.count("\n") <= 3, error
+        assert f"{bad}" in error and said in error
+    assert "holds nothing to report" in report("--votes", good, tmp_path / "empty")[1]
     assert "holds no episode" in report("--compare", tmp_path / "evaluation")[1]
     assert report("--compare", good, "--out", good / "out")[0] == 1, "a folder that cannot be"
 
