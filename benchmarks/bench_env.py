@@ -27,8 +27,8 @@ from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 
 from bfcl_env import CATEGORIES, Episode, Scenario, load_scenarios, make_call
-from bfcl_env.mutants import random_call
-from bfcl_env.official import OfficialEpisode
+from bfcl_env.proof.mutants import random_call
+from bfcl_env.proof.official import OfficialEpisode
 
 
 def our_calls(scenarios: tuple[Scenario, ...]) -> list[float]:

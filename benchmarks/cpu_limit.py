@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from recipe.launch.compose import compose
+from recipe.settings import compose
 
 ROUNDS = 3
 SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))

@@ -97,10 +97,7 @@ def make_batch(rank: int, processes: int, vocabulary: int) -> Any:
 
 def settings(model: Path, packed: bool, dtype: str, lora_rank: int) -> Any:
     """`actor_rollout_ref` of stage 3 with hardware=gpu8; not packed: the plain computation; dtype: fp32 or bf16."""
-    from hydra import compose, initialize_config_dir
-
-    from recipe.launch.compose import launch_overrides
-    from recipe.settings import CONFIG_DIR
+    from recipe.settings import compose
 
     chosen = {"path": model, "lora_rank": lora_rank}
     if not packed:
@@ -112,9 +109,7 @@ def settings(model: Path, packed: bool, dtype: str, lora_rank: int) -> Any:
             f"+actor_rollout_ref.actor.fsdp_config.mixed_precision.{name}_dtype=fp32"
             for name in ("param", "reduce", "buffer")
         ]
-    search = [item for item in launch_overrides(["hardware=gpu8"]) if item.startswith("hydra.searchpath")]
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("stage3", overrides=["hardware=gpu8", *search, *overrides]).actor_rollout_ref
+    return compose("stage3", ["hardware=gpu8", *overrides]).actor_rollout_ref
 
 
 def gradients(model: Path, packed: bool, dtype: str, lora_rank: int) -> dict[str, Any]:

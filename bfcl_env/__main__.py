@@ -3,8 +3,8 @@
 import argparse
 import sys
 
+from bfcl_env.proof.validate import main as validate
 from bfcl_env.source import SourceError
-from bfcl_env.validate import main as validate
 
 parser = argparse.ArgumentParser(prog="python -m bfcl_env", description=__doc__)
 parser.add_argument("command", choices=["validate"], help="play gold and trivial policies on all 800 scenarios")

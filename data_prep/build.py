@@ -16,7 +16,6 @@ from data_prep.choice import Sets, full_names, of_categories, writable
 from data_prep.mixture import SEED, mixed, read
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
-from interaction.attempt_contract import check_gold, check_task
 from interaction.environment import (
     DEFAULT,
     DataSet,
@@ -27,6 +26,7 @@ from interaction.environment import (
     read_options,
     source_of,
 )
+from interaction.gold import check_gold, check_task
 from interaction.masked import masked
 from interaction.protocol import DocStyle, Protocol
 

@@ -39,7 +39,7 @@ HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
 }
 """File -> its part and, of each category, tasks."""
 FILES = (*TRAIN, SFT_ALL, *HELD_OUT)
-KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft"} | dict.fromkeys(HELD_OUT, "val")
+KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
 SHORT_SHARE = 0.4
 """Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""

@@ -30,11 +30,10 @@ from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.budget import Budget
 from interaction.chat_template import closing_ids, missing_ids
 from interaction.clock import Clock
 from interaction.conversation import Conversation, Reply
-from interaction.engine_fault import EngineFault, require_sound
+from interaction.engine import Budget, EngineFault, require_sound
 from interaction.environment import DEFAULT, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
 from interaction.episode_output import EpisodeOutput

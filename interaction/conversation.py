@@ -358,7 +358,10 @@ class Conversation:
         return Reply(self.protocol.user_turn(following.user, functions), done=False)
 
     def _cut(self, environment: Environment, reason: StopReason) -> Reply:
-        self._turns[-1].ended = TurnEnd.limit if environment.cut(reason) else TurnEnd.cut
+        judged = environment.cut(reason)
+        if judged not in (True, False):
+            raise TypeError(f"cut() gave {judged!r}; expected True where the turn was judged, or False")
+        self._turns[-1].ended = TurnEnd.limit if judged else TurnEnd.cut
         return self._end(reason)
 
     def _end(self, reason: StopReason) -> Reply:
@@ -372,6 +375,9 @@ class Conversation:
                 found = self._environment.verdicts()
                 if not isinstance(found, Verdicts):
                     raise TypeError(f"verdicts() gave {type(found).__name__}; expected Verdicts")
+                for passed in (found.passed, *(turn.passed for turn in found.turns)):
+                    if passed not in (True, False, None):  # a text would count as true
+                        raise TypeError(f"verdicts() has passed={passed!r}; expected True, False or None")
                 self._verdicts = found
             except Exception as fault:
                 self._note(fault, "its verdicts")

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import ContractError, checked_json, checked_sets, checked_tasks, expect, show
+from interaction.contract import ContractError, called, checked_json, checked_sets, checked_tasks, expect
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -236,7 +236,7 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
 
 
 def task_of(extra_info: Mapping[str, Any]) -> Task:
-    """The task that a row of a data set names. Earlier data sets call its id `scenario_id` and name no environment.
+    """The task that a row of a data set names.
 
     Raises:
         ValueError: there is no such environment, or it has no such task.
@@ -266,7 +266,7 @@ def part_of(extra_info: Mapping[str, Any]) -> str:
 
 def task_id_of(extra_info: Mapping[str, Any]) -> Any:
     """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
-    return extra_info.get("task_id") or extra_info.get("scenario_id")
+    return extra_info.get("task_id")
 
 
 def task_key_of(extra_info: Mapping[str, Any]) -> tuple[str, Any]:
@@ -356,22 +356,20 @@ def known_failures(environment: str) -> Mapping[str, str]:
     """
     module = _module(environment)
     made = getattr(module, "audit_known", lambda: getattr(module, "AUDIT_KNOWN", {}))
-    what = 'a dictionary: "reward, policy: task" -> reason'
-    return _asked(environment, "audit_known()", lambda: expect("AUDIT_KNOWN", made(), Mapping, what=what))
+    return _asked(environment, "audit_known()", lambda: expect("AUDIT_KNOWN", made(), Mapping))
 
 
 def audit_policies(environment: str) -> Mapping[str, Callable[[Any], Sequence[Call]]]:
     """Its own ways to play without gold (`AUDIT_POLICIES`): name -> task -> calls, one a message; none: not played."""
     given = getattr(_module(environment), "AUDIT_POLICIES", {})
-    what = "a dictionary: name -> function of a task that gives calls"
-    return _asked(environment, "AUDIT_POLICIES", lambda: expect("AUDIT_POLICIES", given, Mapping, what=what))
+    return _asked(environment, "AUDIT_POLICIES", lambda: expect("AUDIT_POLICIES", given, Mapping))
 
 
 def options_of(environment: str) -> Any:
     """The dataclass of an environment's settings; None if it has none. Raises ValueError for an unknown environment."""
     kind = getattr(_module(environment), "Options", None)
     if kind is not None and not (isinstance(kind, type) and is_dataclass(kind)):
-        raise ContractError(f"environment {environment}: Options is {show(kind)}; expected a frozen dataclass")
+        raise ContractError(f"environment {environment}: Options is {kind!r}; expected a frozen dataclass")
     return kind
 
 
@@ -447,16 +445,14 @@ def is_own_code(environment: str) -> bool:
 
 def _asked(environment: str, function: str, work: Callable[[], Any], passing: tuple[type[Exception], ...] = ()) -> Any:
     """What code of a user's returns. What it raises says where it comes from; `passing` is left as it is."""
+    if not is_own_code(environment):
+        return work()
     try:
-        return call(work, LOAD_SECONDS) if is_own_code(environment) else work()
-    except passing:
-        raise
+        return called(function, work, LOAD_SECONDS)
     except ContractError as error:
+        if isinstance(error.__cause__, passing):
+            raise error.__cause__ from None
         raise ContractError(f"environment {environment}: {error}") from error
-    except Exception as error:
-        if not is_own_code(environment):
-            raise
-        raise ContractError(f"environment {environment}: {function} {how(error)}") from error
 
 
 @cache

@@ -1,10 +1,14 @@
 """Gold played as a conversation: what a model that does everything right would write, and how it begins."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
+from interaction.call import Call, copy_call
+from interaction.contract import ContractError, called, expect
 from interaction.conversation import Conversation, Reply
 from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, opened, task_name
-from interaction.protocol import Message, Protocol
+from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
 from interaction.user_fault import UserFault
 
@@ -12,6 +16,8 @@ GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
 MOST_WORDS = 20
 """So often the user is heard before the first request."""
+NOTHING = Call("nothing", {"x": [1]})
+"""A function that no task has, with an argument that a dictionary cannot have as a key: a model may write both."""
 
 
 def hear_gold(conversation: Conversation, words: str) -> Reply:
@@ -114,3 +120,66 @@ def _text(message: GoldMessage, protocol: Protocol) -> str:
     if message.calls:
         return protocol.render_calls(", ".join(call.name for call in message.calls), message.calls)
     return protocol.render_answer(message.answer, message.answer)
+
+
+def check_gold(task: Task) -> list[GoldMessage | UserWords]:
+    """Gold of a task of a user's, as a list.
+
+    Raises:
+        ContractError: it is not what it should be.
+    """
+    where = f"environment {task.environment}: task {task.id}: gold()"
+
+    def checked() -> list[GoldMessage | UserWords]:
+        items = [expect(where, item, GoldMessage, UserWords) for item in task.gold()]
+        for call in (call for item in items if isinstance(item, GoldMessage) for call in item.calls):
+            copy_call(expect(where, call, Call))
+        return items
+
+    return called(where, checked)
+
+
+def check_task(task: Task, options: Mapping[str, Any] | None = None) -> str | None:
+    """Play an answer at once and a call that nothing knows on a task of a user's.
+
+    Args:
+        options: settings of the environment.
+
+    Returns:
+        A note where turns are judged but not listed from the beginning. A reward by turn then pays whoever stops early
+        as if there were no more turns.
+
+    Raises:
+        ContractError: something raises, or is of another type than it should be.
+    """
+    protocol, gold = get_protocol("think_xml", docs="signature"), check_gold(task)
+    where, listed = f"environment {task.environment}: task {task.id}", 0
+    for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
+        words = (item.text for item in gold if isinstance(item, UserWords))
+        environments = {task.environment: dict(options or {})}
+        with Conversation(task, protocol, max_steps=1, environments=environments) as conversation:
+            reply, heard = conversation.begin(), 0
+            try:
+                while reply.ask is not None and heard < MOST_WORDS:
+                    reply, heard = conversation.hear(next(words, GREETING)), heard + 1
+            except UserFault:
+                break
+            if not reply.done and reply.ask is None:
+                listed = listed or len(conversation.record().turns)
+                conversation.reply(text)
+            try:
+                record = conversation.record()
+                json.dumps(record.to_dict(), allow_nan=False)
+            except (TypeError, ValueError, AttributeError) as error:
+                raise ContractError(f"{where}: its verdicts, facts or texts are no JSON: {error}") from error
+        if record.stop_reason is StopReason.environment_error:
+            raise ContractError(f"{where}: {record.fault}")
+        judged = any(turn.reached and turn.passed is not None for turn in record.turns)
+        said = [item for item in gold if isinstance(item, GoldMessage)]
+        turns = sum(not item.calls for item in said) + bool(said and said[-1].calls)
+        if listed < turns and turns > 1 and judged:
+            return (
+                f"{where}: verdicts() lists {listed} of {turns} turns before the first is played. List all from the "
+                "beginning, or judge the episode alone (passed=None in each turn)"
+            )
+    return None

@@ -5,8 +5,7 @@ The record keeps facts and no scores. It is the same for all environments; what 
 truncation, so that a reward means the same whatever the model was shown. Where the turns of a task are known
 beforehand every one is present, reached or not, because "turns passed of all turns" is what an episode is worth.
 
-`to_dict` gives plain JSON; `from_dict` reads it back, also that of the version before. VERSION changes when a reader of
-old records would err.
+`to_dict` gives plain JSON; `from_dict` reads it back.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-VERSION = 3
+VERSION: Literal[3] = 3
 
 
 class StopReason(StrEnum):
@@ -197,8 +196,8 @@ class EpisodeRecord:
     """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked, and in records
     of earlier releases."""
     heard_seconds: tuple[float | None, ...] = ()
-    """How long the caller waited for each of these; None where it did not say. Empty in records of earlier releases."""
-    version: int = VERSION
+    """How long the caller waited for each of these; None where it did not say."""
+    version: Literal[3] = VERSION
     """Of this form, for readers of stored records."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,8 +212,7 @@ class EpisodeRecord:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EpisodeRecord:
-        """The record that gave `data`. Raises ValueError for a record of a version that cannot be read."""
-        data = upgrade(data)
+        """The record that gave `data`."""
         reason, outcome = data["stop_reason"], data["outcome"]
         return cls(
             **{
@@ -222,45 +220,10 @@ class EpisodeRecord:
                 "stop_reason": None if reason is None else StopReason(reason),
                 "outcome": None if outcome is None else Outcome(**outcome),
                 "turns": tuple(map(TurnRecord.from_dict, data["turns"])),
-                "heard": tuple(data.get("heard", ())),
-                "heard_seconds": tuple(data.get("heard_seconds", ())),
+                "heard": tuple(data["heard"]),
+                "heard_seconds": tuple(data["heard_seconds"]),
             }
         )
-
-
-def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored record as this version writes it; the caller's is not changed.
-
-    Version 2 knew one environment, BFCL: what it alone knows stood beside the rest.
-
-    Raises:
-        ValueError: the record is of a version that cannot be read.
-    """
-    if data.get("version") == VERSION:
-        return dict(data)
-    if data.get("version") != 2:
-        raise ValueError(f"episode record has version {data.get('version')!r}; this code reads {VERSION} and 2")
-    new = dict(data)
-    new["version"], new["environment"], new["task_id"] = VERSION, "bfcl", new.pop("scenario_id")
-    new["options"], new["facts"] = {"augment": new.pop("augment")}, {}
-    new["turns"] = [_upgraded_turn(turn) for turn in data["turns"]]
-    new["outcome"] = {"passed": all(turn["passed"] for turn in new["turns"]), "components": {}}
-    return new
-
-
-def _upgraded_turn(data: Mapping[str, Any]) -> dict[str, Any]:
-    turn = _with_facts(data, "has_gold", "gold_calls", "closeness", "passed_official")
-    turn["steps"] = [_with_facts(step, "closeness") for step in data["steps"]]
-    for step in turn["steps"]:
-        step["calls"] = [_with_facts(call, "gold") for call in step["calls"]]
-        step["facts"] = step["facts"] if step["calls"] else {}
-    return turn
-
-
-def _with_facts(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The same with those names under `facts`."""
-    facts = {name: data[name] for name in names if name in data}
-    return {name: value for name, value in data.items() if name not in names} | {"facts": facts}
 
 
 def _fields(record: Any) -> dict[str, Any]:

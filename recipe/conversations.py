@@ -28,7 +28,7 @@ from recipe.errors import PreflightError
 from recipe.files import Damaged, write_atomic
 from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.typed import shown
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}

@@ -36,7 +36,7 @@ from recipe.evaluation.results import Judged, all_lost, cost_of, results, text
 from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.files import write_atomic
-from recipe.launch.processes import Interruptible
+from recipe.processes import Interruptible
 from recipe.stage import choosing
 from recipe.stage.card import trained_with
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from recipe import typed
+from recipe.errors import PreflightError
 
 T = TypeVar("T")
 
@@ -166,7 +167,7 @@ class StateFile(Generic[T]):
             raise Damaged(f"{path} is of version {typed.shown(found)}; this release reads {self.version}")
         try:
             return typed.read(self.kind, content, str(path))
-        except typed.TypedError as error:
+        except PreflightError as error:
             raise Damaged(str(error)) from error
 
     def read_or_none(self, path: Path) -> T | None:

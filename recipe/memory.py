@@ -23,9 +23,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
-from recipe.settings import CONFIG_DIR
-from recipe.settings.reading import check_values
+from recipe.settings import CONFIG_DIR, compose
 from recipe.trajectories import is_offline
 
 GB = 1e9
@@ -545,7 +543,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         model = load_architecture(chosen.model)
         config = compose_stage(chosen.config_name, chosen.overrides)
-        check_values(config)
         card = nominal_bytes(chosen.card) if chosen.card else card_bytes(config)
         if config.trainer.device != "cuda" or card is None:
             raise PreflightError("the profile is not for GPUs, or no card size is known; set --card GB")

@@ -21,20 +21,18 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked
-from recipe import loopback
+from recipe import loopback, processes
+from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
+from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import told, write_atomic
-from recipe.launch import processes, remains
-from recipe.launch.command import read
-from recipe.launch.processes import LOCK
-from recipe.launch.remains import TOKEN
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
 from recipe.preflight.settings import model_lora
-from recipe.settings import reading
-from recipe.settings.data_files import as_list, data_command, environment_of
+from recipe.processes import LAUNCH, LOCK, NOTE
+from recipe.settings import as_list, command
 from recipe.stage import starts
 from recipe.stage.begin import say, set_environment, write_start, writing
 from recipe.stage.card import write_card
@@ -107,7 +105,7 @@ def hold(run: Path, held: ExitStack) -> None:
     Raises:
         SystemExit: another start is at work there.
     """
-    noted = remains.read(run / "launch.json")
+    noted = LAUNCH.read_or_none(run / NOTE)
     if noted is None or noted.token != os.environ.get(TOKEN):
         held.enter_context(processes.alone(run))
 
@@ -232,10 +230,7 @@ def main() -> None:
     """Entry point of `python -m recipe.sft`."""
     config = None
     try:
-        if (command := read(sys.argv[1:], "sft", group="sft_hardware")) is None:
-            return
-        config, overrides = command
-        reading.check_values(config, reading.WARM_START)
+        config, overrides = command(sys.argv[1:], "sft", group="sft_hardware")
         malloc = {name: str(value) for name, value in config.launcher.env.items() if name.startswith("MALLOC_")}
         if any(name not in os.environ for name in malloc):  # the C library reads them only when a process starts
             os.environ.update(malloc)

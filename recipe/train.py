@@ -15,15 +15,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe import loopback, preflight, reward
-from recipe.cluster import workers
-from recipe.cluster.watch import GRACE, NodeWatch, watching_ray, watching_workers
+from recipe import preflight, processes, reward
+from recipe.cluster import TOKEN, runtime_env, watching
 from recipe.errors import PreflightError
 from recipe.files import told
-from recipe.launch import nodes, processes, remains
-from recipe.launch.command import name_of, read
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
+from recipe.settings import command, unread
 from recipe.stage import checkpoints, manifest, starts, step_times
 from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
 from recipe.stage.card import write_card
@@ -50,13 +48,13 @@ def count_devices(config: DictConfig) -> None:
 
 def join(config: DictConfig, cluster: Cluster) -> None:
     """Have verl connect to the cluster instead of starting a Ray, and workers begin as they would on this machine."""
-    nodes.note(Path(config.paths.run), cluster.address)
+    processes.note_cluster(Path(config.paths.run), cluster.address)
     os.environ["RAY_ADDRESS"] = cluster.address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
     OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
     asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
     with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
-        config.ray_kwargs.ray_init = {"runtime_env": workers.runtime_env(os.environ, launched, asked)}
+        config.ray_kwargs.ray_init = {"runtime_env": runtime_env(os.environ, launched, asked)}
 
 
 def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
@@ -72,8 +70,6 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
         sys.exit(
             "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
         )
-    if not loopback.installed():
-        sys.exit("The entry point bfcl_loopback is not installed. Run `bash setup.sh` again.")
     from recipe.credit.registry import check_names
 
     try:
@@ -108,14 +104,14 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
     mask_prints(main_ppo)
     if cluster is None:
         count_devices(config)
-        with watching_ray(), watching_workers(grace=10.0):
+        with watching():
             run_ppo(reward.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
     join(config, cluster)
-    with NodeWatch({node.id: str(node) for node in cluster.nodes}).watching(), watching_workers(GRACE):
+    with watching({node.id: str(node) for node in cluster.nodes}, grace=60.0):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
         run_ppo(reward.for_verl(config), task_runner_class=task_runner)
 
@@ -141,7 +137,7 @@ def supervise(config: DictConfig) -> int:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
-    watched = remains.TOKEN in os.environ
+    watched = TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
     set_environment(config, config.trainer.nnodes)
@@ -167,7 +163,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
                 manifest.note(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
-    print(preflight.summary(config), flush=True)
+    unknown = (f"NOTE       {line}" for line in unread(config, overrides))
+    print(preflight.summary(config), *unknown, sep="\n", flush=True)
     if config.preflight_only:
         if lacks:
             listed = "".join(f"\n- {text}" for text in lacks)
@@ -193,16 +190,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
 
 def main() -> None:
     """Entry point of `python -m recipe.train`."""
-    name = name_of(sys.argv[1:])
     try:
-        if (command := read(sys.argv[1:])) is None:
-            return
-        config, overrides = command
-        name = str(OmegaConf.select(config, "stage.name") or name)
+        config, overrides = command(sys.argv[1:])
         preflight.check_settings(config)
         checkpoints.check(config)
     except PreflightError as error:
-        sys.exit(f"\n{name} cannot start: {error}")
+        sys.exit(f"\ncannot start: {error}")
     logging.basicConfig(
         stream=sys.stdout, level=logging.INFO, format="[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
     )

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from interaction.masked import masked_text
+from recipe.errors import PreflightError
 
 T = TypeVar("T")
 
@@ -27,10 +28,6 @@ LONGEST_SHOWN = 80
 
 MOST_FAULTS = 3
 """Wrong values that one message names."""
-
-
-class TypedError(ValueError):
-    """Values that do not fit. The message is one line that names them, the first few if they are many."""
 
 
 @cache
@@ -46,7 +43,7 @@ def read(kind: type[T], values: Mapping[str, Any] | str | bytes, where: str) -> 
         where: what the values are of, the beginning of a setting's name (`stage.gate`) or a file's path.
 
     Raises:
-        TypedError: something in it has the wrong type or range, is unknown or missing, or the text is no JSON.
+        PreflightError: something in it has the wrong type or range, is unknown or missing, or the text is no JSON.
     """
     if isinstance(values, str | bytes):
         text: str | bytes = values
@@ -54,13 +51,13 @@ def read(kind: type[T], values: Mapping[str, Any] | str | bytes, where: str) -> 
         try:
             text = json.dumps(values, default=repr, ensure_ascii=False).encode()
         except (ValueError, TypeError, RecursionError) as error:  # a lone surrogate, a number of 5,000 digits, bytes
-            raise TypedError(f"{where} holds what no text file could: {one_line(error)}") from error
+            raise PreflightError(f"{where} holds what no text file could: {one_line(error)}") from error
     try:
         return _adapter(kind).validate_json(text)  # type: ignore[arg-type]
     except ValidationError as error:
         lines = [_line(kind, fault, where) for fault in error.errors(include_url=False)]
         more = [f"and {len(lines) - MOST_FAULTS} more"] if len(lines) > MOST_FAULTS else []
-        raise TypedError("; ".join(lines[:MOST_FAULTS] + more)) from error
+        raise PreflightError("; ".join(lines[:MOST_FAULTS] + more)) from error
 
 
 def _line(kind: type, fault: Any, where: str) -> str:

@@ -75,11 +75,6 @@ class EpisodeVotes:
             raise ValueError(f"{self.where}: votes on step {min(surplus)}, but the episode has steps 0 to {steps - 1}")
 
 
-def task_of(record: Mapping[str, Any]) -> str:
-    """The id of its task, also in records of earlier releases."""
-    return record["task_id"] if "task_id" in record else record["scenario_id"]
-
-
 def episode_key(record: Mapping[str, Any]) -> str:
     """What tells this episode from others: a hash of its task and of all that the model said."""
     return _hash(record, [] if record.get("environment") in (None, "bfcl") else [record["environment"]])
@@ -87,7 +82,7 @@ def episode_key(record: Mapping[str, Any]) -> str:
 
 def _hash(record: Mapping[str, Any], environment: list[str]) -> str:
     texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
-    return hashlib.sha256(json.dumps([task_of(record), texts, *environment]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([record["task_id"], texts, *environment]).encode()).hexdigest()[:16]
 
 
 def find(path: str, record: Mapping[str, Any]) -> EpisodeVotes | None:
@@ -160,7 +155,7 @@ def blank(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for step in turn["steps"]:
             line = {
                 "episode": key,
-                "task_id": task_of(record),
+                "task_id": record["task_id"],
                 "step": number,
                 "turn": index,
                 "user": turn["user"],

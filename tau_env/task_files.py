@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from interaction.call import Call, make_call
-from tau_env.domain import Action, PolicyKind, Story, Task
+from interaction.call import make_call
+from tau_env.domain import Action, PolicyKind, Side, Story, Task
 from tau_env.records import Record
 from tau_env.source import SourceError, read
 
@@ -27,21 +27,14 @@ def load_tasks(domain: str) -> tuple[Task, ...]:
 def _task(domain: str, row: Mapping[str, Any]) -> Task:
     if row.get("initial_state"):
         raise SourceError(f"{domain} task {row['id']} changes the database before it begins, which is not known here")
-    scenario, criteria = row["user_scenario"], row["evaluation_criteria"]
-    told = scenario["instructions"]
+    criteria = row["evaluation_criteria"]
     return Task(
         domain=domain,
         number=row["id"],
         category=domain,
-        story=Story(
-            reason=told["reason_for_call"],
-            known=told.get("known_info") or "",
-            unknown=told.get("unknown_info") or "",
-            instructions=told["task_instructions"],
-            persona=scenario.get("persona") or "",
-        ),
+        story=story_of(row),
         setup=(),
-        gold=tuple(map(_action, criteria["actions"] or ())),
+        gold=tuple(map(gold_of, criteria["actions"] or ())),
         assertions=(),
         communicate=tuple(criteria["communicate_info"] or ()),
         basis=tuple(criteria.get("reward_basis") or DEFAULT_BASIS),
@@ -49,14 +42,24 @@ def _task(domain: str, row: Mapping[str, Any]) -> Task:
     )
 
 
-def _action(row: Mapping[str, Any]) -> Action:
-    call: Call = make_call(row["name"], row["arguments"])
-    compare = row.get("compare_args")
-    return Action(
-        side="user" if row.get("requestor") == "user" else "agent",
-        call=call,
-        compare=None if compare is None else tuple(compare),
+def story_of(row: Mapping[str, Any]) -> Story:
+    """What the user of a task knows and wants."""
+    scenario = row["user_scenario"]
+    told = scenario["instructions"]
+    return Story(
+        reason=told["reason_for_call"],
+        known=told.get("known_info") or "",
+        unknown=told.get("unknown_info") or "",
+        instructions=told["task_instructions"],
+        persona=scenario.get("persona") or "",
     )
+
+
+def gold_of(row: Mapping[str, Any]) -> Action:
+    """A call of gold."""
+    compare = row.get("compare_args")
+    side: Side = "user" if row.get("requestor") == "user" else "agent"
+    return Action(side, make_call(row["name"], row["arguments"]), None if compare is None else tuple(compare))
 
 
 def load_records(domain: str) -> tuple[str, dict[str, dict[str, Record]]]:

@@ -12,17 +12,7 @@ Rules are data, one file of them for each class; `python -m bfcl_env.augmentatio
 import re
 from functools import cache
 
-from bfcl_env.augmentation import (
-    files,
-    general,
-    mathematics,
-    messages,
-    posting,
-    tickets,
-    trading,
-    travel,
-    vehicle,
-)
+from bfcl_env.augmentation import files, general, mathematics, messages, posting, tickets, trading, travel, vehicle
 from bfcl_env.augmentation.rule import MAX_CHARS, Rule
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.source import function_owners

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from bfcl_env.augmentation.rule import LIMITS, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import LIMITS, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.limits import tree_too_large
 
-_CLASS = "GorillaFileSystem"
+RULES, rule = rules_of("GorillaFileSystem")
 _NAMES = ("folder", "file_name", "file_name1", "file_name2", "dir_name", "source", "destination", "path")
 """Arguments that name an entry."""
 _FORBIDDEN = '|/\\?%*:"><'
@@ -60,8 +60,11 @@ def elsewhere(situation: Situation, name: str) -> str:
     return sentences(where, situation.if_visible("cd", f"Go there one level at a time: first cd(folder={step!r})."))
 
 
+_READ = "cat wc sort grep tail diff mv cp rm rmdir"
+
+
+@rule("", "", "cat(file_name='document/final_report.pdf')")
 def path_given(situation: Situation) -> str | None:
-    """Most functions take a name in the current directory, never a path."""
     for key in _NAMES:
         value = situation.argument(key)
         if not isinstance(value, str) or "/" not in value.rstrip("/") or situation.call.name == "find":
@@ -83,20 +86,20 @@ def path_given(situation: Situation) -> str | None:
     return None
 
 
+@rule("mkdir touch echo cat", "Invalid character", "mkdir(dir_name='what?')")
 def forbidden_character(situation: Situation) -> str:
-    """Which characters names cannot have."""
     return f"A name must not contain any of {' '.join(_FORBIDDEN)} in it. Choose a plain name without them."
 
 
+@rule("cd", r"already the root|cd: \.\.: No such directory", "cd(folder='..')")
 def above_root(situation: Situation) -> str:
-    """Where one is."""
     return sentences(
         "This is the root directory, nothing lies above it. Go on from here.", contents(situation, directories=True)
     )
 
 
+@rule("cd find", "No such file or directory", "cd(folder='documents')")
 def no_directory(situation: Situation) -> str:
-    """The directories that are here, or that the name is a file."""
     name = _missing(situation) or str(situation.argument("folder") or situation.argument("path"))
     if name.rstrip("/") in situation.instance._current_dir.contents:
         return sentences(
@@ -109,8 +112,8 @@ def no_directory(situation: Situation) -> str:
     )
 
 
+@rule("echo", "No such file", "echo(content='hello', file_name='new.txt')")
 def no_file_to_write(situation: Situation) -> str:
-    """A file must exist before it is written."""
     name = situation.argument("file_name")
     create = situation.if_visible("touch", f"Create it with touch(file_name={short(name)}) first.")
     return sentences(
@@ -121,8 +124,8 @@ def no_file_to_write(situation: Situation) -> str:
     )
 
 
+@rule(_READ, "No such file or directory|Is a directory", "cat(file_name='final_report.pdf')")
 def no_entry(situation: Situation) -> str:
-    """That it is a directory, where it is, or what is here instead."""
     name = _missing(situation)
     item = situation.instance._current_dir.contents.get(name)
     if _is_directory(item):
@@ -138,8 +141,8 @@ def no_entry(situation: Situation) -> str:
     )
 
 
+@rule("mkdir touch mv cp", "File exists|already exists in directory", "mkdir(dir_name='document')")
 def exists(situation: Situation) -> str:
-    """Another name, or the entry that is there."""
     step = {
         "mkdir": situation.if_visible("cd", "Use the existing one (cd goes into it), or choose another name."),
         "touch": situation.if_visible("echo", "Use the existing one (echo writes to it), or choose another name."),
@@ -151,8 +154,13 @@ def exists(situation: Situation) -> str:
     )
 
 
+@rule(
+    "mv cp",
+    "Not a directory",
+    "cd(folder='document')",
+    "mv(source='final_report.pdf', destination='previous_report.pdf')",
+)
 def destination_is_file(situation: Situation) -> str:
-    """Names that would do."""
     return sentences(
         f"{short(situation.argument('destination'))} is an existing file, and is never overwritten.",
         "Give a name that is not in use, or a directory.",
@@ -160,8 +168,8 @@ def destination_is_file(situation: Situation) -> str:
     )
 
 
+@rule("rmdir", "Directory not empty", "rmdir(dir_name='document')")
 def not_empty(situation: Situation) -> str:
-    """What is still inside."""
     name = situation.argument("dir_name")
     inside = situation.instance._current_dir.contents[name].contents
     return sentences(
@@ -171,21 +179,27 @@ def not_empty(situation: Situation) -> str:
     )
 
 
+@rule("rmdir", "Not a directory", "cd(folder='document')", "rmdir(dir_name='final_report.pdf')")
 def not_a_directory(situation: Situation) -> str:
-    """The function for files."""
     return sentences(
         f"{short(situation.argument('dir_name'))} is a file, not a directory.",
         situation.if_visible("rm", "rm removes files.", "Choose a directory."),
     )
 
 
+@rule("wc", "invalid mode", "wc(file_name='x', mode='lines')")
 def wc_mode(situation: Situation) -> str:
-    """The modes."""
     return "'mode' must be 'l' for lines, 'w' for words or 'c' for characters."
 
 
+@rule(
+    "",
+    "object has no attribute|object of type|not iterable|argument of type",
+    "touch(file_name='a')",
+    "echo(content=5, file_name='a')",
+    "sort(file_name='a')",
+)
 def content_not_text(situation: Situation) -> str:
-    """A file that was written with something else than text, or a directory written to."""
     name = situation.argument("file_name")
     if situation.call.name == "echo" and isinstance(name, str):
         return sentences(f"{short(name)} is a directory. Give the name of a file.", contents(situation, name))
@@ -195,82 +209,12 @@ def content_not_text(situation: Situation) -> str:
     )
 
 
-def tree_limit(situation: Situation) -> str:
-    """Smaller copies."""
-    return "There are too many files and directories. Remove copies that are not needed, then try again."
-
-
-_READ = "cat wc sort grep tail diff mv cp rm rmdir"
-
-RULES = (
-    Rule("path_given", _CLASS, "", "", path_given, ("cat(file_name='document/final_report.pdf')",)),
-    Rule(
-        "forbidden_character",
-        _CLASS,
-        "mkdir touch echo cat",
-        "Invalid character",
-        forbidden_character,
-        ("mkdir(dir_name='what?')",),
-    ),
-    Rule("above_root", _CLASS, "cd", r"already the root|cd: \.\.: No such directory", above_root, ("cd(folder='..')",)),
-    Rule("no_directory", _CLASS, "cd find", "No such file or directory", no_directory, ("cd(folder='documents')",)),
-    Rule(
-        "no_file_to_write",
-        _CLASS,
-        "echo",
-        "No such file",
-        no_file_to_write,
-        ("echo(content='hello', file_name='new.txt')",),
-    ),
-    Rule(
-        "no_entry",
-        _CLASS,
-        _READ,
-        "No such file or directory|Is a directory",
-        no_entry,
-        ("cat(file_name='final_report.pdf')",),
-    ),
-    Rule(
-        "exists",
-        _CLASS,
-        "mkdir touch mv cp",
-        "File exists|already exists in directory",
-        exists,
-        ("mkdir(dir_name='document')",),
-    ),
-    Rule(
-        "destination_is_file",
-        _CLASS,
-        "mv cp",
-        "Not a directory",
-        destination_is_file,
-        ("cd(folder='document')", "mv(source='final_report.pdf', destination='previous_report.pdf')"),
-    ),
-    Rule("not_empty", _CLASS, "rmdir", "Directory not empty", not_empty, ("rmdir(dir_name='document')",)),
-    Rule(
-        "not_a_directory",
-        _CLASS,
-        "rmdir",
-        "Not a directory",
-        not_a_directory,
-        ("cd(folder='document')", "rmdir(dir_name='final_report.pdf')"),
-    ),
-    Rule("wc_mode", _CLASS, "wc", "invalid mode", wc_mode, ("wc(file_name='x', mode='lines')",)),
-    Rule(
-        "content_not_text",
-        _CLASS,
-        "",
-        "object has no attribute|object of type|not iterable|argument of type",
-        content_not_text,
-        ("touch(file_name='a')", "echo(content=5, file_name='a')", "sort(file_name='a')"),
-    ),
-    Rule(
-        "tree_limit",
-        _CLASS,
-        "find du cp mv",
-        "file tree",
-        tree_limit,
-        (*[f"mkdir(dir_name='{letter * 45_000}')" for letter in "abcde"], "find()"),
-        LIMITS,
-    ),
+@rule(
+    "find du cp mv",
+    "file tree",
+    *[f"mkdir(dir_name='{letter * 45_000}')" for letter in "abcde"],
+    "find()",
+    errors=LIMITS,
 )
+def tree_limit(situation: Situation) -> str:
+    return "There are too many files and directories. Remove copies that are not needed, then try again."

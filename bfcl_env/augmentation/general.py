@@ -6,11 +6,12 @@ A withheld function gets exactly the hint of an unknown one: the closest visible
 import difflib
 import re
 
-from bfcl_env.augmentation.rule import LIMITS, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import LIMITS, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.execution import schema_problem
 from interaction.outcome import ErrorKind
 
+RULES, rule = rules_of("")
 NO_FUNCTION = frozenset({ErrorKind.UNKNOWN_FUNCTION, ErrorKind.WITHHELD_FUNCTION})
 BAD_ARGUMENTS = frozenset({ErrorKind.BAD_ARGUMENTS})
 
@@ -68,8 +69,8 @@ def options(situation: Situation, argument: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[\w-]+(?: [\w-]+)*", found.group(1))) if found else ()
 
 
+@rule("", "", "cdd(folder='x')", errors=NO_FUNCTION)
 def unknown_function(situation: Situation) -> str:
-    """The closest visible names."""
     name = situation.call.name[:100].rsplit(".", 1)[-1]
     none = "No function of this name is available."
     if name in situation.visible:
@@ -80,15 +81,15 @@ def unknown_function(situation: Situation) -> str:
     return f"{none} Call one that is listed as available; if none can do it, tell the user what is missing."
 
 
+@rule("", "", "ls(True, True)", errors=BAD_ARGUMENTS)
 def too_many_positional(situation: Situation) -> str | None:
-    """The signature."""
     if not situation.call.positional:
         return None
     return sentences("Too many arguments, or one given twice.", signature(situation))
 
 
+@rule("", "", "cp(source='a')", errors=BAD_ARGUMENTS)
 def missing_arguments(situation: Situation) -> str | None:
-    """Which are missing, what they are, and where they come from."""
     missing = [name for name in situation.parameters if name in situation.required.difference(situation.call.arguments)]
     if not missing:
         return None
@@ -100,16 +101,16 @@ def missing_arguments(situation: Situation) -> str | None:
     )
 
 
+@rule("", "", "ls(path='x')", errors=BAD_ARGUMENTS)
 def unknown_arguments(situation: Situation) -> str | None:
-    """Which arguments the function does not have, and its signature."""
     unknown = [name for name in situation.call.arguments if name not in situation.parameters]
     if not unknown:
         return None
     return sentences(f"{situation.call.name} has no argument {short(unknown[0])}.", signature(situation))
 
 
+@rule("", "", "cd(folder=5)", errors=BAD_ARGUMENTS)
 def wrong_type(situation: Situation) -> str | None:
-    """The argument, its documented type and meaning."""
     problem = schema_problem(situation.call)
     named = re.search(r"argument '(\w+)'", problem or "")
     if problem is None or named is None:
@@ -119,25 +120,13 @@ def wrong_type(situation: Situation) -> str | None:
     )
 
 
-def result_cut(situation: Situation) -> str:
-    """Ask for less."""
-    return "The result was too long to show in full. Ask for less, or go on with what is shown."
-
-
-RULES = (
-    Rule("unknown_function", "", "", "", unknown_function, ("cdd(folder='x')",), NO_FUNCTION),
-    Rule("too_many_positional", "", "", "", too_many_positional, ("ls(True, True)",), BAD_ARGUMENTS),
-    Rule("missing_arguments", "", "", "", missing_arguments, ("cp(source='a')",), BAD_ARGUMENTS),
-    Rule("unknown_arguments", "", "", "", unknown_arguments, ("ls(path='x')",), BAD_ARGUMENTS),
-    Rule("wrong_type", "", "", "", wrong_type, ("cd(folder=5)",), BAD_ARGUMENTS),
-    Rule(
-        "result_cut",
-        "",
-        "",
-        r"\[cut: the result has",
-        result_cut,
-        (*[f"post_tweet(content={'x' * 45_000!r})"] * 5, "search_tweets(keyword='x')"),
-        LIMITS,
-        "multi_turn_base_5",
-    ),
+@rule(
+    "",
+    r"\[cut: the result has",
+    *[f"post_tweet(content={'x' * 45_000!r})"] * 5,
+    "search_tweets(keyword='x')",
+    errors=LIMITS,
+    scene="multi_turn_base_5",
 )
+def result_cut(situation: Situation) -> str:
+    return "The result was too long to show in full. Ask for less, or go on with what is shown."

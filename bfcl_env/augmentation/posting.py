@@ -1,13 +1,13 @@
 """Rules for TwitterAPI: who is logged in, which tweets there are."""
 
-from bfcl_env.augmentation.rule import SILENT, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import SILENT, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 
-_CLASS = "TwitterAPI"
+RULES, rule = rules_of("TwitterAPI")
 
 
+@rule("", "not authenticated", "post_tweet(content='hi')")
 def twitter_login(situation: Situation) -> str:
-    """How to log in."""
     return sentences(
         "Nobody is logged in.",
         situation.if_visible(
@@ -18,13 +18,8 @@ def twitter_login(situation: Situation) -> str:
     )
 
 
-def wrong_password(situation: Situation) -> str:
-    """Only the user knows."""
-    return "The username or the password is wrong, and nobody is logged in. Ask the user for both."
-
-
+@rule("", "Tweet with ID .* not found", "get_tweet(tweet_id=99)")
 def no_tweet(situation: Situation) -> str:
-    """Which tweets there are."""
     given = situation.argument("tweet_id")
     ids = listing(situation.instance.tweets, given)
     return sentences(
@@ -37,24 +32,52 @@ def no_tweet(situation: Situation) -> str:
     )
 
 
+@rule(
+    "mention",
+    "object has no attribute|'mentions'",
+    "post_tweet(content='a', mentions='@b')",
+    "mention(tweet_id=0, mentioned_usernames=['@c'])",
+    scene="multi_turn_base_5",
+)
 def no_list_of_mentions(situation: Situation) -> str:
-    """That tweet cannot be extended."""
     return sentences(
         "The usernames of this tweet cannot be extended.",
         situation.if_visible("post_tweet", "Name them in a new tweet with post_tweet(content=..., mentions=[...])."),
     )
 
 
+@rule(
+    "search_tweets get_user_tweets get_user_stats",
+    "object has no attribute|Error during execution: '",
+    "post_tweet(content=5)",
+    "search_tweets(keyword='a')",
+    scene="multi_turn_base_5",
+)
 def tweet_incomplete(situation: Situation) -> str:
-    """Other ways to look."""
     return sentences(
         "A stored tweet lacks some of its parts or has a wrong one, so tweets cannot be searched.",
         situation.if_visible("get_tweet", "get_tweet shows a single tweet by its id.", "Tell the user so."),
     )
 
 
+@rule(
+    "authenticate_twitter",
+    '"authentication_status": false',
+    "authenticate_twitter(username='a', password='b')",
+    errors=SILENT,
+)
+def wrong_password(situation: Situation) -> str:
+    return "The username or the password is wrong, and nobody is logged in. Ask the user for both."
+
+
+@rule(
+    "follow_user unfollow_user retweet",
+    'follow_status": false|Already retweeted',
+    "unfollow_user(username_to_unfollow='nobody')",
+    errors=SILENT,
+    scene="multi_turn_base_5",
+)
 def nothing_to_change(situation: Situation) -> str:
-    """It is so already."""
     words = {
         "follow_user": "This user is followed already.",
         "unfollow_user": "This user is not followed, so there is nothing to undo.",
@@ -66,46 +89,3 @@ def nothing_to_change(situation: Situation) -> str:
         if situation.call.name == "unfollow_user"
         else "",
     )
-
-
-RULES = (
-    Rule("twitter_login", _CLASS, "", "not authenticated", twitter_login, ("post_tweet(content='hi')",)),
-    Rule("no_tweet", _CLASS, "", "Tweet with ID .* not found", no_tweet, ("get_tweet(tweet_id=99)",)),
-    Rule(
-        "no_list_of_mentions",
-        _CLASS,
-        "mention",
-        "object has no attribute|'mentions'",
-        no_list_of_mentions,
-        ("post_tweet(content='a', mentions='@b')", "mention(tweet_id=0, mentioned_usernames=['@c'])"),
-        scene="multi_turn_base_5",
-    ),
-    Rule(
-        "tweet_incomplete",
-        _CLASS,
-        "search_tweets get_user_tweets get_user_stats",
-        "object has no attribute|Error during execution: '",
-        tweet_incomplete,
-        ("post_tweet(content=5)", "search_tweets(keyword='a')"),
-        scene="multi_turn_base_5",
-    ),
-    Rule(
-        "wrong_password",
-        _CLASS,
-        "authenticate_twitter",
-        '"authentication_status": false',
-        wrong_password,
-        ("authenticate_twitter(username='a', password='b')",),
-        SILENT,
-    ),
-    Rule(
-        "nothing_to_change",
-        _CLASS,
-        "follow_user unfollow_user retweet",
-        'follow_status": false|Already retweeted',
-        nothing_to_change,
-        ("unfollow_user(username_to_unfollow='nobody')",),
-        SILENT,
-        scene="multi_turn_base_5",
-    ),
-)

@@ -20,6 +20,8 @@ LIMITS: frozenset[ErrorKind | None] = frozenset({ErrorKind.LIMIT})
 SILENT: frozenset[ErrorKind | None] = frozenset({None})
 """Failures that BFCL reports as an ordinary result, such as `{"symbol": "Stock not found"}`."""
 
+Advice = Callable[[Situation], str | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -33,18 +35,42 @@ class Rule:
     """Names of these functions with spaces between; empty for all of the class."""
     pattern: str
     """A regular expression that BFCL's text contains; empty for any text."""
-    advice: Callable[[Situation], str | None]
+    advice: Advice
     """Words the hint from call and state, which it only reads. None: the rule does not apply after all."""
     example: tuple[str, ...]
     """Calls in a scenario's first turn, the last of which this rule answers: its test, and its line in the docs."""
-    errors: frozenset[ErrorKind | None] = FAULTS
+    errors: frozenset[ErrorKind | None]
     """Error kinds it is for."""
-    scene: str = ""
+    scene: str
     """The example's scenario; empty for the first of the base category with this class."""
 
     def covers(self, name: str) -> bool:
         """Whether it is for this function, if the class is right."""
         return not self.functions or name in self.functions.split()
+
+
+def rules_of(owner: str) -> tuple[list[Rule], Callable[..., Callable[[Advice], Advice]]]:
+    """The rules of a class, and the decorator that adds one: functions, pattern, calls of the example.
+
+    A rule has the name of the function that words its hint.
+    """
+    rules: list[Rule] = []
+
+    def rule(
+        functions: str,
+        pattern: str,
+        *example: str,
+        errors: frozenset[ErrorKind | None] = FAULTS,
+        scene: str = "",
+        name: str = "",
+    ) -> Callable[[Advice], Advice]:
+        def add(advice: Advice) -> Advice:
+            rules.append(Rule(name or advice.__name__, owner, functions, pattern, advice, example, errors, scene))
+            return advice
+
+        return add
+
+    return rules, rule
 
 
 def sentences(first: str, *more: str) -> str:

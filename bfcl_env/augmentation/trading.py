@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from bfcl_env.augmentation.rule import SILENT, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import SILENT, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 
-_CLASS = "TradingBot"
+RULES, rule = rules_of("TradingBot")
 COMPANIES = (
     "Apple",
     "Google",
@@ -30,8 +30,17 @@ def _company_words() -> frozenset[str]:
     return frozenset(name.lower() for name in COMPANIES)
 
 
+def _symbol_sources(situation: Situation) -> str:
+    return sentences(
+        situation.if_visible("get_symbol_by_name", "get_symbol_by_name gives the symbol of a company."),
+        situation.if_visible(
+            "get_available_stocks", f"get_available_stocks lists those of a sector: {listing(SECTORS)}."
+        ),
+    )
+
+
+@rule("", "not authenticated", "trading_logout()", "get_account_info()")
 def trading_login(situation: Situation) -> str:
-    """How to log in."""
     return sentences(
         "Nobody is logged in.",
         situation.if_visible(
@@ -42,8 +51,8 @@ def trading_login(situation: Situation) -> str:
     )
 
 
+@rule("get_order_details cancel_order", "Order with ID .* not found", "cancel_order(order_id=1)")
 def no_order(situation: Situation) -> str:
-    """The orders that exist."""
     given = situation.argument("order_id")
     ids = listing(key for key in situation.instance.orders if isinstance(key, int))
     history = "get_order_history" in situation.visible and situation.instance.authenticated
@@ -54,25 +63,16 @@ def no_order(situation: Situation) -> str:
     )
 
 
+@rule("cancel_order", "already completed", "cancel_order(order_id=12345)")
 def order_completed(situation: Situation) -> str:
-    """Too late."""
     return sentences(
         "A completed order cannot be cancelled any more; tell the user so.",
         situation.if_visible("get_order_details", "get_order_details shows the status of an order."),
     )
 
 
-def _symbol_sources(situation: Situation) -> str:
-    return sentences(
-        situation.if_visible("get_symbol_by_name", "get_symbol_by_name gives the symbol of a company."),
-        situation.if_visible(
-            "get_available_stocks", f"get_available_stocks lists those of a sector: {listing(SECTORS)}."
-        ),
-    )
-
-
+@rule("get_stock_info place_order", "Stock with symbol|Invalid stock symbol", "get_stock_info(symbol='Apple')")
 def no_symbol(situation: Situation) -> str:
-    """Where symbols come from."""
     given = situation.argument("symbol")
     plain = "".join(letter for letter in str(given) if letter.isalnum()).upper()
     if plain != given and plain in situation.instance.stocks:
@@ -85,14 +85,18 @@ def no_symbol(situation: Situation) -> str:
     )
 
 
+@rule("place_order withdraw_funds fund_account", "must be positive", "fund_account(amount=0)")
 def not_positive(situation: Situation) -> str:
-    """Above zero."""
     names = [f"'{name}'" for name in ("price", "amount") if name in situation.parameters]
     return f"{' and '.join(names)} must be above 0. Take the value from the user's request."
 
 
+@rule(
+    "place_order withdraw_funds",
+    "Insufficient funds",
+    "place_order(order_type='Buy', symbol='AAPL', price=1000, amount=1000)",
+)
 def too_expensive(situation: Situation) -> str:
-    """What there is."""
     balance = situation.instance.account_info.get("balance")
     return sentences(
         "The balance is too low for this.",
@@ -105,13 +109,13 @@ def too_expensive(situation: Situation) -> str:
     )
 
 
+@rule("withdraw_funds", "Market is closed", "withdraw_funds(amount=1)")
 def market_closed(situation: Situation) -> str:
-    """Nothing helps."""
     return "Money can be withdrawn only while the market is open, and no available function opens it: tell the user so."
 
 
+@rule("remove_stock_from_watchlist", "not found in watchlist", "remove_stock_from_watchlist(symbol='ABC')")
 def not_watched(situation: Situation) -> str:
-    """What is on the list."""
     watched, given = situation.instance.watch_list, situation.argument("symbol")
     return sentences(
         f"{short(given)} is not on the watchlist, so it cannot be taken off.",
@@ -123,108 +127,31 @@ def not_watched(situation: Situation) -> str:
     )
 
 
+@rule(
+    "get_transaction_history",
+    "time data|unconverted data|out of range",
+    "get_transaction_history(start_date='yesterday')",
+)
 def history_date(situation: Situation) -> str:
-    """The format."""
     return "'start_date' and 'end_date' must be dates written as YYYY-MM-DD, such as 2024-01-31, or be left out."
 
 
+@rule("get_symbol_by_name", "Stock not found", "get_symbol_by_name(name='Appel')", errors=SILENT)
 def company(situation: Situation) -> str:
-    """The names as they have to be written."""
     known = listing(COMPANIES, situation.argument("name"), 200)
     return f"No such company. The known ones, to be written like this: {known}."
 
 
+@rule("get_available_stocks", r'"stock_list": \[\]', "get_available_stocks(sector='Cars')", errors=SILENT)
 def sector(situation: Situation) -> str:
-    """The two sectors."""
     return f"No such sector. Choose one of {listing(SECTORS)}, written like this."
 
 
+@rule("add_to_watchlist", "", "add_to_watchlist(stock='Apple')", errors=SILENT)
 def not_added(situation: Situation) -> str | None:
-    """An unknown symbol is passed over without a word."""
     given = situation.argument("stock")
     if given in situation.instance.watch_list:
         return None
     return sentences(
         f"{short(given)} was not put on the watchlist: no stock has this symbol.", _symbol_sources(situation).strip()
     )
-
-
-RULES = (
-    Rule("trading_login", _CLASS, "", "not authenticated", trading_login, ("trading_logout()", "get_account_info()")),
-    Rule(
-        "no_order",
-        _CLASS,
-        "get_order_details cancel_order",
-        "Order with ID .* not found",
-        no_order,
-        ("cancel_order(order_id=1)",),
-    ),
-    Rule(
-        "order_completed",
-        _CLASS,
-        "cancel_order",
-        "already completed",
-        order_completed,
-        ("cancel_order(order_id=12345)",),
-    ),
-    Rule(
-        "no_symbol",
-        _CLASS,
-        "get_stock_info place_order",
-        "Stock with symbol|Invalid stock symbol",
-        no_symbol,
-        ("get_stock_info(symbol='Apple')",),
-    ),
-    Rule(
-        "not_positive",
-        _CLASS,
-        "place_order withdraw_funds fund_account",
-        "must be positive",
-        not_positive,
-        ("fund_account(amount=0)",),
-    ),
-    Rule(
-        "too_expensive",
-        _CLASS,
-        "place_order withdraw_funds",
-        "Insufficient funds",
-        too_expensive,
-        ("place_order(order_type='Buy', symbol='AAPL', price=1000, amount=1000)",),
-    ),
-    Rule("market_closed", _CLASS, "withdraw_funds", "Market is closed", market_closed, ("withdraw_funds(amount=1)",)),
-    Rule(
-        "not_watched",
-        _CLASS,
-        "remove_stock_from_watchlist",
-        "not found in watchlist",
-        not_watched,
-        ("remove_stock_from_watchlist(symbol='ABC')",),
-    ),
-    Rule(
-        "history_date",
-        _CLASS,
-        "get_transaction_history",
-        "time data|unconverted data|out of range",
-        history_date,
-        ("get_transaction_history(start_date='yesterday')",),
-    ),
-    Rule(
-        "company",
-        _CLASS,
-        "get_symbol_by_name",
-        "Stock not found",
-        company,
-        ("get_symbol_by_name(name='Appel')",),
-        SILENT,
-    ),
-    Rule(
-        "sector",
-        _CLASS,
-        "get_available_stocks",
-        r'"stock_list": \[\]',
-        sector,
-        ("get_available_stocks(sector='Cars')",),
-        SILENT,
-    ),
-    Rule("not_added", _CLASS, "add_to_watchlist", "", not_added, ("add_to_watchlist(stock='Apple')",), SILENT),
-)

@@ -3,11 +3,12 @@
 from functools import cache
 
 from bfcl_env.augmentation.general import options
-from bfcl_env.augmentation.rule import SILENT, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import SILENT, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.source import load_class
 
 _CLASS = "TravelAPI"
+RULES, rule = rules_of(_CLASS)
 CLASSES = ("economy", "business", "first")
 
 
@@ -32,8 +33,15 @@ def _has_token(situation: Situation) -> bool:
     return token is not None and token == situation.instance.access_token
 
 
+def _book(date: str, start: str, end: str) -> str:
+    account = "access_token='abc123token', card_id='1234-5678-9012-3456'"
+    return (
+        f"book_flight({account}, travel_date='{date}', travel_from='{start}', travel_to='{end}', travel_class='first')"
+    )
+
+
+@rule("", "Token not initialized|Token expired|Invalid access token", "get_booking_history(access_token='wrong')")
 def access_token(situation: Situation) -> str:
-    """Where tokens come from; never the token."""
     return sentences(
         "'access_token' must be the one that the last login returned or the user has given.",
         situation.if_visible(
@@ -44,8 +52,13 @@ def access_token(situation: Situation) -> str:
     )
 
 
+@rule(
+    "",
+    "ard not registered",
+    "get_credit_card_balance(access_token='abc123xyz', card_id='wrong')",
+    scene="multi_turn_base_153",
+)
 def no_card(situation: Situation) -> str:
-    """The ids of registered cards."""
     cards, given = situation.instance.credit_card_list, situation.argument("card_id")
     numbers = {str(card.get("card_number")) for card in cards.values()}
     return sentences(
@@ -61,21 +74,37 @@ def no_card(situation: Situation) -> str:
     )
 
 
+@rule(
+    "register_credit_card",
+    "Card already registered",
+    "register_credit_card(access_token='abc123xyz', card_number='card1234', expiration_date='01/2030', "
+    "cardholder_name='A', card_verification_number=1)",
+    scene="multi_turn_base_153",
+)
 def card_registered(situation: Situation) -> str:
-    """It is so already."""
     return "This is the id of a registered card. Use it as card_id; nothing has to be registered."
 
 
+@rule(
+    "",
+    "Balance not found|Error during execution: '",
+    "cancel_booking(access_token='abc123xyz', booking_id='booking001')",
+    scene="multi_turn_base_153",
+)
 def card_incomplete(situation: Situation) -> str:
-    """Another card."""
     return sentences(
         "The record of this card or booking is incomplete, so it cannot be used. Use another one, or tell the user so.",
         situation.if_visible("get_all_credit_cards", "get_all_credit_cards shows all cards."),
     )
 
 
+@rule(
+    "",
+    "Booking not found",
+    "retrieve_invoice(access_token='abc123xyz', booking_id='wrong')",
+    scene="multi_turn_base_153",
+)
 def no_booking(situation: Situation) -> str:
-    """The ids of the bookings, for those who could ask for them."""
     bookings, given = situation.instance.booking_record, situation.argument("booking_id")
     if not _has_token(situation):
         known = situation.if_visible("get_booking_history", "get_booking_history(access_token=...) lists all bookings.")
@@ -89,8 +118,12 @@ def no_booking(situation: Situation) -> str:
     )
 
 
+@rule(
+    "get_flight_cost book_flight",
+    "airport",
+    "get_flight_cost(travel_from='Paris', travel_to='LAX', travel_date='2024-01-01', travel_class='first')",
+)
 def airport(situation: Situation) -> str | None:
-    """The valid codes."""
     valid = tuple(destinations())
     wrong = [
         value
@@ -105,8 +138,12 @@ def airport(situation: Situation) -> str | None:
     )
 
 
+@rule(
+    "get_flight_cost book_flight",
+    "No available route",
+    "get_flight_cost(travel_from='LHR', travel_to='LAX', travel_date='2024-01-01', travel_class='first')",
+)
 def route(situation: Situation) -> str:
-    """Where flights go from there."""
     start, end = situation.argument("travel_from"), situation.argument("travel_to")
     goals = destinations().get(str(start), ())
     return sentences(
@@ -116,20 +153,24 @@ def route(situation: Situation) -> str:
     )
 
 
+@rule("book_flight", "Invalid date format", _book("tomorrow", "SFO", "LAX"), scene="multi_turn_base_150")
 def travel_date(situation: Situation) -> str:
-    """The format."""
     return "'travel_date' must be an existing date written as YYYY-MM-DD, such as 2024-01-31."
 
 
+@rule(
+    "get_flight_cost book_flight",
+    "Invalid travel class",
+    "get_flight_cost(travel_from='SFO', travel_to='LAX', travel_date='2024-01-01', travel_class='second')",
+)
 def travel_class(situation: Situation) -> str:
-    """The three classes."""
     return (
         f"{short(situation.argument('travel_class'))} is not a class. 'travel_class' must be one of {listing(CLASSES)}."
     )
 
 
+@rule("book_flight", "Insufficient funds", _book("2024-01-01", "JFK", "PEK"), scene="multi_turn_base_150")
 def card_balance(situation: Situation) -> str:
-    """What the card has."""
     card = situation.argument("card_id")
     balance = situation.instance.credit_card_list[card].get("balance")
     return sentences(
@@ -140,8 +181,8 @@ def card_balance(situation: Situation) -> str:
     )
 
 
+@rule("book_flight purchase_insurance", "budget limit", _book("2024-01-01", "SFO", "LAX"), scene="multi_turn_base_150")
 def budget(situation: Situation) -> str:
-    """What stands in the way."""
     flight = situation.call.name == "book_flight"
     return sentences(
         "The balance of the card is below the budget limit." if flight else "The cost is above the budget limit.",
@@ -151,8 +192,12 @@ def budget(situation: Situation) -> str:
     )
 
 
+@rule(
+    "compute_exchange_rate",
+    "No available exchange rate",
+    "compute_exchange_rate(base_currency='EUR', target_currency='GBP', value=1)",
+)
 def exchange(situation: Situation) -> str:
-    """Only by way of USD."""
     valid = options(situation, "base_currency")
     wrong = [
         value
@@ -166,154 +211,21 @@ def exchange(situation: Situation) -> str:
     return "Rates exist only between USD and another currency. Convert to USD first, then from USD to the other."
 
 
+@rule(
+    "verify_traveler_information",
+    '"verification_status": false',
+    "verify_traveler_information(first_name='A', last_name='B', date_of_birth='2000-01-01', passport_number='US1')",
+    errors=SILENT,
+)
 def traveler(situation: Situation) -> str:
-    """What is checked."""
     return (
         "The traveler was not verified. It takes the first and last name of who is logged in, a birth date written as "
         "YYYY-MM-DD at least 18 years ago, and a passport number that begins with US. Check these with the user."
     )
 
 
+@rule("get_nearest_airport_by_city", '"Unknown"', "get_nearest_airport_by_city(location='Lyon')", errors=SILENT)
 def city(situation: Situation) -> str:
-    """The cities that have an airport."""
     known = options(situation, "location")
     given = situation.argument("location")
     return f"No airport is known for {short(given)}. Give a plain city name; known: {listing(known, given, 190)}."
-
-
-def _book(date: str, start: str, end: str) -> str:
-    account = "access_token='abc123token', card_id='1234-5678-9012-3456'"
-    return (
-        f"book_flight({account}, travel_date='{date}', travel_from='{start}', travel_to='{end}', travel_class='first')"
-    )
-
-
-RULES = (
-    Rule(
-        "access_token",
-        _CLASS,
-        "",
-        "Token not initialized|Token expired|Invalid access token",
-        access_token,
-        ("get_booking_history(access_token='wrong')",),
-    ),
-    Rule(
-        "no_card",
-        _CLASS,
-        "",
-        "ard not registered",
-        no_card,
-        ("get_credit_card_balance(access_token='abc123xyz', card_id='wrong')",),
-        scene="multi_turn_base_153",
-    ),
-    Rule(
-        "card_registered",
-        _CLASS,
-        "register_credit_card",
-        "Card already registered",
-        card_registered,
-        (
-            "register_credit_card(access_token='abc123xyz', card_number='card1234', expiration_date='01/2030', "
-            "cardholder_name='A', card_verification_number=1)",
-        ),
-        scene="multi_turn_base_153",
-    ),
-    Rule(
-        "card_incomplete",
-        _CLASS,
-        "",
-        "Balance not found|Error during execution: '",
-        card_incomplete,
-        ("cancel_booking(access_token='abc123xyz', booking_id='booking001')",),
-        scene="multi_turn_base_153",
-    ),
-    Rule(
-        "no_booking",
-        _CLASS,
-        "",
-        "Booking not found",
-        no_booking,
-        ("retrieve_invoice(access_token='abc123xyz', booking_id='wrong')",),
-        scene="multi_turn_base_153",
-    ),
-    Rule(
-        "airport",
-        _CLASS,
-        "get_flight_cost book_flight",
-        "airport",
-        airport,
-        ("get_flight_cost(travel_from='Paris', travel_to='LAX', travel_date='2024-01-01', travel_class='first')",),
-    ),
-    Rule(
-        "route",
-        _CLASS,
-        "get_flight_cost book_flight",
-        "No available route",
-        route,
-        ("get_flight_cost(travel_from='LHR', travel_to='LAX', travel_date='2024-01-01', travel_class='first')",),
-    ),
-    Rule(
-        "travel_date",
-        _CLASS,
-        "book_flight",
-        "Invalid date format",
-        travel_date,
-        (_book("tomorrow", "SFO", "LAX"),),
-        scene="multi_turn_base_150",
-    ),
-    Rule(
-        "travel_class",
-        _CLASS,
-        "get_flight_cost book_flight",
-        "Invalid travel class",
-        travel_class,
-        ("get_flight_cost(travel_from='SFO', travel_to='LAX', travel_date='2024-01-01', travel_class='second')",),
-    ),
-    Rule(
-        "card_balance",
-        _CLASS,
-        "book_flight",
-        "Insufficient funds",
-        card_balance,
-        (_book("2024-01-01", "JFK", "PEK"),),
-        scene="multi_turn_base_150",
-    ),
-    Rule(
-        "budget",
-        _CLASS,
-        "book_flight purchase_insurance",
-        "budget limit",
-        budget,
-        (_book("2024-01-01", "SFO", "LAX"),),
-        scene="multi_turn_base_150",
-    ),
-    Rule(
-        "exchange",
-        _CLASS,
-        "compute_exchange_rate",
-        "No available exchange rate",
-        exchange,
-        ("compute_exchange_rate(base_currency='EUR', target_currency='GBP', value=1)",),
-    ),
-    Rule(
-        "traveler",
-        _CLASS,
-        "verify_traveler_information",
-        '"verification_status": false',
-        traveler,
-        (
-            "verify_traveler_information(first_name='A', last_name='B', date_of_birth='2000-01-01', "
-            "passport_number='US1')",
-        ),
-        SILENT,
-    ),
-    Rule(
-        "city",
-        _CLASS,
-        "get_nearest_airport_by_city",
-        '"Unknown"',
-        city,
-        ("get_nearest_airport_by_city(location='Lyon')",),
-        SILENT,
-    ),
-)

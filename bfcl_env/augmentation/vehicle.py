@@ -3,11 +3,12 @@
 from functools import cache
 
 from bfcl_env.augmentation.general import options
-from bfcl_env.augmentation.rule import SILENT, Rule, listing, sentences, short
+from bfcl_env.augmentation.rule import SILENT, listing, rules_of, sentences, short
 from bfcl_env.augmentation.situation import Situation
 from bfcl_env.source import load_class
 
 _CLASS = "VehicleControlAPI"
+RULES, rule = rules_of(_CLASS)
 CITIES = (
     "Rivermist",
     "Stonebrook",
@@ -35,15 +36,15 @@ def distances() -> dict[str, tuple[str, ...]]:
     return {start: tuple(end for end in zips if "distance" in car.estimate_distance(start, end)) for start in zips}
 
 
+@rule("startEngine", "", "startEngine(ignitionMode='STOP')")
 def engine_stopped(situation: Situation) -> str | None:
-    """The engine stops whatever the result says."""
     if situation.argument("ignitionMode") != "STOP":
         return None
     return "In spite of this error the engine is stopped now; nothing more has to be done for that."
 
 
+@rule("startEngine", "doors must be locked", "startEngine(ignitionMode='START')", scene="multi_turn_base_57")
 def doors(situation: Situation) -> str:
-    """The doors to lock."""
     unlocked = [door for door, status in situation.instance.doorStatus.items() if status != "locked"]
     return sentences(
         "Lock all doors first, then start the engine.",
@@ -51,14 +52,14 @@ def doors(situation: Situation) -> str:
     )
 
 
+@rule("startEngine", "[Bb]rake", "startEngine(ignitionMode='START')")
 def brake(situation: Situation) -> str:
-    """Press it all the way."""
     press = "The brake pedal must be pressed down fully first."
     return sentences(press, situation.if_visible("pressBrakePedal", "Next: pressBrakePedal(pedalPosition=1)."))
 
 
+@rule("startEngine setHeadlights displayCarStatus activateParkingBrake", "Invalid", "setHeadlights(mode='dim')")
 def documented_option(situation: Situation) -> str | None:
-    """The options of the first argument that has another value."""
     for name in situation.parameters:
         valid, value = options(situation, name), situation.argument(name)
         if valid and value is not None and value not in valid:
@@ -66,8 +67,8 @@ def documented_option(situation: Situation) -> str | None:
     return None
 
 
+@rule("fillFuelTank startEngine", "tank|Fuel amount", "fillFuelTank(fuelAmount=60)")
 def fuel(situation: Situation) -> str:
-    """What the tank holds."""
     level = f"it has {short(situation.instance.fuelLevel)} gallons now"
     return sentences(
         f"The tank holds 50 gallons; {situation.if_visible('displayCarStatus', level, 'it is not empty')}.",
@@ -75,18 +76,18 @@ def fuel(situation: Situation) -> str:
     )
 
 
+@rule("adjustClimateControl", "Fan speed", "adjustClimateControl(temperature=20, fanSpeed=200)")
 def fan_speed(situation: Situation) -> str:
-    """The range."""
     return "'fanSpeed' must be a whole number from 0 to 100."
 
 
+@rule("pressBrakePedal", "Pedal position", "pressBrakePedal(pedalPosition=50)")
 def pedal(situation: Situation) -> str:
-    """The range."""
     return "'pedalPosition' must be a number from 0 (released) to 1 (pressed down fully)."
 
 
+@rule("setCruiseControl", "Start the engine", "setCruiseControl(speed=50, activate=True, distanceToNextVehicle=10)")
 def engine_needed(situation: Situation) -> str:
-    """Start it."""
     return sentences(
         "The engine is not running.",
         situation.if_visible(
@@ -95,18 +96,25 @@ def engine_needed(situation: Situation) -> str:
     )
 
 
+@rule(
+    "setCruiseControl",
+    "Invalid speed",
+    "pressBrakePedal(pedalPosition=1)",
+    "startEngine(ignitionMode='START')",
+    "setCruiseControl(speed=7, activate=True, distanceToNextVehicle=10)",
+    scene="multi_turn_base_50",
+)
 def cruise_speed(situation: Situation) -> str:
-    """The range."""
     return "'speed' must be from 0 to 120 and a multiple of 5."
 
 
+@rule("lockDoors", "^Error during execution: ", "lockDoors(unlock=False, door=['trunk'])")
 def door_name(situation: Situation) -> str:
-    """The names of the doors."""
     return f"'door' must be a list of door names, from {listing(situation.instance.doorStatus)}."
 
 
+@rule("get_outside_temperature_from_weather_com", "404", "get_outside_temperature_from_weather_com()")
 def weather(situation: Situation) -> str:
-    """The other source."""
     return sentences(
         "This source is never available; do not call it again.",
         situation.if_visible(
@@ -117,8 +125,8 @@ def weather(situation: Situation) -> str:
     )
 
 
+@rule("estimate_distance", "distance not found", "estimate_distance(cityA='Rivermist', cityB='94016')")
 def zip_code(situation: Situation) -> str:
-    """Names have to be turned into codes, or which distances are known."""
     given = [situation.argument("cityA"), situation.argument("cityB")]
     wrong = [value for value in given if value not in distances()]
     if not wrong:
@@ -135,103 +143,9 @@ def zip_code(situation: Situation) -> str:
     )
 
 
+@rule("get_zipcode_based_on_city", '"00000"', "get_zipcode_based_on_city(city='San Francisco, CA')", errors=SILENT)
 def city_name(situation: Situation) -> str:
-    """The cities as they have to be written."""
     given = situation.argument("city")
     return (
         f"00000 stands for an unknown city: {short(given)}. Give only the name; known: {listing(CITIES, given, 170)}."
     )
-
-
-RULES = (
-    Rule("engine_stopped", _CLASS, "startEngine", "", engine_stopped, ("startEngine(ignitionMode='STOP')",)),
-    Rule(
-        "doors",
-        _CLASS,
-        "startEngine",
-        "doors must be locked",
-        doors,
-        ("startEngine(ignitionMode='START')",),
-        scene="multi_turn_base_57",
-    ),
-    Rule(
-        "brake",
-        _CLASS,
-        "startEngine",
-        "[Bb]rake",
-        brake,
-        ("startEngine(ignitionMode='START')",),
-    ),
-    Rule(
-        "documented_option",
-        _CLASS,
-        "startEngine setHeadlights displayCarStatus activateParkingBrake",
-        "Invalid",
-        documented_option,
-        ("setHeadlights(mode='dim')",),
-    ),
-    Rule("fuel", _CLASS, "fillFuelTank startEngine", "tank|Fuel amount", fuel, ("fillFuelTank(fuelAmount=60)",)),
-    Rule(
-        "fan_speed",
-        _CLASS,
-        "adjustClimateControl",
-        "Fan speed",
-        fan_speed,
-        ("adjustClimateControl(temperature=20, fanSpeed=200)",),
-    ),
-    Rule("pedal", _CLASS, "pressBrakePedal", "Pedal position", pedal, ("pressBrakePedal(pedalPosition=50)",)),
-    Rule(
-        "engine_needed",
-        _CLASS,
-        "setCruiseControl",
-        "Start the engine",
-        engine_needed,
-        ("setCruiseControl(speed=50, activate=True, distanceToNextVehicle=10)",),
-    ),
-    Rule(
-        "cruise_speed",
-        _CLASS,
-        "setCruiseControl",
-        "Invalid speed",
-        cruise_speed,
-        (
-            "pressBrakePedal(pedalPosition=1)",
-            "startEngine(ignitionMode='START')",
-            "setCruiseControl(speed=7, activate=True, distanceToNextVehicle=10)",
-        ),
-        scene="multi_turn_base_50",
-    ),
-    Rule(
-        "door_name",
-        _CLASS,
-        "lockDoors",
-        "^Error during execution: ",
-        door_name,
-        ("lockDoors(unlock=False, door=['trunk'])",),
-    ),
-    Rule(
-        "weather",
-        _CLASS,
-        "get_outside_temperature_from_weather_com",
-        "404",
-        weather,
-        ("get_outside_temperature_from_weather_com()",),
-    ),
-    Rule(
-        "zip_code",
-        _CLASS,
-        "estimate_distance",
-        "distance not found",
-        zip_code,
-        ("estimate_distance(cityA='Rivermist', cityB='94016')",),
-    ),
-    Rule(
-        "city_name",
-        _CLASS,
-        "get_zipcode_based_on_city",
-        '"00000"',
-        city_name,
-        ("get_zipcode_based_on_city(city='San Francisco, CA')",),
-        SILENT,
-    ),
-)

@@ -1,13 +1,12 @@
-"""Data sets of a user's own: a JSON file of entries in BFCL's form is an environment, named by the file's stem.
+"""A user's own data set: a JSON file of entries in BFCL's form is an environment, named by the file's stem.
 
-Entries of several turns are played on BFCL's executable classes, those of one turn judged as BFCL's single-turn tasks,
-with functions of their own. A file is used as a whole or not at all: whatever is wrong with it is said at once.
+Multi-turn entries are played on BFCL's executable classes. Single-turn entries are judged as BFCL's own, with functions
+of their own. All problems of a file are reported at once.
 """
 
 from pathlib import Path
 
-from bfcl_env.entries.file_environment import FileEnvironment
-from bfcl_env.entries.mistakes import EntriesError
+from bfcl_env.entries.tasks import EntriesError, FileEnvironment
 
 __all__ = ["EntriesError", "FileEnvironment", "environment"]
 

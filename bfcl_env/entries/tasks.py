@@ -1,31 +1,50 @@
-"""A file of entries read into tasks, or into the list of what is wrong with it. Nothing of it is executed."""
+"""A file of entries as an environment: tasks, their split, and a list of all problems."""
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
-from bfcl_env.entries import multi_turn, single_turn
-from bfcl_env.entries.categories import EXPECTED, category_of, is_multi_turn
-from bfcl_env.entries.fields import renamed, shown
-from bfcl_env.entries.json_file import ARRAY, Entry, read
-from bfcl_env.entries.mistakes import Mistakes, show
-from bfcl_env.entries.split import clusters, marks
-from bfcl_env.single_turn.components import parts
+from pydantic import ValidationError
+
+from bfcl_env.entries import form
+from bfcl_env.entries.categories import SPELLINGS, category_of
+from bfcl_env.entries.form import Problem
+from bfcl_env.environment import Options
+from bfcl_env.execution import new_instances
+from bfcl_env.scenarios import Scenario
+from bfcl_env.single_turn.components import SEED, joined, parts
+from bfcl_env.single_turn.tasks import SingleTurnTask
+from bfcl_env.source import VERSION
+from interaction.boundary import call
 from interaction.environment import Environment, GoldMessage, Part, Task, UserWords
 from interaction.outcome import Verdicts
+from interaction.protocol import get_protocol
+from interaction.record import StopReason
 
-MAX_ID = 200
-MAX_EXTRA = 20_000
-"""Characters of all further keys of an entry, which stand in the record of each of its episodes."""
+SECONDS = 10.0
+"""For the gold of one entry, which takes milliseconds."""
+MOST = 100
+"""Problems that are listed."""
+LONGEST = 300
 FACT = "entry"
-"""The fact of an episode under which a reward finds them."""
+"""The fact of an episode with the further keys of its entry."""
+_BETWEEN = re.compile(r"\W+")
+
+
+class EntriesError(ValueError):
+    """The file cannot be used. The message has a line for each problem."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnTask:
-    """An entry; what plays it is what plays BFCL's own tasks of its kind."""
+    """An entry, played as BFCL's own tasks of its kind."""
 
     environment: str
     id: str
@@ -33,14 +52,12 @@ class OwnTask:
     cluster: str
     part: Part
     played: Task
-    place: str
-    """Where in the file it stands."""
     extra: str
     """Further keys of the entry, as JSON."""
 
     def open(self, **options: Any) -> Environment:
         """A fresh attempt; `options` are those of BFCL's multi-turn tasks, and single-turn ones have none."""
-        attempt = self.played.open(**options) if is_multi_turn(self.category) else self.played.open()
+        attempt = self.played.open(**options) if isinstance(self.played, Scenario) else self.played.open()
         return attempt if self.extra == "{}" else _WithExtra(attempt, json.loads(self.extra))  # type: ignore[return-value]
 
     def gold(self) -> Iterable[GoldMessage | UserWords]:
@@ -49,7 +66,7 @@ class OwnTask:
 
 
 class _WithExtra:
-    """An attempt whose verdicts tell what else its entry says."""
+    """An attempt whose verdicts have the further keys of its entry."""
 
     def __init__(self, attempt: Environment, extra: Mapping[str, Any]) -> None:
         self._attempt, self._extra = attempt, extra
@@ -58,88 +75,210 @@ class _WithExtra:
         return getattr(self._attempt, name)
 
     def verdicts(self) -> Verdicts:
-        """Those of the attempt, and the fact `FACT`."""
         found = self._attempt.verdicts()
         return replace(found, facts={**found.facts, FACT: self._extra})
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What one entry gives, before it is known which others it resembles."""
+class FileEnvironment:
+    """The tasks of one file."""
 
-    entry: Mapping[str, Any]
-    category: str
-    played: Task
-    place: str
-    extra: str
+    Options = Options
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name, self._path = name, path
+        self._notes: list[str] = []
+        self._checked = False
+
+    def load_tasks(self) -> tuple[OwnTask, ...]:
+        """All tasks, in the order of the file.
+
+        Raises:
+            EntriesError: the file has problems.
+        """
+        return self._tasks
+
+    def check_tasks(self) -> None:
+        """Play the gold of every entry, and print what does nothing.
+
+        Raises:
+            EntriesError: gold cannot be played, or does not pass.
+        """
+        if self._checked:
+            return
+        problems = [f"{task.id}: {found}" for task in self._tasks if (found := _problem_of_gold(task)) is not None]
+        _refuse(self._path, problems)
+        for note in self._notes:
+            print(f"NOTE {self._path}: {_line(note)}", flush=True)
+        self._checked = True
+
+    def audit_known(self) -> Mapping[str, str]:
+        """What an audit finds in single-turn tasks, as in BFCL's own."""
+        from bfcl_env.single_turn import audit
+
+        return audit.known_of(task.played for task in self._tasks if isinstance(task.played, SingleTurnTask))
+
+    def made_from(self) -> dict[str, Any]:
+        """For a manifest: the file, and the release of BFCL."""
+        digest = sha256(self._path.read_bytes()).hexdigest()
+        return {"seed": SEED, "bfcl_eval": VERSION, "environment_sha256": digest}
+
+    @cached_property
+    def _tasks(self) -> tuple[OwnTask, ...]:
+        answers = self._path.parent / "possible_answer" / self._path.name
+        gold = {row.get("id"): row.get("ground_truth") for row in read(answers)} if answers.is_file() else {}
+        made: dict[str, tuple[Mapping[str, Any], str, Task, str]] = {}
+        problems: list[str] = []
+        idle: list[str] = []
+        for number, entry in enumerate(read(self._path)):
+            if entry.get("id") in gold:
+                entry.setdefault("ground_truth", gold[entry["id"]])
+            name, found = str(entry.get("id")), [*self._read(number, entry, made, idle)]
+            problems += [f"{name} (entry {number + 1}): {where}: {what}" for where, what in found]
+        if not made and not problems:
+            problems.append("there is no entry")
+        _refuse(self._path, problems)
+        if idle:
+            self._notes.append(idle[0] + (f"; {len(idle) - 1} more do nothing" if len(idle) > 1 else ""))
+        alike = self._clusters({name: entry for name, (entry, *_) in made.items()})
+        sides = parts(dict.fromkeys(alike, ""), alike, ())
+        for part, what in (("choose", "choosing a checkpoint"), ("report", "reporting")):
+            if part not in sides.values():
+                self._notes.append(f"no entry is held out for {what}: that takes more entries that resemble no other")
+        return tuple(
+            OwnTask(self._name, name, category, alike[name], sides[alike[name]], played, extra)
+            for name, (_, category, played, extra) in made.items()
+        )
+
+    def _read(self, number: int, entry: dict[str, Any], made: dict[str, Any], idle: list[str]) -> Iterator[Problem]:
+        """Adds an entry to `made`, or gives its problems."""
+        name = entry.get("id")
+        category = category_of(name) if isinstance(name, str) and name.isprintable() else None
+        if not isinstance(name, str) or category is None:
+            yield "id", f"{short(name)} names no category; expected CATEGORY_NUMBER of {', '.join(SPELLINGS)}"
+            return
+        if name in made:
+            yield "id", "is that of another entry"
+        kind = form.MultiTurn if category.startswith("multi_turn") else form.SingleTurn
+        try:
+            read = kind.model_validate(entry)
+            for owner, state in read.initial_config.items() if isinstance(read, form.MultiTurn) else ():
+                form.state_form(owner).model_validate(state)
+        except ValidationError as error:
+            for item in error.errors():
+                place = ".".join(str(part) for part in item["loc"])
+                yield place, f"{item['msg']}; found {short(item['input'])}"
+            return
+        if isinstance(read, form.MultiTurn):
+            found = [*form.problems_of_turns(entry, read)]
+            idle += [f"{name}: {where} {what}" for where, what in form.idle(entry, read)]
+        else:
+            found = [*form.problems_of_question(read, category)]
+        yield from found
+        if not found:
+            played: Task
+            if isinstance(read, form.MultiTurn):
+                played = form.scenario(entry, read, category, number)
+            else:
+                played = form.single_turn(entry, category)
+            extra = json.dumps({key: value for key, value in entry.items() if key not in form.keys(kind)})
+            made.setdefault(name, (entry, category, played, extra))
+
+    def _clusters(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Id of an entry -> the id of the first entry of its cluster.
+
+        Entries with the same words, functions or initial state stand in one cluster. Where that would put more than
+        half of all into one, only words count.
+        """
+        marks = {name: [*_marks(entry)] for name, entry in entries.items()}
+        found = joined(marks)
+        largest = max(Counter(found.values()).values())
+        if largest == 1 or largest * 2 <= len(entries):
+            return found
+        by_words = joined({name: those[:1] for name, those in marks.items()})
+        if by_words != found:
+            self._notes.append(
+                f"{largest} of {len(entries)} entries share functions or initial states with each other, so only those "
+                "with the same question are kept on one side of the split"
+            )
+        return by_words
 
 
-def load(environment: str, path: Path) -> tuple[tuple[OwnTask, ...], Mistakes]:
-    """The tasks of a file with which nothing is wrong, in its order, and what is wrong with others."""
-    mistakes = Mistakes(path)
-    entries = read(path, mistakes)
-    if not entries and not mistakes.count:
-        mistakes.add("", "", "no entry", ARRAY)
-    answers = _answers(path)
-    found, seen = [], dict[str, str]()
-    for number, entry in enumerate(entries):
-        if (made := _read(number, entry, answers, seen, mistakes)) is not None:
-            found.append(made)
-    alike = clusters({one.played.id: marks(one.entry) for one in found}, mistakes.notes)
-    sides = parts(dict.fromkeys(alike, ""), alike, ())
-    for part, what in (("choose", "choosing a checkpoint"), ("report", "reporting")):
-        if found and part not in sides.values():
-            mistakes.notes.append(f"no entry is held out for {what}: that takes more entries that resemble no other")
-    tasks = (
-        OwnTask(environment, name, one.category, alike[name], sides[alike[name]], one.played, one.place, one.extra)
-        for one in found
-        for name in [one.played.id]
-    )
-    return tuple(tasks), mistakes
+def _marks(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What two entries have in common that resemble each other: words, letters and digits alike, comes first."""
+    words = " ".join(message["content"] for turn in entry["question"] for message in turn)
+    yield "question", "", _BETWEEN.sub("", words.casefold())
+    if config := entry.get("initial_config"):
+        yield "state", "", json.dumps(config, sort_keys=True)
+    elif not entry.get("involved_classes", entry.get("invoked_classes")):
+        for item in entry["function"]:
+            yield "function", item["name"], json.dumps(item["parameters"], sort_keys=True)
 
 
-def _read(
-    number: int, given: Entry, answers: Mapping[str, Any], seen: dict[str, str], mistakes: Mistakes
-) -> _Read | None:
-    """One entry; `seen` has the ids before it and where they stand."""
-    place, entry = f"entry {number + 1} (line {given.line})", given.value
-    before = mistakes.count
-    if not isinstance(entry, dict):
-        mistakes.add(place, "", show(entry), "an object with id, question, function or involved_classes, ground_truth")
-        return None
-    name = entry.get("id")
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_ID or not name.isprintable():
-        mistakes.add(place, "id", shown(entry, "id"), f"a text of 1 to {MAX_ID} printable characters")
-        return None
-    place = f"{name} ({place})"
-    tell = mistakes.of(place)
-    if name in seen:
-        tell("id", f"that of {seen[name]} again", "another id for each entry")
-    seen.setdefault(name, place)
-    category = category_of(name)
-    if category is None:
-        tell("id", f"{name!r}, which names no category", EXPECTED)
-        return None
-    entry = renamed(entry, tell)
-    if name in answers:
-        entry.setdefault("ground_truth", answers[name])
-    played: Task | None
-    if is_multi_turn(category):
-        keys, played = multi_turn.KEYS, multi_turn.scenario(entry, category, number, place, mistakes)
-    else:
-        keys, played = single_turn.KEYS, single_turn.task(entry, category, tell)
-    extra = json.dumps({key: value for key, value in entry.items() if key not in keys})
-    if len(extra) > MAX_EXTRA:
-        tell("further keys", f"{len(extra)} characters", f"at most {MAX_EXTRA}, as they stand in each episode's record")
-    return None if played is None or mistakes.count > before else _Read(entry, category, played, place, extra)
+def read(path: Path) -> list[dict[str, Any]]:
+    """The entries of a file: one JSON array, or one a line as in BFCL's own files.
+
+    Raises:
+        EntriesError: it cannot be read, or is no JSON of objects.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+        lines = [text] if text.lstrip().startswith("[") else [line for line in text.split("\n") if line.strip()]
+        values = [_decoded(line, number) for number, line in enumerate(lines, 1)]
+        entries = values[0] if values and isinstance(values[0], list) else values
+        json.dumps(entries, allow_nan=False, ensure_ascii=False).encode()  # no NaN, no half of a surrogate pair
+    except (OSError, ValueError, RecursionError) as error:
+        raise EntriesError(f"{path}: {error}") from error
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise EntriesError(f"{path} must be one JSON array of objects, or one object a line")
+    return entries
 
 
-def _answers(path: Path) -> dict[str, Any]:
-    """Id -> gold of a file in BFCL's own form, whose answers stand in another of its name; empty if there is none."""
-    beside = path.parent / "possible_answer" / path.name
-    if not beside.is_file():
-        return {}
-    theirs = Mistakes(beside)
-    rows = [entry.value for entry in read(beside, theirs)]
-    theirs.check()
-    return {str(row.get("id")): row.get("ground_truth") for row in rows if isinstance(row, dict)}
+def _decoded(text: str, line: int) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {line + error.lineno - 1}, column {error.colno}: {error.msg}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+        raise ValueError(f"the key {twice[0]!r} stands twice in one object")
+    return dict(pairs)
+
+
+def _refuse(path: Path, problems: list[str]) -> None:
+    if problems:
+        more = f"\n  and {len(problems) - MOST} more" if len(problems) > MOST else ""
+        listed = "".join(f"\n  {_line(problem)}" for problem in problems[:MOST])
+        raise EntriesError(f"{path} has {len(problems)} problem{'s' * (len(problems) > 1)}:{listed}{more}")
+
+
+def _line(text: str) -> str:
+    """Text of a file, for a terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _problem_of_gold(task: OwnTask) -> str | None:
+    """Why the gold of a task is none when it is played."""
+    try:
+        return call(lambda: _played(task), SECONDS)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:LONGEST]
+
+
+def _played(task: OwnTask) -> str | None:
+    from interaction.gold import play_gold
+
+    if isinstance(task.played, Scenario):
+        new_instances(task.played)
+    _, record = play_gold(task, get_protocol("think_xml", docs="signature"), max_steps_per_turn=1000)
+    if record.stop_reason == StopReason.environment_error:
+        return f"ground_truth: {record.fault}"[:LONGEST]
+    gold = any(task.gold())
+    if isinstance(task.played, SingleTurnTask) and task.played.kind.wanted == "accepted" and not gold:
+        return "ground_truth: its first accepted values do not pass BFCL's checker"
+    if gold and not (record.outcome and record.outcome.passed):
+        turn = next((number for number, turn in enumerate(record.turns) if not turn.passed), 0)
+        why = [dict(item) for item in record.turns[turn].difference]
+        return f"ground_truth: turn {turn} (the first is 0) does not pass: {json.dumps(why)}"[:LONGEST]
+    return None

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from bfcl_env import ErrorKind, Scenario, load_scenarios
-from bfcl_env.differences import DIFFERENCES
+from bfcl_env.proof.differences import MULTI_TURN as LISTED
 from bfcl_env.source import function_owners, load_padding
 from interaction.protocol import get_protocol
 from interaction.protocol.python_calls import PythonCalls
@@ -36,8 +36,6 @@ MEMORY_BYTES = 2 * 10**9
 
 CALL_OF_NOTHING = "unknown_function()"
 """Stands for every call that reached no function."""
-
-LISTED = frozenset(difference.name for difference in DIFFERENCES)
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CALL_LIKE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
@@ -54,7 +52,7 @@ class OfficialVerdict:
     reason: str | None
     """BFCL's type of error, or why there is no verdict."""
     differences: tuple[str, ...]
-    """Names from `bfcl_env/differences.py` that apply to this conversation, so that the verdicts may differ."""
+    """Names from `bfcl_env/proof/differences.py` that apply to this conversation, so that the verdicts may differ."""
 
 
 def call_text(call: CallRecord, scenario: Scenario) -> str:
@@ -105,7 +103,7 @@ def applying_differences(record: EpisodeRecord, scenario: Scenario) -> tuple[str
     posts_bare = any(name == "post_tweet" and not {"tags", "mentions"} <= arguments.keys() for name, arguments in pairs)
     if posts_bare and any(name == "mention" for name, _ in pairs):
         found.add("shared_tweet_lists")
-    assert found <= LISTED
+    assert found <= LISTED.keys()
     return tuple(sorted(found))
 
 

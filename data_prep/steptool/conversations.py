@@ -10,6 +10,7 @@ each message of the model is one that this protocol reads.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,12 +21,6 @@ ROLES = {"system": "system", "user": "user", "assistant": "assistant", "function
 PROTOCOL = "toolbench"
 
 
-class _Doubled(dict[str, Any]):
-    """An object in which a key occurs more than once, of which Python's own reader would keep the last."""
-
-    doubled: frozenset[str] = frozenset()
-
-
 def conversations(text: str) -> Iterator[dict[str, Any] | list[Mistake]]:
     """Each instance in the form of SFT_SCHEMA, or what is wrong with it.
 
@@ -34,24 +29,22 @@ def conversations(text: str) -> Iterator[dict[str, Any] | list[Mistake]]:
     """
     try:
         queries = json.loads(text, object_pairs_hook=_object)
-    except RecursionError:
-        raise BadFile("is nested too deeply for JSON that holds conversations") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFile(f"is not JSON: {shown(str(error))}") from None
     if not isinstance(queries, dict):
         raise BadFile(f"holds {shown(queries)}; expected an object of queries")
     for query, entry in queries.items():
-        yield from _query(query, entry, _doubled(queries))
+        yield from _query(query, entry)
 
 
-def _query(query: str, entry: Any, doubled: frozenset[str]) -> Iterator[dict[str, Any] | list[Mistake]]:
+def _query(query: str, entry: Any) -> Iterator[dict[str, Any] | list[Mistake]]:
     row = f"query {shown(query)}"
-    if (fault := fault_of(query)) or query in doubled:
-        yield [Mistake(row, "id", fault or "occurs twice")]
+    if fault := fault_of(query):
+        yield [Mistake(row, "id", fault)]
         return
     instances = entry.get("instances") if isinstance(entry, dict) else None
-    if not isinstance(instances, list) or not instances or _doubled(entry):
-        yield [Mistake(row, "instances", f"found {shown(entry)}; expected a list of instances, and no key twice")]
+    if not isinstance(instances, list) or not instances:
+        yield [Mistake(row, "instances", f"found {shown(entry)}; expected a list of instances")]
         return
     if entry.get("cnt", len(instances)) != len(instances):
         yield [Mistake(row, "cnt", f"is {shown(entry['cnt'])}, and there are {len(instances)} instances")]
@@ -63,8 +56,8 @@ def _query(query: str, entry: Any, doubled: frozenset[str]) -> Iterator[dict[str
 
 def _instance(query: str, row: str, instance: Any, seen: set[str]) -> dict[str, Any] | list[Mistake]:
     """`seen` are the ids of the query's instances so far."""
-    if not isinstance(instance, dict) or _doubled(instance):
-        return [Mistake(row, "id, conversations", f"found {shown(instance)}; expected one of each, and no key twice")]
+    if not isinstance(instance, dict):
+        return [Mistake(row, "id, conversations", f"found {shown(instance)}; expected one of each")]
     mistakes = []
     name = instance.get("id")
     if fault := fault_of(name):
@@ -92,8 +85,8 @@ def _instance(query: str, row: str, instance: Any, seen: set[str]) -> dict[str, 
 
 def _faults(message: Any, before: list[str]) -> Iterator[tuple[str, str]]:
     """Field of a message, and what is wrong with it; `before` are the roles of those before it."""
-    if not isinstance(message, dict) or _doubled(message):
-        yield "", f"found {shown(message)}; expected from and value, and no key twice"
+    if not isinstance(message, dict):
+        yield "", f"found {shown(message)}; expected from and value"
         return
     role, value = message.get("from"), message.get("value")
     if not isinstance(role, str) or role not in ROLES:
@@ -113,14 +106,7 @@ def _faults(message: Any, before: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    seen: set[str] = set()
-    result = _Doubled(found)
-    result.doubled = frozenset(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    return result
-
-
-def _doubled(value: dict[str, Any]) -> frozenset[str]:
-    return value.doubled if isinstance(value, _Doubled) else frozenset()
+    """Of a key that stands twice Python's own reader would keep the last value."""
+    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+        raise ValueError(f"the key {twice[0]!r} stands twice in one object")
+    return dict(pairs)

@@ -8,17 +8,15 @@ the first message of the model, `prompt[i]` what stands between two of them, wit
 `response[i]` is a message with the mark that ends it. A column `query_id`, which StepTool's files do not have, is taken
 where there is one.
 
-A cell is data. What is not a list of at most MOST_STEPS literals on one level is refused by one pass of a regular
-expression before `ast.literal_eval` sees it, so code in a cell, nesting and sheer size cost nothing and do nothing.
+A cell is data: it is read by `ast.literal_eval`, which runs nothing.
 """
 
 import ast
 import csv
 import hashlib
 import math
-import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -32,6 +30,8 @@ LONGEST_CELL = 1_000_000
 """Characters; a context of 32,768 tokens has about 130,000."""
 
 COLUMNS = ("prompt", "response", "reward")
+TEXTS = (str, (str,), "quoted texts")
+FLOATS = (float, (int, float), "numbers")
 
 TRAJECTORY_SCHEMA = pa.schema(
     [
@@ -47,24 +47,6 @@ TRAJECTORY_SCHEMA = pa.schema(
 """Tokens of a trajectory are those of prompt, response, prompt, response, ...: each text on its own, special tokens in
 it as such, none added. `query_id` is the column's, else a hash of the first prompt; `source_row` counts from 1 below
 the header; `steps_dropped` is how many steps were taken from the end because they were too long."""
-
-_TEXT = r"""(?:'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+")"""
-_NUMBER = r"(?:[-+]?+(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?+\d++)?+|inf)|nan)"
-
-_ESCAPES = {r"\\": "\0", r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\'": "'", r"\"": '"', "\0": "\\"}
-"""In this order: a backslash that was written out is out of sight, as what is in no text, while the others go."""
-_COMMON = r"\\[ntr'\"\\]"
-_SIMPLE = re.compile(rf""" *+(?:'((?:[^'\\\n\r\0]++|{_COMMON})*+)'|"((?:[^"\\\n\r\0]++|{_COMMON})*+)") *+([],])""")
-"""An item of a list with what ends it: a text as `repr` writes it, but for escapes by number."""
-
-
-def _list_of(item: str) -> re.Pattern[str]:
-    """A list of them, as far as it is one; the group is its closing bracket."""
-    more = rf"(?:,\s*+{item}\s*+){{0,{MOST_STEPS - 1}}}+"
-    return re.compile(rf"\[\s*+(?:{item}\s*+{more},?+\s*+)?+(\])?+", re.DOTALL)
-
-
-_TEXTS, _NUMBERS = _list_of(_TEXT), _list_of(_NUMBER)
 
 
 def trajectories(lines: Iterable[str]) -> Iterator[dict[str, Any] | list[Mistake]]:
@@ -131,7 +113,7 @@ def _row(number: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str,
     values: list[list[Any]] = []
     for name in COLUMNS:
         try:
-            values.append(_numbers(given[name]) if name == "reward" else _texts(given[name]))
+            values.append(_listed(given[name], *(FLOATS if name == "reward" else TEXTS)))
         except ValueError as error:
             mistakes.append(Mistake(row, name, str(error)))
             continue
@@ -157,54 +139,17 @@ def _fault(value: Any) -> str | None:
     return fault_of(value)
 
 
-def _texts(cell: str) -> list[str]:
-    """The texts in a cell. Raises ValueError for what is not a list of them."""
-    if (simple := _simple_texts(cell)) is not None:
-        return simple
-    text = _checked(cell, _TEXTS, "quoted texts")
+def _listed(cell: str, kind: Callable[[Any], Any], types: tuple[type, ...], items: str) -> list[Any]:
+    """The values in a cell. Raises ValueError for what is not a list of them."""
     try:
         with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know, and keeps
-            return ast.literal_eval(text)
+            found = ast.literal_eval(cell.strip())
     except UnicodeEncodeError:
         raise ValueError("holds bytes that are not UTF-8") from None
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(f"a text in it is no Python literal: {shown(str(error))}") from None
-
-
-def _simple_texts(cell: str) -> list[str] | None:
-    """The texts of a list with no escapes but the common ones, in half the time; None for anything else."""
-    found, at, begun = list[str](), 1, cell.startswith("[")
-    while begun and len(found) < MOST_STEPS and (item := _SIMPLE.match(cell, at)):
-        found.append(item[1] or item[2] or "")
-        if item[3] == "]":
-            return [_unescaped(text) for text in found] if item.end() == len(cell) else None
-        at = item.end()
-    return None
-
-
-def _unescaped(text: str) -> str:
-    if "\\" in text:
-        for escape, meant in _ESCAPES.items():
-            text = text.replace(escape, meant)
-    return text
-
-
-def _numbers(cell: str) -> list[float]:
-    """The numbers in a cell, infinite ones and those that are none included. Raises ValueError as above."""
-    text = _checked(cell, _NUMBERS, "numbers")
-    return [float(number) for number in text.strip("[],\n\r\t ").split(",")]
-
-
-def _checked(cell: str, form: re.Pattern[str], items: str) -> str:
-    """The list in a cell, which is safe to read. Raises ValueError for anything else."""
-    text = cell.strip()
-    found = form.match(text)
-    end = found.end() if found else 0
-    if found is None or found[1] is None or end < len(text):
-        raise ValueError(
-            f"expected a Python list of at most {MOST_STEPS} {items} and nothing else, which is read and never run; at "
-            f"character {end} stands {shown(text[end : end + 60])}"
-        )
-    if not text[1:-1].strip():
-        raise ValueError(f"the list is empty; expected {items}, one for each step")
-    return text
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"expected a Python list of {items}: {shown(str(error))}") from None
+    if not isinstance(found, list) or not found or not all(type(item) in types for item in found):
+        raise ValueError(f"found {shown(found)}; expected a list of {items}, one for each step")
+    if len(found) > MOST_STEPS:
+        raise ValueError(f"{len(found)} {items}; expected at most {MOST_STEPS}")
+    return [kind(item) for item in found]

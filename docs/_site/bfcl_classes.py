@@ -6,8 +6,7 @@ from typing import Any
 
 from table_cells import code, name, row, words
 
-from bfcl_env.entries.file_tree import FILE, FOLDER
-from bfcl_env.entries.multi_turn import initial_keys
+from bfcl_env.entries.form import FILE, FOLDER, initial_keys
 from bfcl_env.source import CATEGORIES, CLASS_MODULES, VERSION, function_docs, lines_of, read_data
 
 PAGE = "reference/classes.md"

@@ -1,12 +1,11 @@
-"""Makes pages when the site is built: that of all settings, from the list that `python -m recipe.options` prints, that
-of BFCL's classes (`bfcl_classes`), and those that stand elsewhere in the repository (`ELSEWHERE`).
+"""Makes pages when the site is built: all settings, from the configuration files; BFCL's classes (`bfcl_classes`); and
+those that stand elsewhere in the repository (`ELSEWHERE`).
 
 And names for those who do not see a page, or have no mouse, what the theme leaves without a name or out of reach.
 """
 
 import re
 import sys
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,18 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import bfcl_classes  # noqa: E402
-from table_cells import code, row  # noqa: E402
-
-from recipe.options.listing import Option, listing  # noqa: E402
 
 PAGE = "reference/settings.md"
 ELSEWHERE = {"rewards.md": "rewards/README.md", "protocols.md": "interaction/protocol/README.md"}
 """Page -> the file in the repository that it is. Links between it and docs/ are those of the repository."""
 
-CONFIGURATIONS = {"stage1": "Training", "sft": "Supervised training"}
+CONFIGURATIONS = {"base.yaml": "Training", "sft.yaml": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
 START = """# Settings
 
-Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. The table shows the values of stage 1
-on `gpu8`, then other values of other profiles; a stage's own file changes some. `bash run_stage1.sh --cfg job` prints
-the whole configuration. verl's documentation describes the settings that are not listed here.
+Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. These are the defaults; a hardware
+profile, an algorithm and a stage's own file change some. `bash run_stage1.sh --cfg job` prints the whole configuration,
+with verl's other settings.
 """
 
 
@@ -69,30 +65,16 @@ def _named(html: str) -> str:
 
 
 def page() -> str:
-    """The page in Markdown, a table for each section of the configuration."""
-    parts = [START]
-    for name, title in CONFIGURATIONS.items():
-        found = listing(name)
-        sections: dict[str, list[Option]] = defaultdict(list)
-        for option in found.options:
-            sections[option.key.partition(".")[0]].append(option)
-        parts.append(f"## {title}\n")
-        for section, options in sections.items():
-            parts.append(f"### `{section}`{' (supervised)' if name == 'sft' else ''}\n")
-            parts += [row("setting", "value", "meaning"), row("---", "---", "---")]
-            parts += [row(f"`{one.key}`", values(one, found.written_for), meaning(one)) for one in options]
-            parts.append("")
-    return "\n".join(parts)
-
-
-def values(option: Option, written_for: str) -> str:
-    """The value on the profile that the files are written for, and where another one has another."""
-    first = option.values[written_for]
-    others = [f"{name}: {code(value)}" for name, value in option.values.items() if value != first]
-    return "<br>".join([code(first), *others])
-
-
-def meaning(option: Option) -> str:
-    """What is said about it, and our file that says so first."""
-    where = next((f"`{place}`" for place in option.said if not place.startswith("verl/")), "")
-    return f"{option.meaning} {where}".strip()
+    """The page in Markdown: the configuration files, a heading for each section; then profiles and algorithms."""
+    config, parts = ROOT / "recipe" / "config", [START]
+    for file, title in CONFIGURATIONS.items():
+        parts.append(f"## {title}")
+        for section in re.split(r"\n(?=\w)", (config / file).read_text(encoding="utf-8"))[1:]:
+            name = section.partition(":")[0]
+            if name not in ("defaults", "hydra"):
+                parts += [f"### {name} {{#{file[:-5]}-{name}}}", f"```yaml\n{section.rstrip()}\n```"]
+    for group in ("hardware", "algorithm", "trainer"):
+        parts.append(f"## {group}=NAME")
+        for path in sorted((config / group).glob("*.yaml")):
+            parts += [f"### {group}={path.stem}", f"```yaml\n{path.read_text(encoding='utf-8').rstrip()}\n```"]
+    return "\n\n".join(parts)

@@ -3,8 +3,8 @@
 Three outcomes are kept apart, because a score must not depend on the network: a message of the model; `ContextFull`,
 which is the model's doing, it has said too much; `EndpointFault`, which is nobody's answer and never a zero.
 
-Nothing that a server says is trusted: a reply is read up to a limit (`bounded`), one of another shape is a fault, and
-what goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
+Nothing that a server says is trusted: a reply is read up to a limit (`LONGEST_REPLY`), one of another shape is a
+fault, and what goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from interaction.endpoint.bounded import bounded_client
 from interaction.endpoint.reply import LONGEST_WAIT, Completion, asked_to_wait, one_line, read, words
 from interaction.masked import masked_text
 from interaction.plain_text import generic
@@ -37,6 +36,14 @@ SAMPLING = (
 BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
 """Those of them that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
+
+
+LONGEST_REPLY = 2**23
+"""Bytes of a reply with everything around it; a million tokens have about half as many."""
+
+
+class ReplyTooLarge(RuntimeError):
+    """A reply that is not read to its end. The message says why."""
 
 
 class EndpointFault(RuntimeError):
@@ -116,7 +123,7 @@ class Endpoint:
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(
-            base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=bounded_client(private)
+            base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=_bounded_client(private)
         )
 
     async def __aenter__(self) -> Endpoint:
@@ -227,3 +234,45 @@ def _kind(error: Exception, status: Any) -> str:
     if isinstance(status, int):
         return f"status {status}"
     return "no usable reply" if isinstance(error, ValueError) else type(error).__name__
+
+
+def _bounded_client(private: bool = False) -> Any:
+    """The HTTP client that openai's library uses; of a reply it reads no more than a message can be, and opens nothing.
+
+    Proxies of the environment are used and redirections followed, unless it is to be private.
+    """
+    from openai import DefaultAsyncHttpxClient
+
+    async def bound(response: Any) -> None:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):  # a few kilobytes of gzip become gigabytes
+            raise ReplyTooLarge(f"a reply in the encoding {encoding[:40]!r}, which was not asked for and is not opened")
+        response.stream = _counted(response.stream)
+
+    return DefaultAsyncHttpxClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [bound]},
+        trust_env=not private,
+        follow_redirects=not private,
+    )
+
+
+def _counted(stream: Any) -> Any:
+    """The stream with an end. Of its own class: which library it is of depends on the release of openai's."""
+
+    class Counted(type(stream)):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            read = 0
+            async for part in stream:
+                read += len(part)
+                if read > LONGEST_REPLY:
+                    raise ReplyTooLarge(f"a reply of more than {LONGEST_REPLY} bytes")
+                yield part
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Counted()

@@ -10,8 +10,7 @@ or a line of `episodes.jsonl` or of `rollouts/<split>/<step>.jsonl`, whose recor
 
 import asyncio
 import json
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +18,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from interaction.environment import AskUser, task_id_of
+from interaction.environment import AskUser
 from interaction.user_fault import UserFault
 
-MOST_BYTES = 2**28
-"""Of all files together; they are read whole before a start."""
-LONGEST_LINE = 2**26
-MOST_FILES = 10_000
 EXPECTED = 'expected {"task_id": TEXT, "lines": [TEXT, ...]}, or a stored episode'
 
 Recordings = Mapping[str, tuple[tuple[str, ...], ...]]
@@ -64,67 +59,46 @@ def recordings(file: str) -> Recordings:
     """All recordings of a file or folder, in order; kept until it changes.
 
     Raises:
-        ValueError: it cannot be read, is too large, or a line of it holds no recording; which, and what was expected.
+        ValueError: it cannot be read, or a line of it holds no recording.
     """
+    path = Path(file).expanduser()
     try:
-        paths = _files(Path(file).expanduser())
-        states = [path.stat() for path in paths]
-    except (OSError, ValueError, RuntimeError) as error:
+        paths = [path]
+        if path.is_dir():
+            paths = sorted(path.glob("**/rollouts/*/*.jsonl")) or sorted(path.glob("**/episodes.jsonl"))
+        states = [(one.stat().st_size, one.stat().st_mtime_ns) for one in paths]
+        if not paths or not all(one.is_file() for one in paths):
+            raise ValueError("no files of episodes")
+        return _read(tuple(paths), tuple(states))
+    except (OSError, RuntimeError) as error:
         raise ValueError(f"{file} cannot be read: {error}; {EXPECTED} in each line") from error
-    for path, state in zip(paths, states, strict=True):
-        if not stat.S_ISREG(state.st_mode):
-            raise ValueError(f"{path} cannot be read: it is no plain file; {EXPECTED} in each line")
-    if (size := sum(state.st_size for state in states)) > MOST_BYTES:
-        raise ValueError(f"{file} has {size} bytes; expected at most {MOST_BYTES}")
-    return _read(tuple(paths), tuple((state.st_size, state.st_mtime_ns) for state in states))
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(path.glob("**/rollouts/*/*.jsonl")) or sorted(path.glob("**/episodes.jsonl"))
-    if not 0 < len(found) <= MOST_FILES:
-        raise ValueError(
-            f"{len(found)} files of episodes in this folder, expected 1 to {MOST_FILES} of rollouts/<split>/ or "
-            "episodes.jsonl"
-        )
-    return found
 
 
 @lru_cache(4)
 def _read(paths: tuple[Path, ...], _: tuple[tuple[int, int], ...]) -> Recordings:
     found: dict[str, list[tuple[str, ...]]] = {}
     for path in paths:
-        for number, line in enumerate(_lines(path), 1):
-            try:
-                task_id, words = _recording(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                shown = f"{type(error).__name__}: {error}"[:200]
-                raise ValueError(f"{path} line {number} holds no recording ({shown}); {EXPECTED}") from error
-            found.setdefault(task_id, []).append(words)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    task_id, words = _recording(json.loads(line))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    shown = f"{type(error).__name__}: {error}"[:200]
+                    raise ValueError(f"{path} line {number} holds no recording ({shown}); {EXPECTED}") from error
+                found.setdefault(task_id, []).append(words)
     return {task_id: tuple(known) for task_id, known in found.items()}
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE):
-            yield line
-
-
 def _recording(line: Any) -> tuple[str, tuple[str, ...]]:
-    """Task and words of a line. A record of before `heard` has but the words that opened a turn."""
-    if not isinstance(line, dict):
-        raise TypeError(f"a {type(line).__name__}")
+    """Task and words of a line. Where nobody was asked, the words that opened a turn."""
     if "episode" in line:
         episode = line["episode"]
-        task_id = task_id_of(line) or task_id_of(episode)
-        words = episode.get("heard") or [turn["user"] for turn in episode["turns"] if turn["reached"]]
+        task_id = line.get("task_id") or episode["task_id"]
+        words = episode["heard"] or [turn["user"] for turn in episode["turns"] if turn["reached"]]
     else:
         if unknown := line.keys() - {"task_id", "lines"}:
             raise KeyError(f"nothing reads {', '.join(sorted(unknown))}")
         task_id, words = line["task_id"], line["lines"]
-    if not isinstance(task_id, str) or not task_id:
-        raise TypeError("task_id is no text")
-    if not isinstance(words, list) or not all(isinstance(text, str) for text in words):
-        raise TypeError("lines is no list of texts")
+    if not all(isinstance(text, str) for text in (task_id, *words)) or isinstance(words, str):
+        raise TypeError("task_id and lines are no texts")
     return task_id, tuple(words)

@@ -87,7 +87,7 @@ def serve(fd: int) -> None:
     """Import everything, then fork a worker for each request, until terminated."""
     import importlib
 
-    from recipe.launch.processes import end_with_parent
+    from recipe.processes import end_with_parent
 
     end_with_parent()
     for name in PRELOAD:

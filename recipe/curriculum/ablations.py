@@ -21,7 +21,7 @@ from statistics import fmean
 from recipe.columns import aligned
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
-from recipe.launch.compose import quoted
+from recipe.settings import quoted
 from recipe.stage import choosing, starts
 from recipe.stage.metrics_log import read_steps
 

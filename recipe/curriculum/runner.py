@@ -11,14 +11,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from recipe import processes
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
 from recipe.errors import PreflightError
-from recipe.launch import processes
-from recipe.launch.compose import compose, quoted
 from recipe.preflight import model as preflight_model
 from recipe.preflight import require
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list, compose, quoted
 from recipe.stage import checkpoints, console, same_rows, starts, step_times
 from recipe.stage.begin import gate_advice
 from recipe.stage.metrics_log import read_steps

@@ -25,10 +25,8 @@ from omegaconf import DictConfig
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_text
-from recipe.launch.compose import compose, quoted
 from recipe.preflight import check_settings
-from recipe.settings import CONFIG_DIR
-from recipe.settings.kinds import folder_name
+from recipe.settings import CONFIG_DIR, FOLDER, compose, is_folder_name, quoted
 from recipe.stage import checkpoints
 from recipe.typed import one_line, shown
 
@@ -157,10 +155,8 @@ def read_stages(
 
 def check_folder(name: str, what: str) -> None:
     """Raises SystemExit for what cannot be the name of a folder below another."""
-    try:
-        folder_name(name)
-    except ValueError as error:
-        sys.exit(f"{what} {shown(name)}; expected {error}.")
+    if not is_folder_name(name):
+        sys.exit(f"{what} {shown(name)}; expected {FOLDER[0]}.")
 
 
 def _entry(entry: Any, where: Path) -> dict[str, Any]:

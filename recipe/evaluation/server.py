@@ -28,13 +28,14 @@ from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings
 from recipe.files import Damaged
-from recipe.launch.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
+from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR
 from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import SUMS, changed
 
 SERVED_NAME, ADAPTER_NAME = "model", "adapter"
 START_SECONDS = 1800.0
+"""For loading the model."""
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
 PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
@@ -49,22 +50,18 @@ class ServerError(RuntimeError):
 
 
 @contextmanager
-def serve(
-    model: Path, log: Path, hardware: str | None = None, flags: Sequence[str] = (), start_seconds: float = START_SECONDS
-) -> Iterator[str]:
+def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[str] = ()) -> Iterator[str]:
     """Address, up to and with `/v1`, of a server of `model` under the name SERVED_NAME.
 
     Args:
-        model: Hugging Face folder.
         log: file for what the server prints.
-        hardware: profile, as for training; None: what `recipe.train.detect_hardware` finds.
+        hardware: profile, as for training; None: the detected one.
         flags: more of vLLM's flags; they come last, so they win.
-        start_seconds: how long it may take to load.
 
     Raises:
         ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
     """
-    from recipe.launch.compose import detect_hardware  # here, because nothing else of an evaluation needs Hydra
+    from recipe.settings import detect_hardware  # here, because nothing else of an evaluation needs Hydra
 
     check_model_folder(model)
     hardware = hardware or detect_hardware()
@@ -87,7 +84,7 @@ def serve(
                     preexec_fn=end_with_parent,
                 )
             block.thrown = True
-            _wait_until_ready(server, f"http://127.0.0.1:{port}/health", log, start_seconds)
+            _wait_until_ready(server, f"http://127.0.0.1:{port}/health", log)
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             block.thrown = False
@@ -281,17 +278,15 @@ def fingerprint(model: Path) -> str:
     return found.hexdigest()[:12]
 
 
-def _wait_until_ready(server: subprocess.Popen[bytes], health: str, log: Path, seconds: float) -> None:
-    end = time.monotonic() + seconds
+def _wait_until_ready(server: subprocess.Popen[bytes], health: str, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    how = f"did not answer within {START_SECONDS:g} s"
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise ServerError(f"vLLM ended with status {server.returncode} while starting; {_last_words(log)}")
+            how = f"ended with status {server.returncode} while starting"
+            break
         with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(health, timeout=5):
             return
         time.sleep(0.5)
-    raise ServerError(f"vLLM did not answer within {seconds:g} s; {_last_words(log)}")
-
-
-def _last_words(log: Path, lines: int = 15) -> str:
-    words = "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    return f"the end of {log}:\n{words}"
+    words = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    raise ServerError(f"vLLM {how}; the end of {log}:\n{words}")

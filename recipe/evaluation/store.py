@@ -19,7 +19,7 @@ from interaction.endpoint.client import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
 from interaction.policy import read_policy
-from interaction.record import EpisodeRecord, upgrade
+from interaction.record import VERSION, EpisodeRecord
 from recipe.appended import Appended
 from recipe.files import Damaged, StateFile, lines
 from recipe.typed import STRICT
@@ -59,10 +59,6 @@ class Settings:
     """Of one message; None: whatever is left of the context."""
     limit: int | None
     """Tasks of each category, the first by index; None: all."""
-    max_steps_per_turn: int = 20
-    max_format_errors_per_turn: int = 3
-    at_step_limit: str = "official"
-    withheld: str = "official"
     top_p: float | None = 1.0
     top_k: int | None = -1
     min_p: float | None = 0.0
@@ -75,7 +71,7 @@ class Settings:
     user: dict[str, Any] | None = None
     """Who plays the user, as `interaction.user`; None where the environment asks nobody."""
     policy: dict[str, Any] = field(default_factory=dict)
-    """Settings of the turn policy that the environment's tasks are evaluated with, in place of those above."""
+    """Settings of the turn policy that the environment's tasks are evaluated with."""
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
     strategy: Literal["cot", "dfsdt"] = "cot"
@@ -111,17 +107,13 @@ class Settings:
 
     def rules(self) -> dict[str, Any]:
         """The environment's settings: BFCL is played by BFCL's rules."""
-        official = {"at_step_limit": self.at_step_limit, "withheld": self.withheld}
+        official = {"at_step_limit": "official", "withheld": "official"}
         return (official if self.environment == DEFAULT else {}) | self.options
 
     def turn_policy(self) -> dict[str, Any]:
         """How turns go; by BFCL's rules one has a 21st message."""
         official = self.rules().get("at_step_limit") == "official"
-        return {
-            "max_steps_per_turn": self.max_steps_per_turn + official,
-            "max_format_errors_per_turn": self.max_format_errors_per_turn,
-            **self.policy,
-        }
+        return {"max_steps_per_turn": 20 + official, "max_format_errors_per_turn": 3, **self.policy}
 
     def by_bfcl(self) -> bool:
         """Whether its tasks are played by BFCL's own rules, so that its score may be named."""
@@ -201,22 +193,14 @@ def _records() -> Any:
     return TypeAdapter(EpisodeRecord)
 
 
-def record_of(data: Any) -> EpisodeRecord:
-    """The record that a line's `episode` holds, every value of the type that it should have.
-
-    Raises:
-        ValueError: it is of another version, or damaged.
-    """
-    if not isinstance(data, dict):
-        raise ValueError("no episode record")
-    return _records().validate_python(upgrade(data))
-
-
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
-    """Each line that has an end: with its record, or None where it holds none."""
+    """Each line that has an end: with its record, or None where it holds none of this version."""
     for _, text in lines(path):
         try:
-            yield (line := json.loads(text)), record_of(line["episode"])
+            line = json.loads(text)
+            if line["episode"]["version"] != VERSION:
+                raise ValueError
+            yield line, _records().validate_python(line["episode"])
         except (ValueError, KeyError, TypeError, RecursionError):
             if text.endswith(b"\n"):
                 yield None
@@ -224,7 +208,8 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
 
 def finished_lines(path: Path) -> dict[tuple[str, int], tuple[dict[str, Any], EpisodeRecord]]:
     """Task and sample -> line and record of the finished episodes in an evaluation's episodes.jsonl."""
-    return {(item[0].get("task_id"), item[0].get("sample")): item for item in _whole_lines(path) if item is not None}
+    found = (item for item in _whole_lines(path) if item is not None)
+    return {(str(line.get("task_id")), int(line.get("sample", 0))): (line, record) for line, record in found}
 
 
 def finished_episodes(path: Path) -> dict[tuple[str, int], EpisodeRecord]:

@@ -13,7 +13,6 @@ rendezvous listens, is a rendezvous of ours (`recipe.loopback.plugin`), which ve
     torch's TCPStore, on all interfaces         DIST_INIT_METHOD
 """
 
-import importlib.metadata
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -63,8 +62,3 @@ def notes(nodes: int) -> list[str]:
         return []
     why = f"{nodes} machines" if nodes > 1 else f"the Ray cluster of {cluster(nodes)}"
     return [f"{why}: Ray, TransferQueue and vLLM listen in the network, without a password; see docs/security.md"]
-
-
-def installed() -> bool:
-    """Whether verl finds the plug-in: an environment made by an earlier release does not name it."""
-    return any(point.name == "bfcl_loopback" for point in importlib.metadata.entry_points(group="verl.plugins"))

@@ -41,9 +41,7 @@ def check_settings(config: DictConfig) -> None:
         PreflightError: there is a problem.
     """
     from recipe.preflight import data, settings
-    from recipe.settings.reading import check_values
 
-    check_values(config)
     starts.check_mode(config)
     require(settings.problems(config), data.environments(config))
     for line in settings.fill_in(config):

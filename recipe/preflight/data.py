@@ -18,18 +18,18 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import Conversation, get_protocol
-from interaction.attempt_contract import NOTHING, check_task
+from interaction import get_protocol
 from interaction.contract import called
 from interaction.environment import DEFAULT, UnknownEnvironment, UserWords, load_tasks, read_options, register, task_of
-from interaction.gold import opening, play_gold, unwritable
+from interaction.gold import check_task, opening, play_gold, unwritable
 from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
+from recipe.data_files import data_command, environment_of
 from recipe.files import Damaged
 from recipe.reward import SCORE, RewardError, tried
-from recipe.settings.data_files import as_list, data_command, environment_of
+from recipe.settings import as_list
 
 GUARD = "environment.guard"
 SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val"}
@@ -78,19 +78,6 @@ def _try_tasks(environment: str) -> None:
             if record.fault or record.outcome is None or not record.outcome.passed:
                 how = record.fault or f"it ended with {record.stop_reason}"
                 raise ValueError(f"task {task.id}: its gold does not pass: {how}")
-        for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
-            with Conversation(task, protocol=protocol, max_steps_per_turn=2) as conversation:
-                conversation.begin()
-                for _ in range(20):
-                    if not (conversation.done or conversation.asks):
-                        conversation.reply(text)
-                record = conversation.record()
-            if record.stop_reason == "environment_error":
-                raise ValueError(f"task {task.id}: {record.fault}")
-            try:
-                json.dumps(record.to_dict(), allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"task {task.id}: its facts or texts are no JSON: {error}") from error
 
 
 def check_whole(path: Path) -> dict[str, Any]:

@@ -19,8 +19,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.cluster import facts, workers
-from recipe.cluster.each import Answer, ClusterError, Node, ask
+from recipe.cluster import Answer, ClusterError, Node, ask, describe, secrets
 from recipe.errors import PreflightError
 from recipe.memory import (
     cache_line,
@@ -33,8 +32,7 @@ from recipe.memory import (
     read_settings,
 )
 from recipe.preflight.settings import devices, playing_devices
-from recipe.settings import CONFIG_DIR
-from recipe.settings.data_files import as_list
+from recipe.settings import CONFIG_DIR, as_list
 from recipe.stage.manifest import PACKAGES
 from recipe.stage.starts import step_folders
 
@@ -248,16 +246,17 @@ def find_cluster(config: DictConfig) -> Cluster | None:
     key = config.interaction.user.get("api_key_env") if config.interaction.user else None
     asked = {
         **{"root": str(ROOT), "code": list(CODE), "packages": list(PACKAGES), "folder": os.getcwd()},
-        "secrets": sorted({*workers.secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])}),
+        "secrets": sorted({*secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])}),
         **{"variables": list(LOOPBACK), "salt": uuid.uuid4().hex, "paths": read_paths(config)},
         "shared": str(existing / f".nodes-{uuid.uuid4().hex}"),
     }
-    functions = [f"{facts.__name__}:{function.__name__}" for function in (facts.look, facts.seen, facts.forget)]
     try:
-        answer = ask(address, functions, asked)
+        answer = ask(address, "recipe.cluster:look", asked)
     except ClusterError as error:
         raise PreflightError(f"{error}.") from error
-    if wrong := [*node_problems(config, answer, asked, facts.describe(asked))]:
+    finally:
+        shutil.rmtree(str(asked["shared"]), ignore_errors=True)
+    if wrong := [*node_problems(config, answer, asked, describe(asked))]:
         raise PreflightError("\n- ".join([f"the Ray cluster at {address} is not ready for this run:", *wrong]))
     return Cluster(address, answer.here, answer.nodes)
 
@@ -279,8 +278,8 @@ def node_problems(
     """What is wrong with the nodes of a cluster, all of it.
 
     Args:
-        answer: of `facts.look`, `facts.seen` and `facts.forget`.
-        here: of `facts.describe` in this process.
+        answer: of `recipe.cluster.look`.
+        here: of `recipe.cluster.describe` in this process.
     """
     working = [node for node in answer.nodes if node.resources.get("CPU", 0) or node.resources.get("GPU", 0)]
     nodes, each, gpus = (
@@ -298,11 +297,11 @@ def node_problems(
         if node.fault:
             yield f"{node} cannot be asked: {node.fault}."
             continue
-        there, cards = node.answers[0], node.resources.get("GPU", 0)
+        there, cards = node.answer, node.resources.get("GPU", 0)
         if not there["folder"] or there["code"] is None:
             yield f"{node} has no folder {asked['folder']} or {asked['root']}. Mount the checkout at the same place."
-        elif other := _differing(here["code"], there["code"]):
-            yield f"{node} has other code in {asked['root']}: {other}. Use one checkout that all nodes mount."
+        elif here["code"] != there["code"]:
+            yield f"{node} has other code in {asked['root']}. Use one checkout that all nodes mount."
         own, found = ({"python": one["python"], **one["packages"]} for one in (here, there))
         if other := _differing(own, found):
             yield f"{node} has other packages in {there['executable']}: {other}. Run `bash setup.sh` there."
@@ -331,8 +330,8 @@ def _differing(here: Mapping[str, Any], there: Mapping[str, Any], values: bool =
 def _unshared(nodes: Sequence[Node], folder: str) -> Iterator[str]:
     """One problem for all: where a folder is not shared, every node misses every other one's file."""
     for node in nodes:
-        missing = ", ".join(str(other) for other in nodes if other.id not in node.answers[1])
-        if (fault := node.answers[0]["wrote"]) is not None or missing:
+        missing = ", ".join(str(other) for other in nodes if other.id not in node.answer["seen"])
+        if (fault := node.answer["wrote"]) is not None or missing:
             how = (
                 f"cannot write into {folder}: {fault}" if fault else f"does not see what {missing} writes into {folder}"
             )

@@ -18,7 +18,7 @@ from recipe import smollm2
 from recipe.errors import PreflightError
 from recipe.files import Damaged
 from recipe.preflight.data import parquet_rows
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage.adapter import other_base, read_adapter
 from recipe.stage.integrity import broken_weights, changed
 from recipe.trajectories import is_offline

@@ -13,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from interaction import get_protocol
 from recipe.credit import GROUPED
 from recipe.memory import BYTES, known_model, sequence_parts
-from recipe.settings import CONFIG_DIR
-from recipe.settings.data_files import as_list
+from recipe.settings import CONFIG_DIR, as_list
 from recipe.trajectories import FORMS, found, is_offline
 
 VERL_VERSION = "0.9.1"

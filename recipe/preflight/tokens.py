@@ -21,7 +21,7 @@ from interaction.gold import hear_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from recipe.preflight.data import parquet_rows
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage.same_rows import check_same_rows, check_same_tasks, tasks_of
 
 THOUGHT = "I call what this takes."

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from recipe import loopback
 from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, set_aside
-from recipe.settings.gates import Gate, GateError, values_until
+from recipe.gates import Gate, values_until
 from recipe.stage import choosing, trained
 from recipe.stage.export import ExportError, export
 from recipe.stage.integrity import broken_export, broken_weights
@@ -60,12 +60,7 @@ def check(config: DictConfig) -> None:
         PreflightError: it does not.
     """
     trainer, stage = config.trainer, config.stage
-    try:
-        gate = gate_of(config)
-    except GateError as error:
-        raise PreflightError(str(error)) from error
-    if stage.handover not in ("last", "best"):
-        raise PreflightError(f"stage.handover={stage.handover}; expected last or best.")
+    gate = gate_of(config)
     choosing.check(config)
     if trainer.save_freq <= 0:
         return

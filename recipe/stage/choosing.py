@@ -20,9 +20,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.environment import part_of, task_key_of
+from recipe.data_files import data_command, environment_of
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json
-from recipe.settings.data_files import as_list, data_command, environment_of, without_tasks
+from recipe.settings import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 GUARD = "guard"
@@ -110,12 +111,10 @@ def check_rows(config: DictConfig) -> None:
     if not any(part_of_row(row) == "choose" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
         environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, files[0])
-        command, none = f"`{data_command(config, environment)}`", without_tasks(environment, ("choose",))
-        again = f"{none} with {command}" if none else f"Make the data again with {command}, which takes both parts"
         raise PreflightError(
             f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
-            f"is one (for BFCL `choose` in bfcl_env/split.json has their indices). {again}, or add such rows; or "
-            "decide without validation: stage.handover=last, and a gate on a metric of training or stage.gate=null."
+            f"is one. Make the data again with `{data_command(config, environment)}`; or set stage.handover=last, and "
+            "stage.gate to a metric of training."
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from recipe.settings import gates
+from recipe import gates
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.notes import BEST_FILE
@@ -52,7 +52,7 @@ class StageEnd:
             if metric in metrics and checkpoints.keep_best(self.config, step, float(metrics[metric])):
                 print(f"{metric} {metrics[metric]:.3f} is the best so far: kept the model of step {step}", flush=True)
         if self.gate is not None:
-            self.gate.check_metric(metrics)
+            gates.check_logged("stage.gate.metric", self.gate.metric, metrics)
             if self.gate.metric in metrics:
                 self._values.append(float(metrics[self.gate.metric]))
                 self._leave_after(step)

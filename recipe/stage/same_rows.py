@@ -14,7 +14,7 @@ from yaml import YAMLError
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE, TRAINED_ON, TRAINED_ON_FILE, TrainedOn
 from recipe.stage.starts import REMEDY, latest, resumes
 

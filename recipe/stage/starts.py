@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.errors import PreflightError
 from recipe.files import Damaged, read_json, read_text
-from recipe.launch.processes import LOCK
+from recipe.processes import LOCK
 from recipe.stage.integrity import identity, measured_identity
 from recipe.stage.notes import (
     LEFT_OUT,

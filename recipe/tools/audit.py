@@ -15,6 +15,7 @@ that pass without a call though gold makes some.
 """
 
 import argparse
+import logging
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,6 @@ from typing import Any
 import psutil
 
 from interaction import get_protocol
-from interaction.attempt_contract import check_task
 from interaction.environment import (
     DEFAULT,
     GoldMessage,
@@ -39,6 +39,7 @@ from interaction.environment import (
     named,
     read_options,
 )
+from interaction.gold import check_task
 from interaction.record import EpisodeRecord, StopReason
 from recipe.columns import aligned
 from recipe.reward import caller, question_of, read_argument
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("arguments are for a reward of your own; name its file with --reward FILE")
     if given.tasks != "all" and not (given.tasks.isdecimal() and int(given.tasks)) or not given.seconds > 0:
         parser.error("--tasks: give a number from 1, or all; --seconds: give a number above 0")
+    logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told in one line
     try:
         return _audit(given)
     except ValueError as error:

@@ -32,7 +32,7 @@ from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.episode import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
-from recipe.launch.processes import Interruptible
+from recipe.processes import Interruptible
 from recipe.stage.card import trained_with
 
 USAGE = (

@@ -26,7 +26,7 @@ from recipe.columns import aligned
 from recipe.errors import PreflightError
 from recipe.report.episodes import headers, validation_files
 from recipe.report.validation import METRICS, Validation, validation
-from recipe.settings.data_files import as_list
+from recipe.settings import as_list
 from recipe.stage import choosing
 from recipe.stage.card import CARD, write_card
 from recipe.stage.integrity import broken_export

@@ -20,9 +20,9 @@ from omegaconf import DictConfig
 
 from data_prep.build import Options, build
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose, detect_hardware, quoted
-from recipe.launch.processes import Interruptible, end_with_parent
+from recipe.processes import Interruptible, end_with_parent
 from recipe.report import page, tables
+from recipe.settings import compose, detect_hardware, quoted
 
 CONFIGURATION = "fctncalling"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"

@@ -5,10 +5,14 @@ equals nothing.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from interaction.call import Call
 from tau_env.arguments import Schema, misfits
+from tau_env.telecom.phone import Apn
 
 
 class BadArguments(Exception):
@@ -41,3 +45,20 @@ def _convert(name: str, value: Any, schema: Schema) -> Any:
     except OverflowError:
         pass
     raise BadArguments(f"{name} must be a finite number")
+
+
+_APN = TypeAdapter(Apn)
+
+
+def read_apn(settings: Mapping[Any, Any]) -> Apn:
+    """Access point settings, as pydantic reads them for upstream: `"yes"` is true, `"80"` a port.
+
+    Raises:
+        BadArguments: a value does not fit its field. In our words: pydantic's depend on its version.
+    """
+    if not all(isinstance(key, str) for key in settings):
+        raise BadArguments("set_apn_settings: the keys of apn_settings must be texts")
+    try:
+        return _APN.validate_python(dict(settings))
+    except ValidationError as error:
+        raise BadArguments(f"set_apn_settings: {error.errors()[0]['loc'][0]} does not fit") from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tau_env.telecom.apn import read_apn
+from tau_env.telecom.arguments import read_apn
 from tau_env.telecom.company import SaysNo
 from tau_env.telecom.phone import MODES, PERMISSIONS, Apn
 from tau_env.telecom.state import State

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from tau_env import source
 
@@ -38,7 +38,7 @@ _GRADES = ((1, "Very Poor"), (5, "Poor"), (25, "Fair"), (100, "Good"))
 class Apn:
     """The access point; the defaults are the working ones."""
 
-    apn_name: str = "internet"
+    apn_name: Literal["internet", "broken"] = "internet"
     reset_at_reboot: bool = False
     mms_apn: str | None = "mms"
     mmsc_url: str | None = "http://mms.carrier.com/mms/wapenc"

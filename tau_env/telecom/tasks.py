@@ -8,16 +8,14 @@ from typing import Any
 
 from interaction.call import Call
 from tau_env import source
-from tau_env.domain import Action, Assertion, Side, Story, Task
+from tau_env.domain import Action, Assertion, Side, Task
+from tau_env.task_files import DEFAULT_BASIS, gold_of, story_of
 
 _FAMILIES = {
     "mobile_data_issue": "telecom_mobile",
     "mms_issue": "telecom_mms",
     "service_issue": "telecom_service",
 }
-_BASIS = ("DB", "COMMUNICATE")
-"""What upstream judges where a task does not say."""
-
 _BETWEEN = re.compile(r"[\s,\]]*")
 _SIDES: dict[str, Side] = {"assistant": "agent", "user": "user"}
 
@@ -52,33 +50,17 @@ def _task(raw: dict[str, Any], shared: dict[str, Any]) -> Task:
         domain="telecom",
         number=raw["id"],
         category=_FAMILIES[raw["id"][1:].partition("]")[0]],
-        story=share(_story(raw["user_scenario"])),
+        story=share(story_of(raw)),
         setup=tuple(
             share(Action(_SIDES[each["env_type"]], Call(each["func_name"], each["arguments"])))
             for each in raw["initial_state"]["initialization_actions"] or ()
         ),
-        gold=tuple(share(_gold(each)) for each in criteria["actions"] or ()),
+        gold=tuple(share(gold_of(each)) for each in criteria["actions"] or ()),
         assertions=tuple(
             share(Assertion(_SIDES[each["env_type"]], each["func_name"], each["arguments"], each["assert_value"]))
             for each in criteria["env_assertions"] or ()
         ),
         communicate=tuple(criteria["communicate_info"] or ()),
-        basis=share(tuple(criteria.get("reward_basis") or _BASIS)),
+        basis=share(tuple(criteria.get("reward_basis") or DEFAULT_BASIS)),
         ticket=share(raw["ticket"]),
-    )
-
-
-def _gold(raw: dict[str, Any]) -> Action:
-    compare = None if raw.get("compare_args") is None else tuple(raw["compare_args"])
-    return Action(_SIDES[raw["requestor"]], Call(raw["name"], raw["arguments"]), compare)
-
-
-def _story(scenario: dict[str, Any]) -> Story:
-    told = scenario["instructions"]
-    return Story(
-        reason=told["reason_for_call"],
-        known=told["known_info"] or "",
-        unknown=told["unknown_info"] or "",
-        instructions=told["task_instructions"],
-        persona=scenario["persona"] or "",
     )

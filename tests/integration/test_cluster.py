@@ -26,8 +26,8 @@ from support.agreement import engine_agrees
 
 from data_prep.__main__ import main as prepare_data
 from interaction.episode_file import parts_of, path_of, steps_in
+from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.launch import remains
 from recipe.report.episodes import read_records
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
@@ -75,7 +75,7 @@ class Cluster:
             script = f"mount -t tmpfs tmpfs {self.private} && exec {' '.join(command)}"
             command = ["unshare", "--mount", "bash", "-c", script]
         given = {**os.environ, "CLUSTER": f"{self.folder}/cluster", "HARDWARE": "tiny", "PYTHONPATH": str(ROOT)}
-        for variable in ("RAY_ADDRESS", remains.TOKEN, "MODEL"):
+        for variable in ("RAY_ADDRESS", TOKEN, "MODEL"):
             given.pop(variable, None)
         log = self.folder / f"{name}.log"
         with log.open("w") as output:

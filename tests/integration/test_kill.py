@@ -22,9 +22,10 @@ import psutil
 import pytest
 
 from data_prep.__main__ import main as prepare_data
+from recipe import processes
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
-from recipe.launch import remains
+from recipe.processes import LAUNCH, Launch
 from recipe.report.episodes import read_records
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
@@ -75,13 +76,13 @@ class Run:
     def saved(self) -> int:
         return checkpoints.latest(self.stage / "checkpoints")
 
-    def launch(self) -> remains.Launch | None:
+    def launch(self) -> Launch | None:
         """What is running now."""
-        return remains.read(self.folder / "run" / "launch.json")
+        return LAUNCH.read_or_none(self.folder / "run" / "launch.json")
 
     def processes(self) -> list[psutil.Process]:
         launch = self.launch()
-        return [] if launch is None else remains.living(launch, self.folder / "run")
+        return [] if launch is None else processes.living(launch, self.folder / "run")
 
     def titled(self) -> list[tuple[str, psutil.Process]]:
         """The processes of the launch and what they call themselves: Ray puts the method that runs into it."""
@@ -113,15 +114,14 @@ class Run:
         """End what a failed test has left running."""
         for child in self.children:
             child.kill()
-        remains.clear(self.folder / "run" / "launch.json")
+        if (launch := self.launch()) is not None:
+            processes.clear(launch, self.folder / "run")
 
     def left(self) -> list[str]:
         """What this run has left on the machine: processes, shared memory, temporary files."""
         return sorted(processes_of(self.folder) | (files() - self.before))
 
-    def wait_for(
-        self, child: subprocess.Popen, place: Callable[["Run"], bool], before: remains.Launch | None = None
-    ) -> float:
+    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool], before: Launch | None = None) -> float:
         """Returns when the run is at this place, with the seconds that took.
 
         What is left of the launch `before`, killed a moment ago, may still be at work and does not count.

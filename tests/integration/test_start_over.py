@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from data_prep.__main__ import main as prepare_data
+from recipe import processes
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.launch import remains
 from recipe.stage import checkpoints
 from recipe.stage.metrics_log import read_steps
 
@@ -82,7 +82,8 @@ def test_a_stage_that_starts_over_trains_the_new_model_even_if_it_is_killed_befo
     finally:
         child.kill()
         child.wait()
-    remains.clear(tmp_path / "run" / "launch.json")
+    if (launch := processes.LAUNCH.read_or_none(tmp_path / "run" / "launch.json")) is not None:
+        processes.clear(launch, tmp_path / "run")
     assert not checkpoints.step_folders(stage / "checkpoints")
 
     said = trained(tmp_path, "b")  # without `disable`

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bfcl_env.mutants import mutants
+from bfcl_env.proof.mutants import mutants
 from interaction import get_protocol
 from interaction.environment import GoldMessage, Task, UserWords, load_tasks
 

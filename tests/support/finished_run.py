@@ -13,7 +13,7 @@ import yaml
 from omegaconf import OmegaConf
 from safetensors.numpy import save_file
 
-from recipe.launch.compose import compose
+from recipe.settings import compose
 from recipe.stage.integrity import note_sums
 from recipe.stage.manifest import MANIFEST, Manifest
 from recipe.stage.notes import DONE, DONE_FILE, Done

@@ -39,7 +39,7 @@ from recipe.conversations import (
 )
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
+from recipe.settings import compose
 from recipe.training.sft_trainer import Filled
 
 # Reading.

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from recipe.errors import PreflightError
 from recipe.files import Damaged, StateFile, lines, read_json, set_aside, write_atomic
-from recipe.typed import STRICT, TypedError, read, shown
+from recipe.typed import STRICT, read, shown
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name(change: dict[str, Any], wo
     if not words:  # what is no plain value is read as its text, and that is a string
         assert read(Sample, {**GOOD, **change}, "sample").names[0].startswith("<object")
         return
-    with pytest.raises(TypedError) as error:
+    with pytest.raises(PreflightError) as error:
         read(Sample, {**GOOD, **change}, "sample")
     assert "\n" not in str(error.value)
     for word in words:
@@ -60,7 +61,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name(change: dict[str, Any], wo
 
 
 def test_a_missing_value_is_named() -> None:
-    with pytest.raises(TypedError, match=r"sample\.kind is missing"):
+    with pytest.raises(PreflightError, match=r"sample\.kind is missing"):
         read(Sample, {}, "sample")
 
 

@@ -21,8 +21,8 @@ PROTOCOL = get_protocol("think_xml", docs="signature")
 BROKEN = {
     "x = = 1": (example(), "SyntaxError"),
     "import sys; sys.exit(3)": (example(), "SystemExit: 3"),
-    "return None": ("return tasks", "load_tasks() gives None; expected a list"),
-    "return print(": ("return Verdicts(", "verdicts() gives None; expected Verdicts"),
+    "return None": ("return tasks", "load_tasks() raises TypeError: 'NoneType' object is not iterable"),
+    "return print(": ("return Verdicts(", "verdicts() gave NoneType; expected Verdicts"),
     "2 if": ("1 if", "its gold does not pass"),
     "self.stock[(good,)] = {[good]: change}": (
         "self.stock[good] += change",
@@ -30,7 +30,7 @@ BROKEN = {
     ),
     "ErrorKind.BAD_ARGUMENTS, facts={'s': {1}})": (
         "ErrorKind.BAD_ARGUMENTS)",
-        "its facts or texts are no JSON: Object of type set",
+        "facts or texts are no JSON: Object of type set",
     ),
 }
 """What stands in place of a piece of the example, and what is said."""

@@ -232,7 +232,7 @@ def with_gpus(checkout: Path) -> tuple[Path, dict[str, str]]:
 
 @pytest.mark.parametrize(("gpus", "profile"), [("1", "gpu1"), ("2", "gpu8"), ("8", "gpu8")])
 def test_the_number_of_gpus_chooses_the_profile_in_setup_and_in_training(with_gpus, gpus, profile, monkeypatch):
-    from recipe.launch.compose import detect_hardware
+    from recipe.settings import detect_hardware
 
     checkout, environment = with_gpus
     done = run_setup(checkout, **environment, FAKE_GPUS=gpus)

@@ -1,20 +1,36 @@
-"""Hints: one rule each, with an example; off by default; documented as generated."""
+"""Hints: one rule each, with an example; they change nothing, give nothing away, and are there when they are needed.
 
+Conversations are played twice side by side, with and without hints. In the play with hints, calls of every visible
+function without and with nonsense arguments can come first in each turn, before the model could have seen anything.
+"""
+
+import copy
 import dataclasses
-import inspect
+import random
 import re
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-import pytest
-
-from bfcl_env import Episode, ErrorKind, augmentation, load_scenarios, parse_call
+from bfcl_env import Call, Episode, ErrorKind, augmentation, load_scenarios, parse_call
 from bfcl_env.augmentation import mathematics, trading, travel, vehicle
+from bfcl_env.augmentation.__main__ import END, START, example, table
 from bfcl_env.augmentation.rule import listing, sentences
-from bfcl_env.augmentation.table import END, START, example, table
+from bfcl_env.proof.mutants import mutants
 from bfcl_env.scenarios import Turn
-from bfcl_env.source import function_owners, load_class
+from bfcl_env.source import CLASS_MODULES, function_docs, function_owners
 
-RULES = pytest.mark.parametrize("rule", augmentation.RULES, ids=lambda rule: rule.name)
+SEED = 20260701
+NONSENSE = {"string": "nonsense", "integer": 987654321, "float": 987654321.5, "boolean": True, "array": []}
+NONSENSE |= {"dict": {"nonsense": 1}}
+TABLES = " ".join(
+    [
+        *(*vehicle.CITIES, *vehicle.distances(), *trading.COMPANIES, *trading.SECTORS, *travel.destinations()),
+        *(*travel.CLASSES, *mathematics.SI_UNITS, *chain(*mathematics.IMPERIAL_UNITS), " .. "),
+    ]
+)
+"""What is the same in every scenario, whatever its gold is: it says nothing about it."""
 
 
 def words(text):
@@ -25,39 +41,20 @@ def with_class(class_name):
     return next(item for item in load_scenarios("multi_turn_base") if class_name in item.classes)
 
 
-def hints(scenario, *texts):
-    with Episode(scenario, augment=True) as episode:
-        return [episode.execute(parse_call(text, scenario)).hint for text in texts]
-
-
-@RULES
-def test_every_rule_answers_its_example(rule):
-    advice = augmentation.advise(example(rule))
-    assert advice is not None and advice[0] is rule
-    assert advice[1] == augmentation.hint(example(rule)) and len(advice[1]) <= augmentation.MAX_CHARS
-
-
-@RULES
-def test_without_one_of_the_functions_it_names_a_rule_still_has_advice(rule):
-    situation = example(rule)
-    named = words(augmentation.hint(situation)).intersection(function_owners()).difference({situation.call.name})
-    for name in named.intersection(situation.visible):
-        turns = (*situation.scenario.turns, Turn("", (), (name,)))
-        hidden = dataclasses.replace(situation, scenario=dataclasses.replace(situation.scenario, turns=turns))
-        assert name in hidden.withheld
-        text = augmentation.hint(hidden)
-        assert text and name not in words(text)
-
-
-def test_rules_have_names_of_their_own_and_are_for_functions_that_exist():
-    names = [rule.name for rule in augmentation.RULES]
-    assert len(names) == len(set(names))
+def test_every_rule_answers_its_example_and_never_needs_a_function_that_is_withheld():
+    assert {rule.owner for rule in augmentation.RULES} == {"", *CLASS_MODULES}
+    assert len({rule.name for rule in augmentation.RULES}) == len(augmentation.RULES)
     for rule in augmentation.RULES:
-        assert all(function_owners()[name] == rule.owner for name in rule.functions.split())
-
-
-def test_every_class_has_rules():
-    assert {rule.owner for rule in augmentation.RULES} == {"", *function_owners().values()}
+        assert all(function_owners()[name] == rule.owner for name in rule.functions.split()), rule.name
+        situation = example(rule)
+        found, text = augmentation.advise(situation)
+        assert found is rule and text == augmentation.hint(situation) and len(text) <= augmentation.MAX_CHARS
+        named = words(text).intersection(function_owners()).difference({situation.call.name})
+        for name in named.intersection(situation.visible):
+            turns = (*situation.scenario.turns, Turn("", (), (name,)))
+            hidden = dataclasses.replace(situation, scenario=dataclasses.replace(situation.scenario, turns=turns))
+            text = augmentation.hint(hidden)
+            assert name in hidden.withheld and text and name not in words(text), (rule.name, name)
 
 
 def test_the_documentation_contains_the_generated_table():
@@ -67,53 +64,37 @@ def test_the_documentation_contains_the_generated_table():
     assert shown == table(), "docs/data/hints.md is not what `python -m bfcl_env.augmentation` prints"
 
 
-def test_without_augmentation_no_result_has_a_hint():
-    scenario = load_scenarios("multi_turn_base")[0]
+def test_hints_are_off_by_default_and_a_rule_that_raises_costs_only_the_hint(monkeypatch):
+    scenario = with_class("GorillaFileSystem")
     with Episode(scenario) as episode:
         assert episode.execute(parse_call("cdd('x')", scenario)).hint is None
-
-
-def test_a_rule_that_raises_costs_only_the_hint(monkeypatch):
-    def broken(situation):
-        raise KeyError("unforeseen")
-
-    monkeypatch.setattr(augmentation, "advise", broken)
-    scenario = load_scenarios("multi_turn_base")[0]
+    monkeypatch.setattr(augmentation, "advise", lambda situation: 1 / 0)
     with Episode(scenario, augment=True) as episode:
         result = episode.execute(parse_call("cat('x')", scenario))
         assert result.error is ErrorKind.RESULT and result.hint is None
 
 
-@pytest.mark.parametrize(
-    ("class_name", "text", "expected"),
-    [
+def test_an_error_gets_advice_that_can_be_acted_on():
+    failed = []
+    for class_name, text, expected in (
         ("GorillaFileSystem", "cdd('x')", r"The closest available ones: cd\."),
-        ("GorillaFileSystem", "GorillaFileSystem.cd('x')", r"plain name: cd\."),
         ("GorillaFileSystem", "cd()", r"Missing: 'folder'.*ask the user.*cd\(folder: string\)"),
-        ("GorillaFileSystem", "cd(path='x')", r"Missing: 'folder'"),
         ("GorillaFileSystem", "cd(folder=5)", r"'folder' must be string, not int"),
-        ("GorillaFileSystem", "cat('final_report.pdf')", r"'workspace/document'.*first cd\(folder='document'\)"),
         ("GorillaFileSystem", "cat('document/final_report.pdf')", r"plain name.*first cd\(folder='document'\)"),
         ("GorillaFileSystem", "cat('document')", r"is a directory"),
         ("TravelAPI", "get_booking_history()", r"authenticate_travel supplies 'access_token'"),
-        (
-            "TravelAPI",
-            "get_flight_cost('Paris', 'LAX', '2024-01-01', 'economy')",
-            r"'Paris' is not an airport code.*RMS",
-        ),
+        ("TravelAPI", "get_flight_cost('Paris', 'LAX', '2024-01-01', 'economy')", r"'Paris' is not an airport code"),
         ("TravelAPI", "get_flight_cost('LHR', 'LAX', '2024-01-01', 'economy')", r"From LHR flights go to: CDG\."),
-        ("TravelAPI", "compute_exchange_rate('USD', 'XXX', 1.0)", r"'XXX' is not a known currency.*USD, RMB"),
-        ("VehicleControlAPI", "estimate_distance('Rivermist', '2')", r"get_zipcode_based_on_city\(city='Rivermist'\)"),
         ("VehicleControlAPI", "estimate_distance('71354', '94016')", r"from 71354 only to 83462"),
-        ("VehicleControlAPI", "startEngine('STOP')", r"the engine is stopped now"),
-        ("TradingBot", "get_stock_info('aapl')", r"capitals"),
         ("TradingBot", "get_stock_info('Apple')", r"name of a company.*get_symbol_by_name"),
         ("MessageAPI", "get_user_id('Bobby')", r"Users here: 'Alice', 'Bob'"),
-    ],
-)
-def test_an_error_gets_advice_that_can_be_acted_on(class_name, text, expected):
-    (hint,) = hints(with_class(class_name), text)
-    assert re.search(expected, hint)
+    ):
+        scenario = with_class(class_name)
+        with Episode(scenario, augment=True) as episode:
+            hint = episode.execute(parse_call(text, scenario)).hint
+        if not re.search(expected, hint):
+            failed.append((text, hint))
+    assert not failed
 
 
 def test_a_withheld_function_gets_the_hint_of_an_unknown_one():
@@ -129,7 +110,11 @@ def test_a_withheld_function_gets_the_hint_of_an_unknown_one():
                 assert result.hint and result.hint == augmentation.hint(unknown)
 
 
-def test_a_tree_that_contains_itself_and_a_long_list_of_names_do_not_make_a_hint_slow_or_long():
+def test_lists_are_cut_with_a_count_and_begin_with_the_closest():
+    names = [f"report_{number:02}.txt" for number in range(50)]
+    shown = listing(names, "report_47.txt", room=50)
+    assert shown.startswith("'report_47.txt'") and shown.endswith(" and 47 more")
+    assert listing(["a", 5]) == "'a', 5" and sentences("a.", "", "b" * 300, "c.") == "a. c."
     scenario = with_class("GorillaFileSystem")
     with Episode(scenario, augment=True) as episode:
         for number in range(400):
@@ -140,30 +125,175 @@ def test_a_tree_that_contains_itself_and_a_long_list_of_names_do_not_make_a_hint
         assert len(hint) <= augmentation.MAX_CHARS and "more" in hint
 
 
-def test_a_listing_is_cut_with_a_count_and_begins_with_the_closest():
-    assert listing(["a", 5]) == "'a', 5"
-    names = [f"report_{number:02}.txt" for number in range(50)]
-    shown = listing(names, "report_47.txt", room=50)
-    assert shown.startswith("'report_47.txt'") and shown.endswith(" and 47 more")
-    assert sentences("a.", "", "b" * 300, "c.") == "a. c."
+# Plays.
 
 
-def test_the_tables_that_hints_show_are_those_of_the_classes():
-    def source(class_name, function):
-        return inspect.getsource(getattr(load_class(class_name), function))
+@dataclass
+class Found:
+    """What playing conversations brought to light."""
 
-    car = source("VehicleControlAPI", "get_zipcode_based_on_city")
-    assert tuple(re.findall(r'city == "([^"]+)"', car)) == vehicle.CITIES
-    zips = re.findall(r'"(\d{5})"', source("VehicleControlAPI", "estimate_distance"))
-    assert set(zips) == set(vehicle.distances()) and all(vehicle.distances().values())
-    stocks = re.findall(r'"([^"]+)": "[A-Z]+"', source("TradingBot", "get_symbol_by_name"))
-    assert tuple(stocks) == trading.COMPANIES
-    sectors = re.findall(r'"(\w+)": \[', source("TradingBot", "get_available_stocks"))
-    assert tuple(sectors) == trading.SECTORS
-    units = re.findall(r'"(\w+)_to_(\w+)":', source("MathAPI", "imperial_si_conversion"))
-    assert {frozenset(pair) for pair in units} == {frozenset(pair) for pair in mathematics.IMPERIAL_UNITS}
-    metres = re.findall(r'"(\w+)": [\d.e-]+', source("MathAPI", "si_unit_conversion"))
-    assert tuple(metres) == mathematics.SI_UNITS
-    routes = re.findall(r'\("([A-Z]{3})", "([A-Z]{3})"\):', source("TravelAPI", "get_flight_cost"))
-    known = {(start, end) for start, ends in travel.destinations().items() for end in ends}
-    assert known == {(start, end) for start, end in routes if {start, end} <= set(travel.destinations())}
+    wrong: list = field(default_factory=list)
+    failing: Counter = field(default_factory=Counter)
+    hinted: Counter = field(default_factory=Counter)
+    silent: set = field(default_factory=set)
+    """(task index, function) of calls that got a hint although BFCL marks no error."""
+
+
+def occurs(value, text):
+    return value in text and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
+
+
+def values(arguments):
+    """The texts and numbers in a call's arguments, as they would be written."""
+    for value in arguments.values() if isinstance(arguments, dict) else arguments:
+        if isinstance(value, dict | list | tuple):
+            yield from values(value)
+        elif isinstance(value, str) and value.strip():
+            yield value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield from (str(value), str(int(value)) if value == int(value) else str(value))
+
+
+def visible_state(scenario, turn, episode, known):
+    """What functions that change nothing and are visible in this turn show, on a copy of the state."""
+    with Episode(scenario) as reader:
+        reader._instances = copy.deepcopy(episode._instances)
+        reader._turn, reader._callable = turn, scenario.visible(turn)
+        names = (
+            "pwd list_users view_messages_sent get_account_info get_order_history get_watchlist get_all_credit_cards "
+            "list_all_airports get_user_tickets list_all_following check_tire_pressure"
+        )
+        reads = [Call(name, {}) for name in names.split()]
+        reads += [Call("ls", {"a": True}), Call("find", {"path": "/"}), Call("search_tweets", {"keyword": ""})]
+        reads += [Call("get_order_details", {"order_id": -1})]
+        reads += [Call("displayCarStatus", {"option": option}) for option in ("fuel", "doors", "brakePedal", "engine")]
+        bookings = reader._instances.get("TravelAPI")
+        if bookings is not None and bookings.access_token and occurs(bookings.access_token, known):
+            reads.append(Call("get_booking_history", {"access_token": bookings.access_token}))
+        return " ".join(reader.execute(call).text for call in reads if call.name in reader._callable)
+
+
+def leaks(scenario, turn, episode, said, hint):
+    """Gold values of this and later turns in a hint that the model could not know.
+
+    It could know the user's texts so far, the calls and results so far, the documents, `TABLES`, and visible state.
+    """
+    hint = re.sub(r" and \d+ more", "", hint)
+    gold = {value for later in scenario.turns[turn:] for call in later.gold for value in values(call.arguments)}
+    if not (found := [value for value in gold if occurs(value, hint)]):
+        return []
+    users = [item.user for item in scenario.turns[: turn + 1]]
+    known = " ".join([TABLES, str(scenario.functions(turn)), *users, *said])
+    if not (found := [value for value in found if not occurs(value, known)]):
+        return []
+    state = visible_state(scenario, turn, episode, known)
+    return [value for value in found if not occurs(value, state)]
+
+
+def probes(scenario, turn):
+    for name in sorted(scenario.visible(turn)):
+        properties = function_docs()[function_owners()[name]][name]["parameters"]["properties"]
+        yield Call(name, {})
+        yield Call(name, {key: NONSENSE[schema["type"]] for key, schema in properties.items()})
+    for name in scenario.withheld(turn):
+        yield Call(name, {})
+
+
+def fingerprint(instances):
+    """All attributes of all instances, private ones and random generators included."""
+    return {
+        (class_name, name): value.getstate()
+        if isinstance(value, random.Random)
+        else id(value)
+        if name == "_current_dir"
+        else copy.deepcopy(value)
+        for class_name, instance in instances.items()
+        for name, value in vars(instance).items()
+    }
+
+
+def play(scenario, turns, found, probe=False):
+    with Episode(scenario) as plain, Episode(scenario, augment=True) as augmented:
+        said = []
+        for number, calls in enumerate(turns):
+            for call in chain(probes(scenario, number) if probe else (), calls):
+                one, two = plain.execute(call), augmented.execute(call)
+                where = (scenario.id, number, str(call), two.hint)
+                if (one.text, one.error) != (two.text, two.error) or one.hint is not None:
+                    found.wrong.append(("another result", where))
+                said += [str(call), two.text]
+                owner = function_owners().get(call.name) if call.name in scenario.visible(number) else None
+                if two.error is not None:
+                    found.failing[owner or "no such function"] += 1
+                    found.hinted[owner or "no such function"] += two.hint is not None
+                if two.hint is None:
+                    continue
+                if two.error is None:
+                    found.silent.add((scenario.index, call.name))
+                if not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint:
+                    found.wrong.append(("no short line", where))
+                if words(two.hint).intersection(scenario.withheld(number)):
+                    found.wrong.append(("names a withheld function", where))
+                if leaked := leaks(scenario, number, augmented, said, two.hint):
+                    found.wrong.append((leaked, where))
+            if plain.end_turn() != augmented.end_turn():
+                found.wrong.append(("another verdict", scenario.id, number))
+
+
+def strict(situation):
+    """`augmentation.hint`, but a rule that raises fails the test, and so does one that changes the state."""
+    advice = augmentation.advise(situation)
+    return advice[1] if advice else None
+
+
+def test_gold_gets_no_hint_where_it_succeeds():
+    found = Found()
+    for scenario in load_scenarios():
+        play(scenario, [turn.gold for turn in scenario.turns], found)
+    assert found.wrong == [] and found.failing == Counter()
+    verify = "verify_traveler_information"  # and two others whose failure BFCL does not mark as an error
+    assert found.silent == {
+        *((index, verify) for index in (153, 154, 181)),
+        (188, "authenticate_twitter"),
+        (195, "retweet"),
+    }
+
+
+def test_hints_change_nothing_give_nothing_away_and_nine_of_ten_failing_calls_get_one(monkeypatch):
+    monkeypatch.setattr(augmentation, "hint", strict)
+    played, probed = Found(), Found()
+    for mutant in mutants(SEED, 1_000):
+        play(mutant.scenario, mutant.turns, played)
+    for category in ("multi_turn_miss_func", "multi_turn_miss_param"):
+        for scenario in load_scenarios(category)[::10]:
+            play(scenario, [turn.gold for turn in scenario.turns], probed, probe=True)
+    for name, found in (("mutants", played), ("probes", probed)):
+        assert found.wrong == []
+        failing, hinted = sum(found.failing.values()), sum(found.hinted.values())
+        print(f"\n{name}: {hinted} of {failing} failing calls have a hint ({hinted / failing:.1%})")
+        for owner, count in sorted(found.failing.items()):
+            print(f"  {owner}: {found.hinted[owner]} of {count} ({found.hinted[owner] / count:.1%})")
+            assert found.hinted[owner] / count >= 0.9
+    assert set(CLASS_MODULES) < set(probed.failing) and sum(played.failing.values()) > 700
+
+
+def test_giving_a_hint_changes_no_state_private_and_random_included():
+    for mutant in mutants(SEED + 2, 200):
+        with Episode(mutant.scenario) as episode:
+            for number, calls in enumerate(mutant.turns):
+                for call in calls:
+                    result = episode.execute(call)
+                    if result.error is not None:
+                        before = fingerprint(episode._instances)
+                        given = mutant.scenario, number, call, result.text, result.error, episode._instances
+                        augmentation.hint(augmentation.Situation(*given))
+                        assert fingerprint(episode._instances) == before
+                episode.end_turn()
+
+
+def test_the_check_for_leaks_sees_a_leak():
+    scenario = load_scenarios("multi_turn_base")[0]
+    with Episode(scenario, augment=True) as episode:
+        assert leaks(scenario, 0, episode, [], "Use the pattern 'budget analysis'.") == ["budget analysis"]
+        assert leaks(scenario, 1, episode, [], "Use the pattern 'budget analysis'.") == []
+        assert leaks(scenario, 0, episode, [], "There is 'previous_report.pdf'.") == []

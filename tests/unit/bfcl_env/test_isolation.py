@@ -1,7 +1,9 @@
 """No state is shared between episodes or left in the process: threads, long-context constants, precision, memory."""
 
 import copy
+import dataclasses
 import decimal
+import json
 import os
 import random
 import re
@@ -10,10 +12,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import mpmath
 import pytest
 
-from bfcl_env import Episode, load_scenarios, make_call
-from bfcl_env.mutants import random_call
+from bfcl_env import Call, Episode, load_scenarios, make_call
+from bfcl_env.proof.mutants import random_call
 from bfcl_env.source import CLASS_MODULES, function_docs, function_owners, load_class, load_padding
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -43,12 +46,9 @@ def careless_calls(scenario, rng):
 def scripts(count, seed=5):
     """Scenarios with the calls of each turn: gold mixed with drawn and careless calls."""
     rng = random.Random(seed)
-    of_class = {
-        name: [item for item in load_scenarios("multi_turn_long_context") if name in item.classes]
-        for name in ("TravelAPI", "VehicleControlAPI", "MathAPI", "TwitterAPI")
-    }
-    pools = [*of_class.values(), load_scenarios()]
-    made = []
+    classes = ("TravelAPI", "VehicleControlAPI", "MathAPI", "TwitterAPI")
+    long = load_scenarios("multi_turn_long_context")
+    pools = [*([item for item in long if name in item.classes] for name in classes), load_scenarios()]
     for number in range(count):
         scenario = rng.choice(pools[number % len(pools)])
         turns = []
@@ -56,8 +56,7 @@ def scripts(count, seed=5):
             calls = [*turn.gold, *careless_calls(scenario, rng), random_call(scenario, rng)]
             rng.shuffle(calls)
             turns.append(calls)
-        made.append((scenario, turns))
-    return made
+        yield scenario, turns
 
 
 def transcript(scenario, turns):
@@ -93,37 +92,23 @@ def eager_threads():
     sys.setswitchinterval(before)
 
 
-def test_eight_threads_of_a_hundred_interleaved_episodes_give_the_results_of_a_serial_run(eager_threads):
-    items = scripts(100)
+def test_interleaved_episodes_of_eight_threads_give_the_results_of_a_serial_run(eager_threads):
+    items = [*scripts(60)]
     assert {name for item in items for name in item[0].classes} == set(CLASS_MODULES)
     serial = [list(transcript(*item)) for item in items]
+    fresh = [(dataclasses.replace(scenario), turns) for scenario, turns in items]  # gold is first needed in threads
     with ThreadPoolExecutor(8) as pool:
         orders = [random.Random(number).sample(range(len(items)), len(items)) for number in range(8)]
-        futures = [pool.submit(interleaved, [items[at] for at in order]) for order in orders]
+        futures = [pool.submit(interleaved, [fresh[at] for at in order]) for order in orders]
         for order, future in zip(orders, futures, strict=True):
             for at, steps in zip(order, future.result(), strict=True):
                 assert steps == serial[at], items[at][0].id
 
 
-def test_gold_that_is_first_needed_in_many_threads_is_what_it_is_in_one(eager_threads):
-    import dataclasses
-
-    scenarios = [dataclasses.replace(item) for item in load_scenarios("multi_turn_long_context")]
-
-    def play(scenario):
-        return [list(transcript(scenario, [turn.gold for turn in scenario.turns]))][0]
-
-    with ThreadPoolExecutor(8) as pool:
-        played = list(pool.map(play, [scenario for scenario in scenarios for _ in range(4)]))
-    expected = [play(scenario) for scenario in load_scenarios("multi_turn_long_context") for _ in range(4)]
-    assert played == expected
-
-
 def shared_data():
     """Copies of what the classes share by themselves: module constants and defaults of functions."""
     found = {}
-    modules = [load_padding(), *(sys.modules[load_class(name).__module__] for name in CLASS_MODULES)]
-    for module in modules:
+    for module in [load_padding(), *(sys.modules[load_class(name).__module__] for name in CLASS_MODULES)]:
         for name, value in vars(module).items():
             if isinstance(value, list | dict) and not name.startswith("__"):
                 found[module.__name__, name] = copy.deepcopy(value)
@@ -135,47 +120,42 @@ def shared_data():
     return found
 
 
-def test_nothing_that_the_classes_share_is_changed_by_any_call():
-    before = shared_data()
-    assert {"DEFAULT_STATE", "CREDIT_CARD_EXTENSION", "MA_20_EXTENSION"} <= {name for _, name in before}
-    for item in scripts(400, seed=6):
-        list(transcript(*item))
-    assert shared_data() == before
+def settings_of_process():
+    context = repr(decimal.getcontext())
+    return mpmath.mp.prec, context, random.getstate(), os.getcwd(), dict(os.environ), sys.getrecursionlimit()
 
 
-def test_settings_of_the_process_are_what_they_were():
-    import mpmath
-
-    def settings():
-        return (
-            mpmath.mp.prec,
-            repr(decimal.getcontext()),
-            random.getstate(),
-            os.getcwd(),
-            dict(os.environ),
-            sys.getrecursionlimit(),
-        )
-
+def test_no_call_changes_what_the_classes_share_or_the_settings_of_the_process():
     for item in scripts(5, seed=7):
         list(transcript(*item))
     decimal.getcontext().clear_flags()
     mpmath.mp.dps = 31
     try:
-        before = settings()
-        for item in scripts(100, seed=7):
+        shared, settings = shared_data(), settings_of_process()
+        assert {"DEFAULT_STATE", "CREDIT_CARD_EXTENSION", "MA_20_EXTENSION"} <= {name for _, name in shared}
+        for item in scripts(250, seed=6):
             list(transcript(*item))
-        assert settings() == before
+        assert settings_of_process() == settings and shared_data() == shared
     finally:
         mpmath.mp.dps = 15
+    found = {}
+    for class_name, docs in function_docs().items():
+        for name in docs:
+            defaults = getattr(load_class(class_name), name).__defaults__ or ()
+            if any(isinstance(default, list | dict | set) for default in defaults):
+                found[name] = class_name
+    from bfcl_env.execution import _LIST_DEFAULTS
+
+    assert found.keys() == _LIST_DEFAULTS.keys()
 
 
-def test_tweets_without_mentions_do_not_share_a_list():
+def test_tweets_cards_and_folders_of_one_episode_are_its_own():
     scenario = next(
         item
         for item in load_scenarios("multi_turn_base")
         if "TwitterAPI" in item.classes and item.initial_config["TwitterAPI"].get("authenticated")
     )
-    number = scenario.initial_config["TwitterAPI"]["tweet_counter"]
+    number, tags = scenario.initial_config["TwitterAPI"]["tweet_counter"], ["#one"]
     post = make_call("post_tweet", {"content": "a"})
     with Episode(scenario) as one, Episode(scenario) as other:
         for _ in range(2):
@@ -184,16 +164,25 @@ def test_tweets_without_mentions_do_not_share_a_list():
         assert '"mentions": ["@x"]' in one.execute(make_call("get_tweet", {"tweet_id": number})).text
         assert '"mentions": []' in one.execute(make_call("get_tweet", {"tweet_id": number + 1})).text
         assert '"mentions": []' in other.execute(post).text
+        call = make_call("post_tweet", {"content": "hello", "tags": tags})
+        posted = json.loads(one.execute(call).text)["id"]
+        tags.append("#two")
+        call.arguments["tags"].append("#three")
+        assert json.loads(one.execute(make_call("get_tweet", {"tweet_id": posted})).text)["tags"] == ["#one"]
+    long = next(item for item in load_scenarios("multi_turn_long_context") if "TravelAPI" in item.classes)
+    with Episode(long) as one, Episode(long) as other:
+        for card in one._instances["TravelAPI"].credit_card_list.values():
+            card["balance"] = -1.0
+        assert all(card["balance"] != -1.0 for card in other._instances["TravelAPI"].credit_card_list.values())
+    files = load_scenarios("multi_turn_base")[0]
+    with Episode(files) as one, Episode(files) as other:
+        one.execute(Call("mkdir", {"dir_name": "mine"}))
+        assert "mine" in one.execute(Call("ls", {})).text and "mine" not in other.execute(Call("ls", {})).text
 
 
 @pytest.mark.slow
 def test_ten_thousand_episodes_leave_less_than_a_megabyte():
-    # In a process of its own, so that no other test's memory counts.
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "benchmarks" / "bench_env.py"), "--rounds", "0"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_env.py"), "--rounds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"10000 episodes in .* grew by (-?[\d.]+) MB", done.stdout)
     assert found and float(found.group(1)) < 1.0, done.stdout

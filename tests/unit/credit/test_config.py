@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.launch.compose import compose
 from recipe.preflight import check_settings
+from recipe.settings import compose
 
 ROOT = Path(__file__).parents[3]
 ALGORITHMS = {

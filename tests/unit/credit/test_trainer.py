@@ -16,7 +16,6 @@ from transfer_queue import KVBatchMeta
 import recipe.training.trainer
 from recipe.credit import estimators
 from recipe.credit.registry import Columns, check_names
-from recipe.launch.compose import launch_overrides
 from recipe.settings import CONFIG_DIR
 from recipe.training.trainer import CurriculumTrainer
 
@@ -70,9 +69,8 @@ def episodes() -> KVBatchMeta:
 @cache
 def composed(algorithm: str) -> Any:
     given = ["hardware=tiny", f"algorithm={algorithm}"]
-    search = next(item for item in launch_overrides(given) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("stage2", overrides=[*given, search])
+        return compose("stage2", overrides=given)
 
 
 def config_of(algorithm: str, *overrides: str) -> Any:

@@ -382,7 +382,7 @@ def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments,
         ("algorithm.adv_estimator=grpoo", "adv_estimator=grpoo is not known"),
         ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha='half'"),
         ("interaction.overlong.window=0", "overlong.window=0"),
-        ("stage.over_budget=leaveout", "over_budget='leaveout'; expected 'keep' or 'leave_out'"),
+        ("stage.over_budget=leaveout", "over_budget='leaveout'; expected one of keep, leave_out"),
         ("interaction.train.at_step_limit=stop", "interaction.train.at_step_limit"),
     ],
 )

@@ -98,37 +98,27 @@ def test_shares_add_up_and_each_is_less_than_one_off(total, weights):
         assert abs(found[name] - total * weight / sum(weights.values())) < 1 + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_a_mixture_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    for arguments, words in (
         (("bfcl/simple=1",), "'simple' is no category of environment bfcl; known: base, miss_func"),
-        (("bfcl_single/java=1",), "'java' is no category of environment bfcl_single; known: simple_python"),
         (("nowhere=1",), "environments: bfcl, bfcl_single, tau"),
-        (("nowhere/base=1",), "unknown environment 'nowhere'"),
         (("bfcl=0",), "the weight of bfcl is 0; expected a number above 0"),
         (("bfcl=nan",), "the weight of bfcl is nan"),
-        (("bfcl=inf",), "the weight of bfcl is inf"),
         (("bfcl=1", "bfcl/base=1"), "bfcl and bfcl/base, which have tasks in common"),
         (("bfcl_single/irrelevance=1", "--rows", "121"), "irrelevance has 120 train tasks, and 121 are its share"),
         (("bfcl=1", "bfcl_single=9", "--rows", "3000"), "at most 2022 rows are possible"),
         (("bfcl=1", "--tiny"), "leave out --environment, --categories and --tiny"),
-        (("bfcl=1", "--categories", "base"), "leave out --environment, --categories and --tiny"),
         (("bfcl=1", "--option", "augment=true"), "begin with one of bfcl and a dot"),
-        (("bfcl=1", "--option", "bfcl.augment=maybe"), "environment bfcl: "),
         (("bfcl=1", "--option", "bfcl.augmnt=true"), "augmnt: Unexpected keyword argument; its settings are augment, "),
-    ],
-)
-def test_a_mixture_that_cannot_be_made_is_one_line(arguments, words, tmp_path, capsys):
-    assert words in refused(capsys, tmp_path, "--mixture", *arguments)
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--mixture", "bfcl"), ("--mixture", "=1"), ("--rows", "5"), ("--val-rows", "0")]
-)
-def test_what_is_no_weight_and_rows_of_no_mixture_are_refused(arguments, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path), *arguments])
-    assert arguments[-1] in capsys.readouterr().err
+    ):
+        assert words in refused(capsys, tmp_path, "--mixture", *arguments), arguments
+    for arguments in (("--mixture", "bfcl"), ("--mixture", "=1"), ("--rows", "5"), ("--val-rows", "0")):
+        with pytest.raises(SystemExit):
+            main(["--out", str(tmp_path), *arguments])
+        assert arguments[-1] in capsys.readouterr().err
+    assert "'java' is no category of environment bfcl_single; known: simple_python, simple_java" in refused(
+        capsys, tmp_path, "--environment", "bfcl_single", "--categories", "java"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,12 +142,6 @@ def test_only_the_categories_that_are_named_are_in_the_files(arguments, counts, 
     rows, manifest = made(tmp_path, "--docs", "signature", *arguments)
     assert {name: len(those) for name, those in rows.items()} == counts
     assert "--categories " in manifest["command"]
-
-
-def test_an_unknown_category_is_refused_with_the_known_ones(tmp_path, capsys):
-    assert "'java' is no category of environment bfcl_single; known: simple_python, simple_java" in refused(
-        capsys, tmp_path, "--environment", "bfcl_single", "--categories", "java"
-    )
 
 
 def test_what_the_protocol_cannot_write_is_left_out_and_said(tmp_path, capsys):

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -157,57 +158,42 @@ def test_the_same_file_gives_the_same_bytes(convert, tmp_path):
 
 RUN = "[__import__('os').mkdir('ran')]"
 BAD_ROWS = [
-    ((PROMPTS, RESPONSES, [1.0]), "steps", "2 in prompt, 2 in response, 1 in reward"),
-    ((PROMPTS[:1], RESPONSES, ROW[2]), "steps", "1 in prompt, 2 in response"),
-    ((RUN, RESPONSES, ROW[2]), "prompt", "never run; at character 1"),
-    ((PROMPTS, RUN, ROW[2]), "response", "never run; at character 1"),
-    ((PROMPTS, RESPONSES, "[0.5, __import__('os').mkdir('ran')]"), "reward", "at character 6"),
-    ((PROMPTS, RESPONSES, "[np.float64(1.0), 1.0]"), "reward", "np.float64"),
-    ((PROMPTS, RESPONSES, "[2**9, 1]"), "reward", "at character 2"),
-    ((PROMPTS, "['a' 'b', 'c']", ROW[2]), "response", "at character 5"),
-    ((PROMPTS, "[f'{1}', 'c']", ROW[2]), "response", "at character 1"),
-    ((PROMPTS, "[b'a', 'c']", ROW[2]), "response", "at character 1"),
-    ((PROMPTS, "[['a'], 'c']", ROW[2]), "response", "at character 1"),
-    ((PROMPTS, "['a', 'b'] + ['c']", ROW[2]), "response", "at character 10"),
-    ((PROMPTS, "['a', 'b'", ROW[2]), "response", "at character 9"),
-    ((PROMPTS, "('a', 'b')", ROW[2]), "response", "at character 0"),
-    ((PROMPTS, "['\\x4', 'b']", ROW[2]), "response", "no Python literal"),
-    ((PROMPTS, "[" * 100_000, ROW[2]), "response", "at character 1"),
-    ((PROMPTS, "-" * 100_000, ROW[2]), "response", "at character 0"),
-    ((PROMPTS, RESPONSES, "[" + "1," * 50_000 + "]"), "reward", "at most 1000 numbers"),
-    ((PROMPTS, "x" * 1_000_001, ROW[2]), "columns", "larger than field limit"),
-    ((PROMPTS, "[1, 2]", ROW[2]), "response", "quoted texts"),
-    ((PROMPTS, RESPONSES, ["1", "2"]), "reward", "numbers"),
-    ((PROMPTS, RESPONSES, [True, 1]), "reward", "numbers"),
-    ((PROMPTS, RESPONSES, "[nan, 1.0]"), "reward[0]", "nan is no finite number"),
-    ((PROMPTS, RESPONSES, "[1.0, -inf]"), "reward[1]", "-inf is no finite number"),
-    ((PROMPTS, RESPONSES, "[1e999, 1]"), "reward[0]", "inf is no finite number"),
-    (([], [], []), "prompt", "the list is empty"),
-    ((PROMPTS, RESPONSES, ""), "reward", "at character 0"),
-    (([PROMPTS[0], ""], RESPONSES, ROW[2]), "prompt[1]", "is empty"),
-    ((PROMPTS, ["a", " \n"], ROW[2]), "response[1]", "is empty"),
-    ((PROMPTS, "['a', '\\ud800']", ROW[2]), "response[1]", "half of a surrogate pair"),
-    ((PROMPTS, RESPONSES), "columns", "2 cells; expected 3"),
-    ((*ROW, "4"), "columns", "4 cells; expected 3"),
-    ((), "columns", "0 cells; expected 3"),
+    ((PROMPTS, RESPONSES, [1.0]), "steps"),
+    *(((RUN, RESPONSES, ROW[2]), "prompt"), ((PROMPTS, RUN, ROW[2]), "response")),
+    ((PROMPTS, RESPONSES, "[0.5, __import__('os').mkdir('ran')]"), "reward"),
+    ((PROMPTS, RESPONSES, "[np.float64(1.0), 1.0]"), "reward"),
+    *(((PROMPTS, cell, ROW[2]), "response") for cell in ("[f'{1}', 'c']", "[b'a', 'c']", "[['a'], 'c']", "[1, 2]")),
+    *(((PROMPTS, cell, ROW[2]), "response") for cell in ("['a', 'b'] + ['c']", "['a', 'b'", "('a', 'b')")),
+    *(((PROMPTS, cell, ROW[2]), "response") for cell in ("['\\x4', 'b']", "[" * 100_000, "-" * 100_000)),
+    ((PROMPTS, RESPONSES, "[" + "1," * 50_000 + "]"), "reward"),
+    ((PROMPTS, "x" * 1_000_001, ROW[2]), "columns"),
+    *(((PROMPTS, RESPONSES, cell), "reward") for cell in (["1", "2"], [True, 1], "[nan, 1.0]", "[1.0, -inf]", "")),
+    ((PROMPTS, RESPONSES, "[1e999, 1]"), "reward[0]"),
+    (([], [], []), "prompt"),
+    (([PROMPTS[0], ""], RESPONSES, ROW[2]), "prompt[1]"),
+    ((PROMPTS, ["a", " \n"], ROW[2]), "response[1]"),
+    ((PROMPTS, "['a', '\\ud800']", ROW[2]), "response[1]"),
+    *(((PROMPTS, RESPONSES), "columns"), ((*ROW, "4"), "columns"), ((), "columns")),
 ]
 
 
-@pytest.mark.parametrize(("row", "field", "what"), BAD_ROWS)
-def test_each_mistake_in_a_row_of_the_csv_is_named_and_can_be_left_out(
-    row, field, what, convert, tmp_path, monkeypatch
-):
+def test_each_mistake_in_a_row_of_the_csv_is_named_and_can_be_left_out(convert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = step_csv(ROW, row, ROW)
-    status, said, error, files = convert(text)
-    assert (status, said, files) == (1, "", {})
-    first, last = error.splitlines()[0], error.splitlines()[-1]
-    assert first.startswith(f"data_prep: {tmp_path / 'file.txt'}, row 2, {field}: ") and what in first
-    assert len(first) < 500 and "of 3 rows. Nothing was written" in last and "--skip-bad" in last
-    status, said, _, files = convert(text, "--skip-bad")
-    assert status == 0 and f"left out: row 2, {field}: " in said
-    assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 3]
-    assert files["manifest.json"]["left_out"][0].startswith(f"row 2, {field}")
+    for row, field in BAD_ROWS:
+        text = step_csv(ROW, row, ROW)
+        status, said, error, files = convert(text)
+        assert (status, said, files) == (1, "", {}), row
+        first, last = error.splitlines()[0], error.splitlines()[-1]
+        assert first.startswith(f"data_prep: {tmp_path / 'file.txt'}, row 2, {field}: ") and len(first) < 500, (
+            row,
+            first,
+        )
+        assert "of 3 rows. Nothing was written" in last and "--skip-bad" in last
+        status, said, _, files = convert(text, "--skip-bad")
+        assert status == 0 and f"left out: row 2, {field}: " in said
+        assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 3]
+        assert files["manifest.json"]["left_out"][0].startswith(f"row 2, {field}")
+        shutil.rmtree(tmp_path / "out")
     assert not os.path.exists("ran")
 
 
@@ -216,7 +202,7 @@ def test_bytes_that_are_not_utf_8_and_open_quotes_cost_the_row_that_has_them(con
     row = good.split(b"\r\n", 1)[1]
     text = good + row.replace(b"weather", b"w\xe9ather", 1) + row.replace(b'"[', b'"["x', 1) + row
     status, _, error, _ = convert(text)
-    assert status == 1 and "row 2, response[0]: holds bytes that are not UTF-8" in error and "row 3, columns" in error
+    assert status == 1 and "row 2, response: holds bytes that are not UTF-8" in error and "row 3, columns" in error
     *_, files = convert(text, "--skip-bad")
     assert files["trajectories.parquet"]["source_row"].to_pylist() == [1, 4]
 
@@ -245,58 +231,42 @@ BAD_INSTANCES = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "field", "what"), BAD_INSTANCES)
-def test_each_mistake_in_an_instance_is_named_and_can_be_left_out(bad, field, what, convert):
-    text = sft_json(instance("good"), bad, instance("too"))
-    status, said, error, files = convert(text)
-    assert (status, said, files) == (1, "", {})
-    assert f"query '10012', instances[1], {field}: " in error and what in error and "--skip-bad" in error
-    status, said, _, files = convert(text, "--skip-bad")
-    assert status == 0 and f"left out: query '10012', instances[1], {field}: " in said
-    assert files["sft_train.parquet"]["task_id"].to_pylist() == ["10012/good", "10012/too"]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
+def test_each_mistake_in_an_instance_or_a_query_is_named_and_can_be_left_out(convert, tmp_path):
+    for bad, field, what in BAD_INSTANCES:
+        text = sft_json(instance("good"), bad, instance("too"))
+        status, said, error, files = convert(text)
+        assert (status, said, files) == (1, "", {})
+        assert f"query '10012', instances[1], {field}: " in error and what in error and "--skip-bad" in error
+        status, said, _, files = convert(text, "--skip-bad")
+        assert status == 0 and f"left out: query '10012', instances[1], {field}: " in said
+        assert files["sft_train.parquet"]["task_id"].to_pylist() == ["10012/good", "10012/too"]
+        shutil.rmtree(tmp_path / "out")
+    for text, what in (
         (sft_json(instance(), cnt=3), "cnt: is 3, and there are 1 instances"),
         (sft_json(), "instances: found"),
         ('{"1": 5}', "instances: found 5"),
-        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "no key twice"),
-        (f'{{"1": {{"instances": [{json.dumps(instance())}]}}, "1": {{}}}}', "query '1', id: occurs twice"),
+        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "stands twice"),
         (sft_json(instance(), query=""), "query '', id: is empty"),
-    ],
-)
-def test_each_mistake_in_a_query_is_named(text, what, convert):
-    status, _, error, files = convert(text)
-    assert status == 1 and what in error and not files
-    status, _, error, files = convert(text, "--skip-bad")
-    assert status == 1 and "none is left" in error and not files
+    ):
+        status, _, error, files = convert(text)
+        assert status == 1 and what in error and not files
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("", "is empty; expected"),
+def test_a_file_of_another_form_is_refused_in_one_line(convert):
+    for content, what in (
         (" \n\n", "is empty; expected"),
         ("hello", "begins with 'hello'; expected"),
         (step_csv(ROW).replace("\t", ","), "begins with 'prompt,response,reward"),
         ("prompt\tanswer\treward\n", "the columns are 'prompt, answer, reward'; expected prompt, response, reward"),
-        ("prompt\tresponse\treward\tprompt\n", "the columns are"),
         (step_csv(ROW).split("\n", 1)[1], "the columns are"),
         ('"prompt\tresponse\n', "has no header of columns"),
         (step_csv(), "has 0 rows and none is left"),
         ("{", "is not JSON"),
-        ('{"1": ' + "[" * 100_000, "nested too deeply"),
+        ('{"1": ' + "[" * 100_000, "is not JSON"),
         (f"[{sft_json(instance())}]", "expected an object of queries"),
-        ("{}", "has 0 rows and none is left"),
         (b"\xff\xfe{\x00", "begins with"),
-        (b"\x00\x01\x02", "begins with"),
-    ],
-)
-def test_a_file_of_another_form_is_refused_in_one_line(content, what, convert):
-    for more in ([], ["--skip-bad"]):
-        status, said, error, files = convert(content, *more)
+    ):
+        status, said, error, files = convert(content)
         assert (status, said, files) == (1, "", {})
         assert error.startswith("data_prep: ") and error.count("\n") == 1 and what in error and len(error) < 500
 
@@ -312,22 +282,16 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path, capsys):
         assert "cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
+def test_arguments_that_do_nothing_are_refused(tmp_path, capsys):
+    for arguments, what in (
         (["--steptool", "x", "--protocol", "hermes"], "--protocol does nothing with --steptool"),
-        (["--steptool", "x", "--tiny"], "--tiny does nothing with --steptool"),
         (["--skip-bad"], "--skip-bad does nothing without --steptool"),
-        (["--max-context", "5"], "--max-context does nothing without --steptool"),
         (["--steptool", "x", "--max-context", "0", "--tokenizer", "t"], "--max-context is 0"),
         (["--steptool", "x", "--max-response", "9"], "give a limit and a tokenizer"),
-        (["--steptool", "x", "--tokenizer", "t"], "give a limit and a tokenizer"),
-    ],
-)
-def test_arguments_that_do_nothing_are_refused(arguments, what, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path / "out"), *arguments])
-    assert what in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit):
+            main(["--out", str(tmp_path / "out"), *arguments])
+        assert what in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_files_of_tasks_are_read_and_played_there(project: Path, tmp_path: Path,
     code = "from bfcl_grpo_environments.interaction.environment import load_tasks, named\n"
     code += "try: print(len(load_tasks(named(sys.argv[1]))))\nexcept ValueError as error: print(error)"
     said = run(project, code, str(path))
-    assert ("expected calls that succeed" in said) is wrong and (
+    assert ("gold call cd(folder='nowhere') failed" in said) is wrong and (
         said.strip() == str(len(own_data.example()))
     ) is not wrong, said
 

@@ -22,7 +22,7 @@ from bfcl_env.leaderboard.official import (
     call_text,
     scenarios_by_id,
 )
-from bfcl_env.mutants import READ_ONLY, mutants
+from bfcl_env.proof.mutants import READ_ONLY, mutants
 from bfcl_env.source import function_docs, load_padding
 from interaction import Conversation, get_protocol
 from interaction.record import CallRecord, EpisodeRecord

@@ -46,31 +46,12 @@ def gold_replies() -> list[str]:
     return [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
 
 
-def test_a_gold_episode_has_exactly_the_token_ids_of_the_chat_template(play, tokenizer):
-    output, engine = play(gold_replies())
-    messages = gold_messages(SCENARIO, PROTOCOL, max_result_chars=300)
-    whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-    newline = tokenizer.encode("\n")
-    assert output.prompt_ids + output.response_ids + newline == whole
-    assert output.extra_fields["episode"]["stop_reason"] == "completed"
-    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
-
-
 def test_vllm_is_not_asked_for_text_that_nobody_reads_and_another_engine_gets_no_word_of_it(play):
     for name, asked in (("vllm", {"detokenize": False}), ("sglang", {})):
         output, engine = play(gold_replies(), name=name)
         for sampling in engine.sampling:
             assert sampling == {"temperature": 1.0, "max_tokens": sampling["max_tokens"], **asked}
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
-
-
-def test_the_mask_is_one_on_engine_tokens_alone_and_log_probabilities_align(play):
-    output, engine = play(gold_replies())
-    marked = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
-    assert marked == [token for ids in engine.outputs for token in ids]
-    pairs = list(zip(output.response_logprobs, output.response_mask, strict=True))
-    assert [value for value, mask in pairs if mask] == [value for values in engine.log_probs for value in values]
-    assert {value for value, mask in pairs if not mask} == {0.0}
 
 
 def test_every_message_in_the_record_knows_its_tokens(play):
@@ -80,16 +61,6 @@ def test_every_message_in_the_record_knows_its_tokens(play):
     assert all(step["generate_seconds"] >= 0 and step["environment_seconds"] >= 0 for step in steps)
     episode = EpisodeRecord.from_dict(json.loads(json.dumps(output.extra_fields["episode"])))
     assert episode.to_dict() == output.extra_fields["episode"]
-
-
-def test_each_prompt_extends_the_one_before_with_the_engines_own_ids(play, tokenizer):
-    odd = tokenizer.encode("<think>x</think>", add_special_tokens=False)
-    split = [tokenizer.encode(c, add_special_tokens=False)[0] for c in "<answer>done"]  # not how "done" is encoded
-    reply = odd + split + tokenizer.encode("</answer>", add_special_tokens=False) + [tokenizer.eos_token_id]
-    output, engine = play([reply] * len(SCENARIO.turns))
-    for before, ids, after in zip(engine.prompts, engine.outputs, engine.prompts[1:], strict=False):
-        assert after[: len(before) + len(ids)] == before + ids
-    assert len(set(engine.requests)) == 1, "one request id an episode, so that the prefix cache works"
 
 
 def test_the_first_weight_version_and_the_last_one_are_kept(play):
@@ -120,51 +91,17 @@ def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(p
     assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
 
 
-def test_an_engine_fault_is_answered_with_a_fresh_episode(play):
-    replies = gold_replies()
-    output, engine = play([replies[0], ConnectionError("gone"), *replies])
-    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
-    assert len(set(engine.requests)) == 2
-
-
 def test_a_dead_engine_gives_no_trajectory_instead_of_a_zero(play):
     output, engine = play([ConnectionError("gone")] * 10)
     assert output == []
     assert len(engine.prompts) == ENGINE_ATTEMPTS
 
 
-def test_an_empty_reply_counts_as_an_engine_fault(play):
-    assert play([[]] * 10)[0] == []
-
-
-def test_an_engine_that_hangs_counts_as_an_engine_fault(play, engine):
-    output, talker = play([engine.HANGS] * 10, engine_timeout=0.02)
-    assert (output, len(talker.prompts)) == ([], ENGINE_ATTEMPTS)
-    output, _ = play([engine.HANGS, *gold_replies()], engine_timeout=0.5)
-    assert all(turn["passed"] for turn in output.extra_fields["episode"]["turns"])
-
-
-def test_token_ids_that_no_tokenizer_has_are_never_trained_on(play, tokenizer):
-    assert play([[-1, 5]] * 10)[0] == []
-    assert play([[len(tokenizer), tokenizer.eos_token_id]] * 10)[0] == []
-
-
-def test_a_fault_of_the_environment_ends_the_episode_with_its_own_reason(play, monkeypatch):
-    def broken(self: Any, call: Any) -> None:
-        raise OSError("disk")
-
-    replies = gold_replies()
-    monkeypatch.setattr("bfcl_env.Episode.execute", broken)
-    output, _ = play(replies)
-    episode = output.extra_fields["episode"]
-    assert (episode["stop_reason"], episode["fault"]) == ("environment_error", "OSError: disk")
-
-
-@pytest.mark.parametrize("text", ["", "\x00\ud800"[:1], "<think>", "[" * 3000, "<tool_call>[]</tool_call>" * 50])
-def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(play, text):
-    output, _ = play([text] * 50)
-    assert output.extra_fields["episode"]["stop_reason"] in {"format_errors", "max_tokens", "max_steps"}
-    assert len(output.response_ids) >= 1
+def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(play):
+    for text in ("", "\x00", "<think>", "[" * 3000, "<tool_call>[]</tool_call>" * 50):
+        output, _ = play([text] * 50)
+        assert output.extra_fields["episode"]["stop_reason"] in {"format_errors", "max_tokens", "max_steps"}
+        assert len(output.response_ids) >= 1
 
 
 def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(play, tmp_path):

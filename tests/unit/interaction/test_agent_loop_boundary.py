@@ -35,7 +35,7 @@ def test_the_token_that_verl_takes_from_a_step_is_the_environments(make_loop, en
             loop = make_loop(tokenizer, engine(tokenizer, GOLD), hf_model_type=model_type)
             if taken:
                 loop.continuous_token_builder._merge_context_token_ids = merge
-            row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+            row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
             output = await loop.run({}, **row, global_steps=1)
             output.reward_score = 1.0
             return output, output.as_dict()

@@ -202,25 +202,29 @@ def test_a_lost_group_leaves_the_others(worker_for, queue, engine, tokenizer):
     assert not buffer.failure_keys["train"], "the agent loop has not raised"
 
 
-def test_a_lost_batch_stops_the_training_and_says_that_the_engine_failed(
+def broken_reward(data_source, solution_str, ground_truth, extra_info):
+    raise ZeroDivisionError("my own mistake")
+
+
+def test_a_lost_batch_stops_the_training_and_says_who_failed(
     worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
 ):
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    play_groups(worker_for(Engines(engine, tokenizer, [DEAD] * N)), queue)
-    buffers = []
-
     def step(self, metrics, timing_raw):
-        buffers.append(self.replay_buffer)
         self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1)
 
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-
     monkeypatch.setattr(PPOTrainerSync, "step", step)
-    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
-    with pytest.raises(RuntimeError, match=r"4 of 4 samples of step 7 were lost because the inference engine failed"):
-        trainer.step({}, {})
-    assert buffers
+    for script, reward, said in (
+        (DEAD, compute_score, "of step 7 were lost because the inference engine failed"),
+        (GOLD, broken_reward, ".* the reward compute_score of my_reward.py failed"),
+    ):
+        play_groups(worker_for(Engines(engine, tokenizer, [script] * N), reward), queue)
+        assert not queue.rows
+        trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+        with pytest.raises(RuntimeError, match=f"4 of 4 samples {said}"):
+            trainer.step({}, {})
 
 
 def test_too_many_lost_samples_stop_the_training_before_the_update(
@@ -237,10 +241,6 @@ def test_too_many_lost_samples_stop_the_training_before_the_update(
     assert not went_on
     trainer_for(buffer, groups=1, max_lost_share=0.5)._balance_batch(batch, metrics={})
     assert went_on
-
-
-def broken_reward(data_source, solution_str, ground_truth, extra_info):
-    raise ZeroDivisionError("my own mistake")
 
 
 def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
@@ -275,24 +275,6 @@ def test_a_score_that_is_not_finite_is_lost_wherever_it_comes_from(worker_for, q
     assert len(rows) == N - 1
     assert all(row["rm_scores"].isfinite().all() for row in rows.values())
     assert queue.tags["train"]["group0"]["status"] == "failure"
-
-
-def test_a_reward_that_always_raises_stops_the_training_with_its_name(
-    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
-):
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-
-    play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), broken_reward), queue)
-    assert not queue.rows
-    monkeypatch.setattr(
-        PPOTrainerSync,
-        "step",
-        lambda self, metrics, timing: self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1),
-    )
-    trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
-    with pytest.raises(RuntimeError, match="4 of 4 samples .* the reward compute_score of my_reward.py failed"):
-        trainer.step({}, {})
 
 
 def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for, queue, engine, tokenizer, monkeypatch):

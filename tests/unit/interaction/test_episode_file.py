@@ -37,7 +37,7 @@ def play(make_loop, engine, tokenizer, tmp_path):
 
         async def run() -> Any:
             loop = make_loop(tokenizer, engine(tokenizer, replies), record_dir=folder, **settings)
-            row = {"extra_info": {"split": "train", "scenario_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+            row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
             return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
         output = asyncio.run(run())

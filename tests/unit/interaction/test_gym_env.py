@@ -1,6 +1,5 @@
 """Environments as Gymnasium has them: its rules, and rewards that add up to what training pays."""
 
-import ast
 import asyncio
 import random
 import re
@@ -116,6 +115,9 @@ def test_a_step_needs_an_episode_that_is_running(tmp_path):
         with pytest.raises(ResetNeeded, match=r"call reset\(\)"):
             call()
     env.reset()
+    for action in (None, 3, b"bytes", ["text"]):
+        with pytest.raises(InvalidAction, match="an action is a text"):
+            env.step(action)
     assert env.step(ANSWER)[2]
     with pytest.raises(ResetNeeded):
         env.step(ANSWER)
@@ -124,15 +126,6 @@ def test_a_step_needs_an_episode_that_is_running(tmp_path):
     env.close(), env.close()
     with pytest.raises(ResetNeeded):
         env.step(ANSWER)
-
-
-def test_an_action_that_is_no_text_is_refused_and_the_episode_goes_on():
-    env = GymEnv("bfcl", compute_score)
-    env.reset()
-    for action in (None, 3, b"bytes", ["text"]):
-        with pytest.raises(InvalidAction, match="an action is a text"):
-            env.step(action)
-    assert not any(env.step(ANSWER)[2:4]) or len(env.record().turns) == 1
 
 
 # Tasks.
@@ -149,9 +142,8 @@ def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
     assert {few.reset()[1]["task_id"] for _ in range(5)} == {held_out}
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_what_cannot_be_is_refused():
+    for given, said in (
         ({"environment": "nowhere"}, "unknown environment 'nowhere'; known: bfcl"),
         ({"environment": "none.py"}, "none.py does not exist"),
         ({"reward": 3}, "expected a function that is not async"),
@@ -161,17 +153,12 @@ def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
         ({"max_steps": 0}, "max_steps"),
         ({"max_stepps": 3}, "max_stepps"),
         ({"environments": {"bfcl": {"hints": True}}}, "hints"),
-    ],
-)
-def test_what_cannot_be_is_refused_when_it_is_made(given, said):
-    with pytest.raises(ValueError, match=said):
-        GymEnv(**{"environment": "bfcl", "reward": compute_score, **given})
-
-
-@pytest.mark.parametrize("options", [{"task": "multi_turn_base_0"}, {"task_id": "x"}, {"task_id": 3}])
-def test_an_option_that_is_none_is_refused(options):
-    with pytest.raises(ValueError, match=r"expected task_id|has no task"):
-        GymEnv("bfcl", compute_score).reset(options=options)
+    ):
+        with pytest.raises(ValueError, match=said):
+            GymEnv(**{"environment": "bfcl", "reward": compute_score, **given})
+    for options in ({"task": "multi_turn_base_0"}, {"task_id": "x"}, {"task_id": 3}):
+        with pytest.raises(ValueError, match=r"expected task_id|has no task"):
+            GymEnv("bfcl", compute_score).reset(options=options)
 
 
 # What is read.
@@ -260,32 +247,29 @@ def test_an_environment_that_asks_for_a_user_gets_one_or_is_refused(tmp_path):
 
     assert asyncio.run(in_a_notebook()).endswith(SAYS[0])
 
-
-@pytest.mark.parametrize("lines", [[], SAYS[:1], ["???"], [SAYS[0], "???"]])
-def test_a_user_who_fails_ends_the_episode_unscored(lines, tmp_path):
-    scored = []
-    env = GymEnv(
-        str(write_phone(tmp_path)), lambda **_: scored.append(1) or 0.0, user={"kind": "scripted", "lines": [*lines]}
-    )
-    with pytest.raises(UserFault):
-        env.reset()
-        env.step(ANSWER)
-    assert not scored
-    with pytest.raises(ResetNeeded):
-        env.step(ANSWER)
+    for lines in ([], SAYS[:1], ["???"], [SAYS[0], "???"]):
+        scored = []
+        user = {"kind": "scripted", "lines": [*lines]}
+        env = GymEnv(path, lambda scored=scored, **_: scored.append(1) or 0.0, user=user)
+        with pytest.raises(UserFault):
+            env.reset()
+            env.step(ANSWER)
+        with pytest.raises(ResetNeeded):
+            env.step(ANSWER)
+        assert not scored, lines
 
 
 # Rewards.
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1", True, {"acc": 1.0}, {"score": [1]}])
-def test_a_reward_that_gives_no_finite_number_ends_the_episode(value, tmp_path):
-    env = environment("own", tmp_path, lambda **_: value)
-    env.reset()
-    with pytest.raises(ValueError, match=r"the reward gave .* for move_\d+; expected a finite number"):
-        env.step(ANSWER)
-    with pytest.raises(ResetNeeded):
-        env.step(ANSWER)
+def test_a_reward_that_gives_no_finite_number_ends_the_episode(tmp_path):
+    for value in (float("nan"), float("inf"), None, "1", True, {"acc": 1.0}, {"score": [1]}):
+        env = environment("own", tmp_path, lambda value=value, **_: value)
+        env.reset()
+        with pytest.raises(ValueError, match=r"the reward gave .* for move_\d+; expected a finite number"):
+            env.step(ANSWER)
+        with pytest.raises(ResetNeeded):
+            env.step(ANSWER)
 
 
 def test_a_reward_reads_no_other_records_than_in_training(tmp_path):
@@ -317,24 +301,22 @@ def cut_here(task, texts, **settings):
         return conversation.record().to_dict()
 
 
-@pytest.mark.parametrize(
-    ("name", "reward"),
-    # the step reward asks which calls are gold's, and only BFCL's records say it
-    [(name, reward) for name in ("bfcl", "tau", "own") for reward in REWARDS if name == "bfcl" or reward != "step"],
-)
-def test_wherever_an_episode_is_left_its_rewards_are_what_training_pays_for_it(name, reward, tmp_path):
-    score = REWARDS[reward]
-    env = environment(name, tmp_path, score, docs="signature")
-    tasks = {"bfcl": TRAINING[::80], "tau": solo_tasks()[::500], "own": [*load_tasks(env.environment).values()][:2]}
-    for task in tasks[name]:
-        gold = gold_texts(task)
-        texts = [gold[0], "junk", *gold[1:]]
-        earned, _ = play(env, task.id, texts)
-        assert len(earned) == len(texts)
-        for number in range(1, len(texts)):
-            expected = paid(score, cut_here(task, texts[:number], **env._settings))
-            assert sum(earned[:number]) == pytest.approx(expected, abs=1e-9)
-        assert sum(earned) == pytest.approx(paid(score, env.record().to_dict()), abs=1e-9)
+@pytest.mark.parametrize("name", ["bfcl", "tau", "own"])
+def test_wherever_an_episode_is_left_its_rewards_are_what_training_pays_for_it(name, tmp_path):
+    for reward, score in REWARDS.items():
+        if name != "bfcl" and reward == "step":
+            continue  # it asks which calls are gold's, and only BFCL's records say it
+        env = environment(name, tmp_path, score, docs="signature")
+        tasks = {"bfcl": TRAINING[::80], "tau": solo_tasks()[::500], "own": [*load_tasks(env.environment).values()][:2]}
+        for task in tasks[name]:
+            gold = gold_texts(task)
+            texts = [gold[0], "junk", *gold[1:]]
+            earned, _ = play(env, task.id, texts)
+            assert len(earned) == len(texts)
+            for number in range(1, len(texts)):
+                expected = paid(score, cut_here(task, texts[:number], **env._settings))
+                assert sum(earned[:number]) == pytest.approx(expected, abs=1e-9), (reward, task.id)
+            assert sum(earned) == pytest.approx(paid(score, env.record().to_dict()), abs=1e-9), (reward, task.id)
 
 
 @pytest.fixture(scope="module")
@@ -397,31 +379,27 @@ def test_gold_of_all_tasks_earns_in_all_what_verl_would_pay_for_it(agent_loop, n
         assert record["outcome"]["passed"] or task.id in without, task.id
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_so_do_junk_hostile_texts_and_gold_between_them(agent_loop, seed):
-    draw = random.Random(seed)
+def test_so_do_junk_hostile_texts_and_gold_between_them(agent_loop):
+    draw = random.Random(0)
 
     def texts(task):
         mixed = [text if draw.random() < 0.7 else draw.choice([*HOSTILE, "junk", ANSWER]) for text in gold_texts(task)]
         return [*mixed, *[draw.choice(HOSTILE) for _ in range(40)]]
 
-    ends = {record["stop_reason"] for _, record in agrees(agent_loop, draw.sample(TRAINING, 12), texts)}
+    ends = {record["stop_reason"] for _, record in agrees(agent_loop, draw.sample(TRAINING, 20), texts)}
     assert "format_errors" in ends
 
 
-@pytest.mark.parametrize("budget", [60, 200, 400, 700])
-def test_and_gold_that_a_token_budget_cuts(agent_loop, budget):
-    ends = set()
-    for task in random.Random(budget).sample(TRAINING, 8):
-        record = agent_loop(task, gold_texts(task), response_length=budget)
-        ends.add(record["stop_reason"])
-        for reward in ("format", "progress", "step"):
-            here, there = compared(task, record, reward)
-            assert here == pytest.approx(there, abs=1e-9), (task.id, reward)
-    assert "max_tokens" in ends
-
-
-# The document, and the one file.
+def test_and_gold_that_a_token_budget_cuts(agent_loop):
+    for budget in (60, 200, 400, 700):
+        ends = set()
+        for task in random.Random(budget).sample(TRAINING, 4):
+            record = agent_loop(task, gold_texts(task), response_length=budget)
+            ends.add(record["stop_reason"])
+            for reward in ("format", "progress", "step"):
+                here, there = compared(task, record, reward)
+                assert here == pytest.approx(there, abs=1e-9), (task.id, reward)
+        assert "max_tokens" in ends, budget
 
 
 def test_the_documented_example_runs_and_prints_what_it_says(capsys):
@@ -429,14 +407,3 @@ def test_the_documented_example_runs_and_prints_what_it_says(capsys):
     (code,) = (block for block in blocks if "GymEnv(" in block)
     exec(compile(code, "docs/elsewhere.md", "exec"), {})
     assert re.fullmatch(r"multi_turn_\w+_\d+: 1\.000, completed\n", capsys.readouterr().out)
-
-
-def test_gymnasium_is_imported_in_one_file():
-    found = set()
-    for package in ("interaction", "rewards", "bfcl_env", "tau_env", "data_prep", "recipe"):
-        for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                found |= {path.name for name in names if name.split(".")[0] == "gymnasium"}
-    assert found == {"gym_env.py"}

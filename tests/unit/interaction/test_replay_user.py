@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -52,53 +51,35 @@ def test_a_task_without_lines_and_one_line_more_are_faults_of_the_user(tmp_path:
         say(file, heard=2)
 
 
-DAMAGED = {
-    "cut off": b'{"task_id": "a", "li',
-    "empty line": b"\n",
-    "no object": b"[]",
-    "no task": b'{"lines": ["a"]}',
-    "no lines": b'{"task_id": "a"}',
-    "a line that is no text": b'{"task_id": "a", "lines": [1]}',
-    "one text": b'{"task_id": "a", "lines": "abc"}',
-    "a key that nothing reads": b'{"task_id": "a", "lines": [], "line": 3}',
-    "no UTF-8": b'{"task_id": "\xff", "lines": []}',
-    "deep": b"[" * 100_000,
-    "an episode without turns": b'{"task_id": "a", "episode": {}}',
-    "an episode that is none": b'{"task_id": "a", "episode": 3}',
-    "turns without words": b'{"task_id": "a", "episode": {"turns": [{"reached": true}]}}',
-    "heard that is no list": b'{"task_id": "a", "episode": {"heard": "abc", "turns": []}}',
-}
+DAMAGED = [
+    *(b'{"task_id": "a", "li', b"\n", b"[]", b'{"lines": ["a"]}', b'{"task_id": "a"}', b"[" * 100_000),
+    *(b'{"task_id": "a", "lines": [1]}', b'{"task_id": "a", "lines": "abc"}', b'{"task_id": "\xff", "lines": []}'),
+    b'{"task_id": "a", "lines": [], "line": 3}',
+    b'{"task_id": "a", "episode": {}}',
+    b'{"task_id": "a", "episode": 3}',
+    b'{"task_id": "a", "episode": {"heard": "abc", "turns": []}}',
+]
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_line_is_named_with_what_was_expected(damage: str, tmp_path: Path) -> None:
-    file = tmp_path / "lines.jsonl"
-    file.write_bytes(json.dumps(LINES).encode() + b"\n" + DAMAGED[damage] + b"\n")
-    with pytest.raises(ValueError, match="kind=replay") as error:
-        make_user({"kind": "replay", "file": str(file)})
-    assert f"{file} line 2 holds no recording" in str(error.value) and replay.EXPECTED in str(error.value)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 700
-
-
-def test_what_cannot_be_read_is_named_and_never_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tmp_path / "pipe")
+def test_a_damaged_line_is_named_with_what_was_expected(tmp_path: Path) -> None:
+    for number, damage in enumerate(DAMAGED):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_bytes(json.dumps(LINES).encode() + b"\n" + damage + b"\n")
+        with pytest.raises(ValueError, match="kind=replay") as error:
+            make_user({"kind": "replay", "file": str(file)})
+        assert f"{file} line 2 holds no recording" in str(error.value) and replay.EXPECTED in str(error.value), damage
+        assert "\n" not in str(error.value) and len(str(error.value)) < 700
     (tmp_path / "empty").mkdir()
-    for name, words in (("pipe", "no plain file"), ("none", "No such file"), ("empty", "0 files of episodes")):
+    for name, words in (("none", "No such file"), ("empty", "no files of episodes")):
         with pytest.raises(ValueError, match=words):
             make_user({"kind": "replay", "file": str(tmp_path / name)})
+
+
+def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
     file = written(tmp_path / "lines.jsonl", LINES)
-    monkeypatch.setattr(replay, "MOST_BYTES", 10)
-    with pytest.raises(ValueError, match="expected at most 10"):
-        make_user({"kind": "replay", "file": str(file)})
-
-
-def test_a_file_is_read_once_and_again_where_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, read = written(tmp_path / "lines.jsonl", LINES), []
-    known = replay._lines
-    monkeypatch.setattr(replay, "_lines", lambda path: read.append(path) or known(path))
-    assert say(file) == say(file) == SAYS[0] and len(read) == 1
+    assert say(file) == say(file) == SAYS[0]
     written(file, {"task_id": "phone_0", "lines": ["Something else."]})
-    assert say(file) == "Something else." and len(read) == 2
+    assert say(file) == "Something else."
 
 
 def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path) -> None:
@@ -114,11 +95,7 @@ def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path) -> None:
         record = conversation.record()
     data = json.loads(json.dumps(record.to_dict()))
     assert data["heard"] == list(SAYS) and EpisodeRecord.from_dict(data) == record
-    older = {name: value for name, value in data.items() if name != "heard"}
-    assert EpisodeRecord.from_dict(older).heard == ()
-    for folder, line in (("new", data), ("old", older)):
-        episodes = written(tmp_path / folder / "episodes.jsonl", {"task_id": "phone_0", "sample": 0, "episode": line})
-        assert say(episodes) == SAYS[0]
+    written(tmp_path / "new" / "episodes.jsonl", {"task_id": "phone_0", "sample": 0, "episode": data})
     assert say(tmp_path / "new" / "episodes.jsonl", heard=1) == SAYS[1]
     rollouts = tmp_path / "run" / "stage" / "rollouts" / "train" / "000001.jsonl"
     written(rollouts, {"step": 1, "task_id": "phone_0", "score": 1.0, "episode": data})

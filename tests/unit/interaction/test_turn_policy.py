@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 import interaction.conversation
 from bfcl_env import Call, Options, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
-from recipe.launch.compose import launch_overrides
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -100,51 +99,31 @@ def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
     assert (moved.error, sorted_.error) == (None, error)
 
 
-@pytest.mark.parametrize("empty_gold", ["state", "official"])
-def test_a_turn_with_gold_is_judged_the_same_way_either_way(scenario, empty_gold):
-    with Conversation(scenario, think_xml, environments={"bfcl": {"empty_gold": empty_gold}}) as conversation:
-        play(conversation, [LS, ANSWER, gold(scenario, 1), ANSWER])
-        assert not any(turn.passed for turn in conversation.record().turns)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
+def test_a_setting_that_cannot_be_is_named_with_what_can(scenario):
+    for setting, value, message in (
         ("max_steps_per_turn", 0, "greater than or equal to 1"),
         ("max_steps_per_turn", "20", "valid integer"),
         ("max_steps_per_turn", True, "valid integer"),
-        ("max_steps_per_turn", 20.0, "valid integer"),
         ("max_format_errors_per_turn", -1, "greater than or equal to 0"),
-        ("max_result_chars", 0, "greater than or equal to 1"),
         ("max_stepz", 1, "[Uu]nexpected"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
-    with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
-        Conversation(scenario, think_xml, **{setting: value})
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
+    ):
+        with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
+            Conversation(scenario, think_xml, **{setting: value})
+    for setting, value, message in (
         ("augment", "yes", "valid boolean"),
-        ("augment", 1, "valid boolean"),
         ("at_step_limit", "stop", "'judge' or 'official'"),
         ("empty_gold", None, "'state' or 'official'"),
         ("withheld", "yes", "'refused' or 'official'"),
         ("withhold", "refused", "[Uu]nexpected"),
-    ],
-)
-def test_a_setting_of_the_environment_that_cannot_be_is_named_with_what_can(scenario, setting, value, message):
-    with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
-        Conversation(scenario, think_xml, environments={"bfcl": {setting: value}})
+    ):
+        with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
+            Conversation(scenario, think_xml, environments={"bfcl": {setting: value}})
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
-    search = next(item for item in launch_overrides(["hardware=tiny"]) if item.startswith("hydra.searchpath"))
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        config = compose("base", overrides=[search])
+        config = compose("base")
     settings = OmegaConf.to_container(config.interaction[split])
     assert settings.pop("environments") == {"bfcl": asdict(Options())}
     assert settings | {"environments": {}} == asdict(TurnPolicy())
@@ -183,10 +162,3 @@ def test_a_record_keeps_where_a_message_stands_and_how_long_it_took(scenario, mo
     assert [step.environment_seconds for step in steps] == [1, 1, 1]
     assert EpisodeRecord.from_dict(record.to_dict()) == record
     assert record.to_dict()["turns"][0]["steps"][0]["tokens"] == [0, 7]
-
-
-def test_a_record_of_a_version_that_is_not_known_is_refused_by_its_number(scenario):
-    with Conversation(scenario, think_xml) as conversation:
-        data = conversation.record().to_dict()
-    with pytest.raises(ValueError, match="version 1; this code reads 3 and 2"):
-        EpisodeRecord.from_dict(data | {"version": 1})

@@ -294,11 +294,7 @@ def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environme
         def verdicts(self) -> Verdicts:
             return Verdicts((TurnResult(WORDS[0], True),), passed=True)
 
-    class Open(Task):
-        def open(self) -> "Attempt":
-            return Generous()
-
-    with Conversation(Open(), PROTOCOL) as conversation:
+    with opened_as(Generous) as conversation:
         conversation.begin()
         conversation.hear(WORDS[0])
         conversation.reply("cut off", truncated=True)
@@ -307,22 +303,26 @@ def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environme
     assert [turn.passed for turn in record.turns] == [False]
 
 
-@pytest.mark.parametrize(("wrong", "said"), [({}, "verdicts() gave dict"), (None, "verdicts() gave NoneType")])
-def test_verdicts_of_another_type_are_a_fault_of_the_environment(wrong: Any, said: str) -> None:
-    class Wrong(Attempt):
-        def verdicts(self) -> Any:
-            return wrong
+def test_verdicts_of_another_type_are_a_fault_of_the_environment() -> None:
+    wrong_passed: Any = "no"
+    for wrong, said in (
+        ({}, "verdicts() gave dict"),
+        (Verdicts((), wrong_passed), "verdicts() has passed='no'"),
+        (Verdicts((TurnResult("", 0.5),), True), "passed=0.5"),  # type: ignore[arg-type]
+    ):
 
-    class Open(Task):
-        def open(self) -> "Attempt":
-            return Wrong()
+        class Wrong(Attempt):
+            found: Any = wrong
 
-    with Conversation(Open(), PROTOCOL) as conversation:
-        conversation.begin()
-        conversation.hear(WORDS[2])
-        record = conversation.record()
-    assert record.stop_reason == StopReason.environment_error and said in str(record.fault)
-    assert record.outcome is None
+            def verdicts(self) -> Any:
+                return self.found
+
+        with opened_as(Wrong) as conversation:
+            conversation.begin()
+            conversation.hear(WORDS[2])
+            record = conversation.record()
+        assert record.stop_reason == StopReason.environment_error and said in str(record.fault)
+        assert record.outcome is None
 
 
 def test_a_task_that_is_judged_as_a_whole_is_paid_as_a_whole() -> None:

@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.preflight import require
+from recipe.settings import compose
 
 
 @pytest.fixture(autouse=True)

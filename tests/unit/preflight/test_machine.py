@@ -3,13 +3,14 @@
 import copy
 import json
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from recipe import cluster as nodes
 from recipe import loopback
-from recipe.cluster import facts
-from recipe.cluster.each import Answer, Node
+from recipe.cluster import Answer, Node
 from recipe.errors import PreflightError
 from recipe.preflight import machine, settings
 
@@ -95,7 +96,7 @@ def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_t
 
 HERE: dict[str, Any] = {
     **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
-    **{"code": {"recipe/train.py": "aa", "rewards/progress.py": "bb"}, "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
+    **{"code": "aa", "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
     **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
 }
 ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"}
@@ -103,8 +104,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
     # facts of the second node, its resources, a word of the problem
     ({"folder": False}, {}, "/home/me"),
     ({"code": None}, {}, "/code"),
-    ({"code": {"recipe/train.py": "ab", "rewards/progress.py": "bb"}}, {}, "recipe/train.py"),
-    ({"code": {"recipe/train.py": "aa"}}, {}, "rewards/progress.py"),
+    ({"code": "ab"}, {}, "other code in /code"),
     ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "ray 2.59.0"),
     ({"packages": {"verl": "0.9.1"}}, {}, "ray"),
     ({"python": "3.12.1"}, {}, "python 3.12.1"),
@@ -121,9 +121,9 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
 
 
 def node(name: str, **other: Any) -> Node:
-    said = [{**copy.deepcopy(HERE), "wrote": None}, ["first", "second"], None]
+    said = {**copy.deepcopy(HERE), "wrote": None, "seen": ["first", "second"]}
     resources = {"CPU": 96.0, "GPU": 8.0}
-    return Node(**{"id": name, "name": name, "address": "10.0.0.1", "resources": resources, "answers": said, **other})
+    return Node(**{"id": name, "name": name, "address": "10.0.0.1", "resources": resources, "answer": said, **other})
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_what_a_node_lacks_is_said_with_the_node(cluster):
     wrong = []
     for changed, resources, word in WRONG:
         second = node("second")
-        second.answers[0].update(changed)
+        second.answer.update(changed)
         second.resources.update(resources)
         said = cluster(node("first"), second)
         if len(said) != 1 or word not in said[0] or "second (10.0.0.1)" not in said[0]:
@@ -153,25 +153,25 @@ def test_what_a_node_lacks_is_said_with_the_node(cluster):
 
 def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_named(cluster):
     second = node("second")
-    second.answers[0].update({"python": "3.12.1", "secrets": {}, "memory": GB, "paths": {}})
+    second.answer.update({"python": "3.12.1", "secrets": {}, "memory": GB, "paths": {}})
     assert len(cluster(node("first"), second)) == 4
-    (said,) = cluster(node("first"), node("second", answers=[], fault="no answer within 60 s"))
+    (said,) = cluster(node("first"), node("second", answer=None, fault="no answer within 60 s"))
     assert "second (10.0.0.1) cannot be asked: no answer within 60 s" in said
     unseen = node("second")
-    unseen.answers[1].remove("first")
+    unseen.answer["seen"].remove("first")
     assert "does not see what first" in cluster(node("first"), unseen)[0]
 
 
 def test_nodes_are_asked_for_what_they_do(cluster):
     head = node("third", resources={"CPU": 4.0})
-    head.answers[0]["memory"] = GB
-    idle = node("fourth", resources={"memory": 1.0}, answers=[], fault="it says no more")
+    head.answer["memory"] = GB
+    idle = node("fourth", resources={"memory": 1.0}, answer=None, fault="it says no more")
     nodes = (node("first"), node("second"), head)
     for one in nodes:
-        one.answers[1][:] = ["first", "second", "third"]
+        one.answer["seen"] = ["first", "second", "third"]
     assert cluster(*nodes, idle) == []
     alone = node("first")
-    alone.answers[0]["variables"] = {"NCCL_SOCKET_IFNAME": "lo"}
+    alone.answer["variables"] = {"NCCL_SOCKET_IFNAME": "lo"}
     assert cluster(alone, count=1) == []
     given = ("trainer=separate", "actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1")
     assert "1 more to play" in cluster(node("first"), node("second"), given=given)[0]
@@ -200,13 +200,14 @@ def test_a_node_says_what_it_is_and_shows_no_secret(tmp_path, monkeypatch):
     question |= {"folder": str(tmp_path), "salt": "s", "paths": [str(tmp_path / "model"), "/nothing"]}
     question |= {"secrets": ["A_KEY"], "variables": ["VARIABLE"], "shared": str(tmp_path / ".nodes-1")}
     monkeypatch.setenv("A_KEY", "very secret")
-    said = facts.describe(question)
-    assert list(said["packages"]) == ["ray"] and list(said["code"]) == ["recipe/a.py"]
+    said = nodes.describe(question)
+    assert list(said["packages"]) == ["ray"]
     assert said["paths"] == {str(tmp_path / "model"): 7, "/nothing": None} and "very secret" not in repr(said)
     monkeypatch.setenv("A_KEY", "another")
-    assert facts.describe(question)["secrets"] != said["secrets"]
-    monkeypatch.setattr(facts, "SEEN_WITHIN", 0.0)
-    assert [facts.look(question, name, ["a", "b"])["wrote"] for name in "ab"] == [None, None]
-    assert facts.seen(question, "a", ["a", "b", "c"]) == ["a", "b"]
-    facts.forget(question, "a", []), facts.forget(question, "b", [])
-    assert not (tmp_path / ".nodes-1").exists()
+    assert nodes.describe(question)["secrets"] != said["secrets"]
+    monkeypatch.setattr(nodes, "SEEN_WITHIN", 1.0)
+    with ThreadPoolExecutor() as pool:
+        looks = [*pool.map(lambda name: nodes.look(question, name, ["a", "b"]), "ab")]
+    assert [(one["wrote"], one["seen"]) for one in looks] == [(None, ["a", "b"])] * 2
+    assert nodes.look({**question, "shared": f"{tmp_path}/.nodes-2"}, "a", ["a", "c"])["seen"] == ["a"]
+    assert not (tmp_path / ".nodes-2").exists()

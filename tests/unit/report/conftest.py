@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from support.browser import CHROMIUM, chromium
 from support.report_pages import EVIL, log_steps, record, store, think_xml
 
-from benchmarks.browser import CHROMIUM, chromium
 from bfcl_env import load_scenarios
 
 

@@ -2,58 +2,28 @@
 
 import math
 import random
+from functools import partial
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.policies import ANSWER, CUT, gold, play, say, scenario_of
 
 from bfcl_env import CATEGORIES, Call, load_scenarios
-from interaction import Conversation, get_protocol
 from rewards import step as step_reward
 from rewards.metrics import METRIC_KEYS
 
-think_xml = get_protocol("think_xml")
-ANSWER = think_xml.render_answer("done", "done")
 GARBAGE = "no tags at all"
-CUT = "cut"
 KEYS = ("score", "step_scores", "step_share", "step_success", "contribution", "regressed", "voted", *METRIC_KEYS)
-
-
-def say(*calls):
-    return think_xml.render_calls("t", calls)
 
 
 def call(name, /, **arguments):
     return Call(name, arguments)
 
 
-def scenario_of(scenario_id):
-    category, index = scenario_id.rsplit("_", 1)
-    return load_scenarios(category)[int(index)]
-
-
-def play(scenario, messages):
-    """The record of an episode in which the model says `messages`, or those of `messages(turn)` in each turn."""
-    with Conversation(scenario, think_xml) as conversation:
-        conversation.start()
-        if callable(messages):
-            while not conversation.done:
-                for text in messages(conversation.turn):
-                    if conversation.reply(text, truncated=text == CUT).done:
-                        break
-        else:
-            for text in messages:
-                conversation.reply(text, truncated=text == CUT)
-    return conversation.record().to_dict()
-
-
 def score(record, **parameters):
     return step_reward.compute_score("bfcl", "", "[]", {"episode": record}, **parameters)
-
-
-def gold(scenario, turn, calls_a_message=100):
-    calls = scenario.turns[turn].gold
-    return [*(say(*calls[at : at + calls_a_message]) for at in range(0, len(calls), calls_a_message)), ANSWER]
 
 
 # Gold of the first turn of each scenario, N calls, and the attributes that it changes:
@@ -132,13 +102,12 @@ TRAJECTORIES = {
 }
 
 
-@pytest.mark.parametrize("case", TRAJECTORIES)
-def test_each_message_is_paid(case):
-    scenario_id, messages, expected = TRAJECTORIES[case]
-    result = score(play(scenario_of(scenario_id), messages))
-    assert result["step_scores"][: len(expected)] == pytest.approx(expected)
-    assert len(result["step_scores"]) == len(messages)
-    assert result["score"] == pytest.approx(sum(result["step_scores"]))
+def test_each_message_is_paid():
+    for case, (scenario_id, messages, expected) in TRAJECTORIES.items():
+        result = score(play(scenario_of(scenario_id), messages))
+        assert result["step_scores"][: len(expected)] == pytest.approx(expected), case
+        assert len(result["step_scores"]) == len(messages), case
+        assert result["score"] == pytest.approx(sum(result["step_scores"])), case
 
 
 WAITING = {
@@ -150,17 +119,16 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("case", WAITING)
-def test_where_nothing_is_to_be_called_waiting_is_paid(case):
-    messages, expected = WAITING[case]
+def test_where_nothing_is_to_be_called_waiting_is_paid():
     scenario = scenario_of(FILES)
     before = [text for turn in range(3) for text in gold(scenario, turn)]
-    result = score(play(scenario, before + messages))
-    assert result["step_scores"][len(before) :] == pytest.approx(expected)
+    for case, (messages, expected) in WAITING.items():
+        result = score(play(scenario, before + messages))
+        assert result["step_scores"][len(before) :] == pytest.approx(expected), case
 
 
 def test_waiting_is_not_paid_in_an_episode_that_did_nothing():
-    record = play(scenario_of(FILES), lambda turn: [ANSWER])
+    record = play(scenario_of(FILES), lambda scenario, turn: [ANSWER])
     assert record["turns"][3]["passed"]
     assert score(record)["step_scores"] == [0.0] * 5
 
@@ -174,12 +142,9 @@ def test_metrics_say_what_the_messages_did():
     assert score(play(scenario_of(STOCKS), [NVIDIA, ANSWER, APPLE]))["contribution"] == 1 / 2
 
 
-@pytest.mark.parametrize(
-    ("category", "calls_a_message"), [("multi_turn_base", 1), *((category, 2) for category in CATEGORIES)]
-)
-def test_gold_in_small_messages_earns_the_maximum_as_well(category, calls_a_message):
-    for scenario in load_scenarios(category):
-        result = score(play(scenario, lambda turn, scenario=scenario: gold(scenario, turn, calls_a_message)))
+def test_gold_in_small_messages_earns_the_maximum_as_well():
+    for scenario in load_scenarios()[::2]:
+        result = score(play(scenario, lambda scenario, turn: gold(scenario, turn, 1 + scenario.index % 4 // 2)))
         assert result["score"] == pytest.approx(2 * len(scenario.turns) + 1), scenario.id
         assert (result["step_share"], result["contribution"]) == (pytest.approx(1), pytest.approx(1)), scenario.id
 
@@ -207,15 +172,11 @@ def gold_of_the_wrong_turn(scenario, turn, chance):
     return gold(scenario, (turn + 1) % len(scenario.turns), 10)
 
 
-@pytest.mark.parametrize("policy", [every_read, functions_at_random, gold_of_the_wrong_turn])
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_looking_busy_pays_little_of_what_gold_earns(category, policy):
-    chance = random.Random(0)
-    shares = []
-    for scenario in load_scenarios(category)[:25]:
-        record = play(scenario, lambda turn, scenario=scenario: policy(scenario, turn, chance))
-        shares.append(score(record)["step_share"])
-    assert max(shares) < 0.6 and sum(shares) / len(shares) < 0.3
+def test_looking_busy_pays_little_of_what_gold_earns():
+    for policy, category in product((every_read, functions_at_random, gold_of_the_wrong_turn), CATEGORIES):
+        busy = partial(policy, chance=random.Random(0))
+        shares = [score(play(scenario, busy))["step_share"] for scenario in load_scenarios(category)[:25]]
+        assert max(shares) < 0.6 and sum(shares) / len(shares) < 0.3, (policy, category)
 
 
 MOVES = [ANSWER, GARBAGE, UNLOCK, LOCK, FRONT, REAR, LIGHTS, DARK, BRAKE, START, LOOK, say(call("fly"))]
@@ -230,13 +191,12 @@ MOVES += ["gold", say(call("check_tire_pressure"), call("displayCarStatus", opti
     st.sampled_from([None, 0.25]),
 )
 def test_no_sequence_of_messages_earns_more_in_a_turn_than_solving_it(scenario_id, moves, alpha, bound):
-    scenario = scenario_of(scenario_id)
-    with Conversation(scenario, think_xml) as conversation:
-        conversation.start()
-        for move in moves:
-            if not conversation.done:
-                conversation.reply(gold(scenario, conversation.turn)[0] if move == "gold" else move)
-    record = conversation.record().to_dict()
+    said = iter(moves)
+
+    def policy(scenario, turn):
+        return [gold(scenario, turn)[0] if move == "gold" else move for move in [next(said, CUT)]]
+
+    record = play(scenario_of(scenario_id), policy)
     result = score(record, alpha=alpha, bound=bound)
     position = 0
     for turn in record["turns"]:
@@ -262,7 +222,7 @@ def test_saying_again_what_worked_never_pays(data):
 
 def test_parameters_change_what_is_paid():
     scenario = scenario_of(STOCKS)
-    unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, lambda turn: gold(scenario, turn))
+    unsolved, solved = play(scenario, [APPLE, ANSWER]), play(scenario, gold)
     assert score(unsolved, alpha=3)["step_scores"] == [3 / 4, 0]
     assert score(unsolved, alpha=0)["step_scores"] == [0, 0]
     assert score(unsolved, bound=0.2)["step_scores"] == pytest.approx([0.2, 0])
@@ -272,20 +232,11 @@ def test_parameters_change_what_is_paid():
     assert score(solved, turn_bonus=0, bound=0, episode_bonus=0)["step_share"] == 0
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"),
-    [
-        ("alpha", -1),
-        ("alpha", "1"),
-        ("turn_bonus", math.nan),
-        ("turn_bonus", math.inf),
-        ("bound", -0.1),
-        ("bound", True),
-    ],
-)
-def test_a_parameter_that_cannot_be_is_named(parameter, value):
-    with pytest.raises(ValueError, match=rf"{parameter} is .*reward_kwargs"):
-        score(play(scenario_of(STOCKS), [ANSWER]), **{parameter: value})
+def test_a_parameter_that_cannot_be_is_named():
+    record = play(scenario_of(STOCKS), [ANSWER])
+    for wrong in ({"alpha": -1}, {"alpha": "1"}, {"turn_bonus": math.nan}, {"turn_bonus": math.inf}, {"bound": True}):
+        with pytest.raises(ValueError, match=rf"{next(iter(wrong))} is .*reward_kwargs"):
+            score(record, **wrong)
 
 
 def test_a_record_without_the_facts_that_the_rules_need_is_refused():

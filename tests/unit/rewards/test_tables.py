@@ -1,14 +1,22 @@
-"""What each reward pays, as tables of small hand-made episodes, and that no way around the task pays."""
+"""What each reward pays, as tables of small hand-made episodes, and what the format reward promises of any record.
+
+solves no turn              earns at most 0.5
+solves a share p of turns   earns at least p, and 0.5 + 1.5 p if it writes perfectly
+"""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interaction import StopReason
+from recipe.settings import CONFIG_DIR
+from rewards import all_or_nothing, metrics
 from rewards import format as format_reward
-from rewards import metrics
 from rewards import progress as progress_reward
 from rewards.metrics import METRIC_KEYS, STOP_REASONS, episode_metrics
 
@@ -169,26 +177,21 @@ def score(reward, record):
     return reward.compute_score("bfcl", "", [], {"episode": record})["score"]
 
 
-@pytest.mark.parametrize("case", FORM)
-def test_the_format_reward_pays_a_quarter_of_its_form_where_nothing_is_solved(case):
-    turns, expected = FORM[case]
-    assert score(format_reward, episode(*turns)) == pytest.approx(expected / 4)
+def test_each_episode_is_paid():
+    for case, (turns, form) in FORM.items():
+        assert score(format_reward, episode(*turns)) == pytest.approx(form / 4), case
+    for case, (record, expected) in FORMAT.items():
+        assert score(format_reward, record) == pytest.approx(expected), case
+    for case, (record, expected, raw) in PROGRESS.items():
+        assert score(progress_reward, record) == pytest.approx(expected), case
+        assert episode_metrics(record)["progress_raw"] == pytest.approx(raw), case
+        assert score(all_or_nothing, record) == (record["outcome"]["passed"] and expected), case
 
 
-@pytest.mark.parametrize("case", FORMAT)
-def test_the_format_reward_pays(case):
-    record, expected = FORMAT[case]
-    assert score(format_reward, record) == pytest.approx(expected)
+REWARDS = (format_reward, progress_reward, all_or_nothing)
 
 
-@pytest.mark.parametrize("case", PROGRESS)
-def test_the_progress_reward_pays(case):
-    record, expected, raw = PROGRESS[case]
-    assert score(progress_reward, record) == pytest.approx(expected)
-    assert episode_metrics(record)["progress_raw"] == pytest.approx(raw)
-
-
-@pytest.mark.parametrize("reward", [format_reward, progress_reward])
+@pytest.mark.parametrize("reward", REWARDS)
 def test_keys_are_the_same_and_values_are_floats_for_every_record(reward):
     for record, *_ in [*FORMAT.values(), *PROGRESS.values()]:
         for reason in [None, *STOP_REASONS]:
@@ -196,6 +199,80 @@ def test_keys_are_the_same_and_values_are_floats_for_every_record(reward):
             assert tuple(scores) == ("score", *METRIC_KEYS)
             assert all(type(value) is float for value in scores.values())
             assert sum(scores[f"stop/{name}"] for name in STOP_REASONS) == (reason is not None)
+
+
+# Any record.
+
+CALLS = st.builds(
+    lambda name, error, gold: {"name": name, "arguments": {}, "shown": None, "error": error, "facts": {"gold": gold}},
+    st.sampled_from("abc"),
+    st.sampled_from([None, "result"]),
+    st.sampled_from([None, 0]),
+)
+STEPS = st.builds(
+    lambda well_formed, calls: {"well_formed": well_formed, "calls": calls if well_formed else []},
+    st.booleans(),
+    st.lists(CALLS, max_size=4),
+)
+
+
+@st.composite
+def turns(draw):
+    """Also what no environment writes: turns that passed without a message, or were not reached."""
+    passed = draw(st.booleans())
+    return {
+        "facts": {"has_gold": draw(st.booleans()), "passed_official": passed},
+        "passed": passed,
+        "reached": draw(st.booleans()),
+        "steps": draw(st.lists(STEPS, max_size=4)),
+    }
+
+
+RECORDS = st.builds(
+    lambda found: {"turns": found, "stop_reason": None, "outcome": None, "facts": {}},
+    st.lists(turns(), min_size=1, max_size=6),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RECORDS)
+def test_any_record_earns_at_least_its_progress_and_at_most_what_perfect_writing_would(record):
+    progress = episode_metrics(record)["progress"]
+    assert progress - 1e-9 <= score(format_reward, record) <= 0.5 + 1.5 * progress + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(RECORDS, RECORDS)
+def test_what_solves_nothing_never_earns_more_than_what_solves_half(first, second):
+    works = any(turn["facts"]["has_gold"] for turn in first["turns"])  # or doing nothing is all there is to do
+    for turn in first["turns"]:
+        turn["passed"] = turn["passed"] and works and not turn["facts"]["has_gold"]
+    for turn in second["turns"][: (len(second["turns"]) + 1) // 2]:
+        turn |= {"facts": {"has_gold": True}, "passed": True}
+    assert score(format_reward, first) <= score(format_reward, second)
+
+
+def test_writing_well_pays_whether_or_not_the_turn_is_solved():
+    """Without spread among those that solve nothing yet, GRPO would have nothing to learn writing from."""
+
+    def one(passed, *steps):
+        return {"facts": {"has_gold": True}, "passed": passed, "reached": True, "steps": list(steps)}
+
+    works = {"well_formed": True, "calls": [{"name": "a", "arguments": {}, "error": None, "facts": {}}]}
+    fails = {"well_formed": True, "calls": [{"name": "b", "arguments": {}, "error": "result", "facts": {}}]}
+    garbage = {"well_formed": False, "calls": []}
+    for passed in (True, False):
+        ranked = [[garbage, garbage, fails], [garbage, fails], [fails], [works, fails], [works]]
+        earned = [format_reward.format_score({"turns": [one(passed, *steps)]}) for steps in ranked]
+        assert earned == sorted(set(earned))
+
+
+def test_nothing_that_solves_no_turn_passes_the_gate_of_stage_1_and_good_writing_that_solves_half_does():
+    gate = yaml.safe_load((CONFIG_DIR / "stage1.yaml").read_text("utf-8"))["stage"]["gate"]
+    assert 0.5 < gate["value"] < FORMAT["half solved, the rest as well written"][1]
+
+
+# Metrics, and what stands beside the rewards.
 
 
 def test_metrics_count_what_happened():
@@ -218,11 +295,11 @@ def test_accuracy_needs_every_turn_and_the_official_one_follows_the_official_ver
     assert episode_metrics(episode(PASS, strict))["acc_official"] == 1.0
 
 
-@pytest.mark.parametrize("reward", [format_reward, progress_reward])
-@pytest.mark.parametrize("extra_info", [None, {}, {"index": 3}, {"episode": None}])
-def test_a_missing_record_is_an_error_that_names_the_agent_loop(reward, extra_info):
-    with pytest.raises(ValueError, match="default_agent_loop=bfcl"):
-        reward.compute_score("bfcl", "text", [], extra_info)
+def test_a_missing_record_is_an_error_that_names_the_agent_loop():
+    for reward in REWARDS:
+        for extra_info in (None, {}, {"index": 3}, {"episode": None}):
+            with pytest.raises(ValueError, match="default_agent_loop=bfcl"):
+                reward.compute_score("bfcl", "text", [], extra_info)
 
 
 def test_the_stop_reasons_are_those_of_the_conversation():

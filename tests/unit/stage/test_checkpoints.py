@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe.errors import PreflightError
-from recipe.settings.gates import GateError
 from recipe.stage import checkpoints, starts
 from recipe.stage.end import StageEnd
 from recipe.stage.export import ExportError
@@ -322,7 +321,7 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
     Path(config.paths.stage).mkdir()
     end = StageEnd(config, planned=4, done=0)
     end(1, {"critic/score/mean": 1.0})
-    with pytest.raises(GateError, match="stage.handover_metric=val_choose/scor is not logged; .*val_choose/score"):
+    with pytest.raises(PreflightError, match="stage.handover_metric=val_choose/scor is not logged; .*val_choose/score"):
         end(2, {"critic/score/mean": 1.0, "val/score": 0.5, "val_choose/score": 0.5})
 
 

@@ -16,8 +16,8 @@ from interaction.environment import register
 from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
+from recipe.gates import check_logged
 from recipe.report import page, validation
-from recipe.settings.gates import check_logged
 from recipe.stage import checkpoints, choosing
 
 CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))

@@ -12,8 +12,8 @@ from support.evaluation import gold_player, run, serving
 
 from interaction.masked import masked, masked_text
 from recipe.errors import PreflightError
-from recipe.launch.compose import compose
 from recipe.preflight import check_settings
+from recipe.settings import compose
 from recipe.sft import fingerprint
 from recipe.stage import manifest
 from recipe.stage.begin import mask_prints, write_start

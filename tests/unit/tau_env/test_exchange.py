@@ -47,19 +47,15 @@ def data_off() -> Any:
     return one("telecom_solo/[mobile_data_issue]data_mode_off[")
 
 
-@pytest.mark.parametrize("every", [23])
-def test_gold_passes_officially_and_cleanly(every: int) -> None:
-    for task in sample(every):
+def test_gold_passes_officially_and_cleanly_and_the_expert_looks_first() -> None:
+    for task in sample(23):
         _, record = play_gold(task, PROTOCOL, **SHORT)
         assert record.outcome is not None and record.outcome.passed, (task.id, record.outcome, record.fault)
-        assert record.facts["passed_official"] and record.facts["clean"] and not record.facts["needless"]
-
-
-def test_the_expert_looks_first_and_passes_as_well() -> None:
-    for task in [task for task in sample(23) if task.mode == "solo"]:
-        _, record = play_gold(replace(task, shown="expert"), PROTOCOL, **SHORT)
-        assert record.outcome is not None and record.outcome.passed, task.id
-        assert record.turns[0].steps[0].calls[0].name == "check_network_status"
+        assert record.facts["passed_official"] and record.facts["clean"] and not record.facts["needless"], task.id
+        if task.mode == "solo":
+            _, record = play_gold(replace(task, shown="expert"), PROTOCOL, **SHORT)
+            assert record.outcome is not None and record.outcome.passed, task.id
+            assert record.turns[0].steps[0].calls[0].name == "check_network_status"
 
 
 def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_not_pass() -> None:
@@ -85,6 +81,7 @@ def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_no
 
 def test_nothing_runs_after_the_end_within_one_message() -> None:
     record = played(data_off(), [Call("done", {}), Call("toggle_data", {})])
+    assert record.turns[0].difference and "assert" in record.turns[0].difference[0]["where"]
     first, second = record.turns[0].steps[0].calls
     assert first.error is None and second.error == "limit" and not record.facts["writes"]
 
@@ -95,21 +92,15 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     record = played(task, *twice, Call("toggle_data", {}), done)
     assert record.facts["passed_official"] and not record.facts["clean"] and record.facts["writes"] == 3
     assert len(record.facts["needless"]) == 2 and record.outcome is not None and not record.outcome.passed
-    assert [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls] == [
-        True,
-        True,
-        None,
-        None,
-    ]
+    needless = [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls]
+    assert needless == [True, True, None, None]
     paid = {
         rule: compute_score("tau", "", "[]", {"episode": record.to_dict()}, rule=rule, **more)["score"]
         for rule, more in {"official": {}, "clean": {}, "priced": {"price": 0.3}}.items()
     }
     assert paid == {"official": 1.0, "clean": 0.0, "priced": pytest.approx(0.4)}
-    with pytest.raises(ValueError, match="expected one of official, clean, priced"):
-        compute_score("tau", "", "[]", {"episode": record.to_dict()}, rule="kind")
-    for wrong in ({"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
-        with pytest.raises(ValueError, match="expected 0 to 1, with rule=priced"):
+    for wrong in ({"rule": "kind"}, {"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
+        with pytest.raises(ValueError, match="expected"):
             compute_score("tau", "", "[]", {"episode": record.to_dict()}, **{"rule": "priced", **wrong})
 
 
@@ -131,11 +122,6 @@ def test_words_beside_a_call_count_officially_alone() -> None:
             record = conversation.record()
         assert record.outcome and not record.outcome.passed and record.outcome.components["communicate"] == 0, task.id
         assert record.facts["passed_official"] and record.turns[0].difference, task.id
-
-
-def test_a_failed_episode_says_what_differs() -> None:
-    record = played(data_off(), Call("done", {}))
-    assert record.turns[0].difference and "assert" in record.turns[0].difference[0]["where"]
 
 
 def test_limits_of_the_episode_end_it_without_passing() -> None:
@@ -202,13 +188,13 @@ def test_the_user_speaks_first_and_the_agent_reads_no_more_than_the_words() -> N
     assert now.answer("Is mobile data on?").ask is not None
 
 
-@pytest.mark.parametrize("mark", ["###STOP###", "Bye. ###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"])
-def test_a_user_ends_the_conversation_with_a_mark(mark: str) -> None:
-    now = talk()
-    now.say("My data does not work.")
-    now.answer("Hm.")
-    reply = now.say(mark)
-    assert reply.done and reply.stop_reason == StopReason.user_stop
+def test_a_user_ends_the_conversation_with_a_mark() -> None:
+    for mark in ("###STOP###", "Bye. ###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"):
+        now = talk()
+        now.say("My data does not work.")
+        now.answer("Hm.")
+        reply = now.say(mark)
+        assert reply.done and reply.stop_reason == StopReason.user_stop, mark
 
 
 def test_the_user_makes_calls_on_its_device_which_the_agent_does_not_see() -> None:
@@ -225,9 +211,8 @@ def test_the_user_makes_calls_on_its_device_which_the_agent_does_not_see() -> No
     assert record.outcome is not None and record.outcome.passed and record.facts["writes"] == 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
+    for words in (
         "<tool_call>{</tool_call>",
         "<tool_call>[]</tool_call>",
         '<tool_call>{"name": 3}</tool_call>',
@@ -236,23 +221,20 @@ def test_the_user_makes_calls_on_its_device_which_the_agent_does_not_see() -> No
         "<tool_call>" + "[" * 100_000,
         '<tool_call>{"name": "done", "arguments": {}}</tool_call>',
         "<tool_call>__import__('os').system('true')</tool_call>",
-    ],
-    ids=["half", "list", "number", "arguments", "agent's", "deep", "done", "python"],
-)
-def test_what_is_no_call_of_the_device_is_answered_with_an_error(words: str) -> None:
-    now = talk()
-    now.say("My data does not work.")
-    now.answer("Hm.")
-    reply = now.say(words)
-    assert reply.ask is not None and not reply.done and now.conversation.record().facts["writes"] == 0
-    assert any(word in now.shown() for word in ("Error", "not found"))
+    ):
+        now = talk()
+        now.say("My data does not work.")
+        now.answer("Hm.")
+        reply = now.say(words)
+        assert reply.ask is not None and not reply.done, words[:80]
+        assert now.conversation.record().facts["writes"] == 0, words[:80]
+        assert any(word in now.shown() for word in ("Error", "not found")), words[:80]
 
 
-@pytest.mark.parametrize("words", ["", "  \n"], ids=["nothing", "blanks"])
-def test_a_user_that_says_nothing_is_a_fault_of_the_user(words: str) -> None:
-    now = talk()
-    with pytest.raises(UserFault, match="said nothing"):
-        now.say(words)
+def test_a_user_that_says_nothing_or_ends_at_once_is_a_fault_of_the_user() -> None:
+    for words in ("", "  \n", "###STOP###"):
+        with pytest.raises(UserFault):
+            talk().say(words)
 
 
 def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
@@ -267,11 +249,6 @@ def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user
     assert "Tell the agent" in now.shown() and now.conversation.record().facts["writes"] == 0
     with pytest.raises(UserFault, match="in a row"):
         now.say(written(Call("check_status_bar", {})))
-
-
-def test_a_user_that_ends_the_conversation_with_its_first_words_is_a_fault_of_the_user() -> None:
-    with pytest.raises(UserFault, match="before it had begun"):
-        talk().say("###STOP###")
 
 
 def test_the_agent_cannot_speak_as_the_users_device() -> None:
@@ -291,20 +268,12 @@ def test_a_transfer_is_clean_where_gold_transfers_and_nowhere_else() -> None:
     assert record.facts["passed_official"] and record.facts["needless"] == ["agent: transfer_to_human_agents"]
 
 
-@pytest.mark.parametrize("mode", ["4g_5g_preferred", "4g_only", "3g_only"])
-def test_a_network_mode_that_the_policy_allows_is_needed_like_the_other(mode: str) -> None:
-    task = next(task for name, task in TASKS.items() if name.startswith("telecom_solo/[mms_issue]bad_network_pref"))
+def test_a_network_mode_that_the_policy_allows_is_needed_like_the_other() -> None:
+    task = one("telecom_solo/[mms_issue]bad_network_pref")
     calls = [call for item in task.gold() for call in item.calls]
-    chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
-    assert played(task, *chosen).facts["clean"]
-
-
-def test_data_may_be_refuelled_in_parts() -> None:
-    task = one("telecom_solo/[mobile_data_issue]data_usage_exceeded[")
-    line = {"customer_id": "C1001", "line_id": "L1002"}
-    parts = [Call("refuel_data", {**line, "gb_amount": 0.1})] * 20
-    assert played(task, *parts, Call("done", {})).facts["clean"]
-    assert not played(task, *parts, parts[0], Call("done", {})).facts["clean"]
+    for mode in ("4g_5g_preferred", "4g_only", "3g_only"):
+        chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
+        assert played(task, *chosen).facts["clean"], mode
 
 
 def test_the_same_write_in_another_form_is_the_needed_one() -> None:

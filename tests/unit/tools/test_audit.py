@@ -130,10 +130,10 @@ def test_an_environment_that_a_text_makes_fail_exit_or_hang_is_found(tmp_path: P
 
 def test_an_environment_that_does_not_fulfil_the_contract_is_refused_in_one_line(tmp_path: Path, audit: Audit) -> None:
     for old, new, said in (
-        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is the dict {}, which lacks"),
-        ("return Attempt(self)", "return None", "Task.open() gives None, which has no begin, call"),
-        ("return [GoldMessage", "return 1 / 0, [GoldMessage", "Task.gold() raises ZeroDivisionError"),
-        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives the list []; expected"),
+        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is {}, which lacks"),
+        ("return Attempt(self)", "return None", "'NoneType' object has no attribute 'begin'"),
+        ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
+        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives [] (list); expected"),
     ):
         status, text = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
         assert status == 2 and said in text and text.count("\n") == 1 + text.count("NOTE"), text

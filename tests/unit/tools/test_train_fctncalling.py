@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from support import own_data, own_environment
 
 from data_prep.__main__ import main as prepare_data
-from recipe.launch.compose import launch_overrides
 from recipe.preflight import check_settings
-from recipe.settings import CONFIG_DIR
+from recipe.settings import compose
 from recipe.tools import train_fctncalling as command
 
 ROOT = Path(__file__).parents[3]
@@ -91,10 +89,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 
 def composed(overrides: list[str]) -> DictConfig:
-    """By Hydra itself."""
-    own = [override for override in launch_overrides(overrides) if not override.startswith("hydra/")]
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("fctncalling", overrides=[*overrides, *own])
+    return compose("fctncalling", overrides)
 
 
 def configuration(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> DictConfig:
@@ -140,7 +135,7 @@ def test_the_cards_that_the_command_names_are_those_that_are_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "detect_hardware", lambda: "gpu8")
-    monkeypatch.setattr("recipe.launch.compose.detect_hardware", lambda: "gpu8")
+    monkeypatch.setattr("recipe.settings.detect_hardware", lambda: "gpu8")
     monkeypatch.delenv("HARDWARE")
     for cards, expected in {"0": ("gpu1", 1), "0,1,2,3": ("gpu8", 4), "": ("cpu", 1)}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)

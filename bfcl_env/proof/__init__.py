@@ -1,0 +1,1 @@
+"""Proofs of the environment against gold, faulty conversations and BFCL's own executor."""

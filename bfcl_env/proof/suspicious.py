@@ -1,0 +1,85 @@
+"""Entries of BFCL whose judgement is worth less than it looks, found by playing them.
+
+None of this is an error of the environment, and nothing is left out because of it; whoever reads scores should know.
+A wrong or ambiguous gold answer cannot be found this way: gold is compared with itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bfcl_env.episode import Episode
+from bfcl_env.execution import new_instances, run_call
+from bfcl_env.proof.mutants import Turns
+from bfcl_env.scenarios import EARLY_GOLD, Scenario
+from interaction.call import Call, copy_call
+
+_JUNK = Call("no_such_function", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """One finding."""
+
+    turn: int
+    reason: str
+    detail: str = ""
+
+
+def suspicions(scenario: Scenario) -> Iterator[Suspicion]:
+    """All findings on one scenario, by kind."""
+    yield from _failing_gold(scenario)
+    for number, turn in enumerate(scenario.turns):
+        if not turn.gold and not turn.user:
+            yield Suspicion(number, "neither a request nor gold calls")
+        if not turn.gold and scenario.category in ("multi_turn_base", "multi_turn_long_context"):
+            yield Suspicion(number, "no gold calls, in a category where every request can be fulfilled")
+    if not scenario.turns[0].gold:
+        yield Suspicion(0, "the first turn has no gold calls")
+    for name, number in EARLY_GOLD.get(scenario.id, {}).items():
+        yield Suspicion(number, "gold calls a function before it is published", name)
+    called = {call.name for turn in scenario.turns for call in turn.gold}
+    for number, turn in enumerate(scenario.turns):
+        for name in turn.revealed:
+            if name not in called:
+                yield Suspicion(number, "a withheld function that gold never calls", name)
+    yield from _weak_turns(scenario)
+
+
+def _failing_gold(scenario: Scenario) -> Iterator[Suspicion]:
+    instances = new_instances(scenario)
+    for number, turn in enumerate(scenario.turns):
+        for call in turn.gold:
+            text, error = run_call(copy_call(call), instances)
+            if error is not None:
+                yield Suspicion(number, "a gold call fails", f"{call}: {text[:100]}")
+
+
+def _weak_turns(scenario: Scenario) -> Iterator[Suspicion]:
+    gold = tuple(turn.gold for turn in scenario.turns)
+    asking = [number for number, calls in enumerate(gold) if calls]
+    for number in asking:
+        if _passes(scenario, gold, number, (_JUNK,)):
+            yield Suspicion(number, "passes with a call of a function that does not exist, after gold")
+            continue
+        if number != asking[0] and _passes(scenario, tuple(() for _ in gold), number, gold[number]):
+            yield Suspicion(number, "does not depend on earlier turns: passes when they are all skipped")
+        for at, call in enumerate(gold[number] if len(gold[number]) > 1 else ()):
+            if _passes(scenario, gold, number, gold[number][:at] + gold[number][at + 1 :], to_the_end=True):
+                yield Suspicion(number, "a gold call can be left out: this and later turns pass", str(call))
+
+
+def _passes(scenario: Scenario, gold: Turns, number: int, calls: tuple[Call, ...], to_the_end: bool = False) -> bool:
+    """Whether a turn passes with other calls, after the calls of the turns before."""
+    with Episode(scenario) as episode:
+        for earlier in gold[:number]:
+            for call in earlier:
+                episode.execute(call)
+            episode.end_turn()
+        for call in calls:
+            episode.execute(call)
+        passed = episode.end_turn().passed
+        for later in gold[number + 1 :] if to_the_end else ():
+            for call in later:
+                episode.execute(call)
+            passed &= episode.end_turn().passed
+        return passed

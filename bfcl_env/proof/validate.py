@@ -1,0 +1,157 @@
+"""Plays gold and policies that solve nothing on all 800 scenarios, and lists the entries whose judgement is weak.
+
+Gold must pass every turn, by our rule and by BFCL's, with no error result. What other policies still earn is what a
+reward has to discount.
+"""
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bfcl_env.calls import parse_call
+from bfcl_env.episode import Episode
+from bfcl_env.proof.mutants import Turns, random_call
+from bfcl_env.proof.suspicious import suspicions
+from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
+from interaction.call import Call, CallError
+
+SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a policy gets in one category."""
+
+    passed: int
+    """Scenarios with every turn passed."""
+    scenarios: int
+    turns_passed: int
+    turns: int
+    progress: float
+    """Mean over the scenarios of turns passed / turns, but 0 where no turn with gold calls passed."""
+    progress_raw: float
+    """The same without that condition."""
+
+
+def play(scenario: Scenario, turns: Turns) -> list[bool]:
+    """Whether each turn passes when these calls are made and every turn is answered."""
+    with Episode(scenario) as episode:
+        verdicts = []
+        for calls in turns:
+            for call in calls:
+                episode.execute(call)
+            verdicts.append(episode.end_turn().passed)
+        return verdicts
+
+
+def replay_gold(scenario: Scenario) -> list[bool]:
+    """Plays gold as a model would; a turn counts if it passes by both rules and no call fails."""
+    verdicts = []
+    with Episode(scenario) as episode:
+        for turn in scenario.turns:
+            clean = all([episode.execute(call).error is None for call in turn.gold])
+            verdict = episode.end_turn()
+            verdicts.append(clean and verdict.passed and verdict.passed_official)
+    return verdicts
+
+
+def always_answer(scenario: Scenario) -> list[bool]:
+    """Answers every request without a call."""
+    return play(scenario, tuple(() for _ in scenario.turns))
+
+
+def echo(scenario: Scenario) -> list[bool]:
+    """Sends the user's words back: executed if they are a call, otherwise an answer."""
+
+    def calls(words: str) -> tuple[Call, ...]:
+        try:
+            return (parse_call(words, scenario),)
+        except CallError:
+            return ()
+
+    return play(scenario, tuple(calls(turn.user) for turn in scenario.turns))
+
+
+def random_calls(scenario: Scenario) -> list[bool]:
+    """Makes three drawn calls of published functions in every turn."""
+    rng = random.Random(scenario.id)
+    visible = [scenario.visible(number) for number in range(len(scenario.turns))]
+    return play(scenario, tuple(tuple(random_call(scenario, rng, names) for _ in range(3)) for names in visible))
+
+
+def repeat_last_call(scenario: Scenario) -> list[bool]:
+    """Makes the first gold call, and the same call once again in every later turn."""
+    first = next(number for number, turn in enumerate(scenario.turns) if turn.gold)
+    call = scenario.turns[first].gold[:1]
+    return play(scenario, tuple(call if number >= first else () for number in range(len(scenario.turns))))
+
+
+def skip_a_turn(scenario: Scenario) -> list[bool]:
+    """Plays gold, but only answers in the first turn that asks for calls."""
+    first = next(number for number, turn in enumerate(scenario.turns) if turn.gold)
+    return play(scenario, tuple(() if number == first else turn.gold for number, turn in enumerate(scenario.turns)))
+
+
+POLICIES: dict[str, Callable[[Scenario], list[bool]]] = {
+    "gold": replay_gold,
+    "always answer": always_answer,
+    "echo": echo,
+    "random calls": random_calls,
+    "repeat last call": repeat_last_call,
+    "skip a turn": skip_a_turn,
+}
+
+
+def score(policy: str, category: str) -> Score:
+    """Plays one policy on one category."""
+    scenarios = load_scenarios(category)
+    verdicts = [POLICIES[policy](scenario) for scenario in scenarios]
+    raw = [sum(turns) / len(turns) for turns in verdicts]
+    worked = [
+        any(passed and turn.gold for passed, turn in zip(turns, scenario.turns, strict=True))
+        for turns, scenario in zip(verdicts, scenarios, strict=True)
+    ]
+    return Score(
+        passed=sum(all(turns) for turns in verdicts),
+        scenarios=len(scenarios),
+        turns_passed=sum(map(sum, verdicts)),
+        turns=sum(map(len, verdicts)),
+        progress=sum(share for share, did in zip(raw, worked, strict=True) if did) / len(scenarios),
+        progress_raw=sum(raw) / len(scenarios),
+    )
+
+
+def main(show_all: bool = False) -> int:
+    """Prints the table and the list; returns 0 if gold passes everywhere, otherwise 1.
+
+    Args:
+        show_all: list every suspicious entry, not only the first of each reason.
+    """
+    gold_passed = True
+    print(f"{'policy':<17} {'category':<24} {'passed':>8} {'turns':>10} {'progress':>9} {'raw':>6} {'seconds':>8}")
+    for policy in POLICIES:
+        for category in CATEGORIES:
+            began = time.perf_counter()
+            got = score(policy, category)
+            seconds = time.perf_counter() - began
+            print(
+                f"{policy:<17} {category:<24} {f'{got.passed}/{got.scenarios}':>8} "
+                f"{f'{got.turns_passed}/{got.turns}':>10} {got.progress:>9.3f} {got.progress_raw:>6.3f} {seconds:>8.2f}"
+            )
+            gold_passed &= policy != "gold" or got.passed == got.scenarios
+    if not gold_passed:
+        failed = [scenario.id for scenario in load_scenarios() if not all(replay_gold(scenario))]
+        print(f"gold fails in {len(failed)}: {', '.join(failed[:SHOWN])}")
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for scenario in load_scenarios():
+        for found in suspicions(scenario):
+            by_reason[found.reason].append(f"{scenario.id}:{found.turn} {found.detail}".rstrip())
+    print("\nSuspicious entries, as scenario:turn, with the number of them")
+    for reason, entries in sorted(by_reason.items()):
+        shown = entries if show_all else entries[:SHOWN]
+        print(f"{reason} ({len(entries)})", *shown, sep="\n  ")
+        if len(shown) < len(entries):
+            print(f"  and {len(entries) - len(shown)} more; --all lists them")
+    return 0 if gold_passed else 1

@@ -1,0 +1,104 @@
+"""Gates: when a stage has learned what it is for. Pure functions of the values a metric had.
+
+    leave_at   leave the stage as soon as the metric is at `value`
+    plateau    leave it when the metric has not risen by more than `min_delta` for `patience` values
+    minimum    train all steps; then the metric must be at `value`
+
+"The metric" is always the mean over its last `window` values: one value of a reward is mostly luck. A metric of the
+validation has a value only where one was made. Without a gate a stage trains its epochs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from recipe.errors import PreflightError
+from recipe.typed import STRICT, read
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One stage's gate, as `stage.gate` states it."""
+
+    __pydantic_config__ = STRICT
+    kind: Literal["leave_at", "minimum", "plateau"]
+    """Leave as soon as the metric is at `value` (leave_at), when it has stopped rising (plateau), or train all steps
+    and ask for `value` at the end (minimum)."""
+    metric: Annotated[str, Field(min_length=1)] = "critic/score/mean"
+    """Name of the metric in the log; critic/score/mean is the reward."""
+    value: float | None = None
+    """What the metric has to reach. For a plateau: the lowest one that counts, so that a stage that never began to
+    learn is not left; null: any."""
+    window: Annotated[int, Field(ge=1)] = 5
+    """Values of the metric that are averaged before anything is compared."""
+    patience: Annotated[int, Field(ge=1)] = 20
+    """Of a plateau: for how many values the mean must not have risen."""
+    min_delta: Annotated[float, Field(ge=0)] = 0.01
+    """Of a plateau: a rise is one of more than this."""
+    required: bool = False
+    """Whether the curriculum stops when a stage ends without having got there; a minimum is always required."""
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.kind != "plateau":
+            raise ValueError(f"a value for kind={self.kind}, the {self.metric} to reach: set stage.gate.value")
+
+    @classmethod
+    def parse(cls, setting: Mapping[str, Any] | None) -> "Gate | None":
+        """The gate of a `stage.gate`; None where it is null. Raises PreflightError for what it cannot be."""
+        return None if setting is None else read(cls, setting, "stage.gate")
+
+    @property
+    def stops(self) -> bool:
+        """Whether the curriculum ends when this gate fails."""
+        return self.required or self.kind == "minimum"
+
+    def means(self, values: Sequence[float]) -> list[float]:
+        """Mean of each `window` successive values; one shorter start of a series has no mean yet."""
+        return [fmean(values[end - self.window : end]) for end in range(self.window, len(values) + 1)]
+
+    def reason_to_leave(self, values: Sequence[float]) -> str | None:
+        """Why to leave the stage now, given the metric's values so far; None to stay."""
+        means = self.means(values)
+        if not means:
+            return None
+        if self.kind == "leave_at" and self.value is not None and means[-1] >= self.value:
+            return f"{self.metric} reached {means[-1]:.3f} (gate {self.value:g})"
+        if self.kind == "plateau" and self._flat_for(means) >= self.patience:
+            if self.value is None or means[-1] >= self.value:
+                return f"{self.metric} stays at {means[-1]:.3f} for {self.patience} values"
+        return None
+
+    def _flat_for(self, means: list[float]) -> int:
+        """How many means have come since the last one that was a rise."""
+        best, since = means[0], 0
+        for mean in means[1:]:
+            best, since = (mean, 0) if mean > best + self.min_delta else (best, since + 1)
+        return since
+
+    def judge(self, values: Sequence[float]) -> tuple[bool, str]:
+        """Whether the gate is passed at the end of a stage, and a sentence about it."""
+        means = self.means(values)
+        where = f"{self.metric} over the last {self.window} values"
+        if self.kind == "plateau" and self.value is None:
+            return True, f"{self.metric} was still moving at the last step" if means else "too few steps for a plateau"
+        if not means or self.value is None:
+            return False, f"{len(values)} values of {self.metric}, fewer than the gate's window of {self.window}"
+        passed = means[-1] >= self.value
+        return passed, f"{where} is {means[-1]:.3f}, {'not below' if passed else 'below'} the gate's {self.value:g}"
+
+
+def check_logged(setting: str, metric: str, logged: Mapping[str, Any]) -> None:
+    """Raises PreflightError when a step has logged metrics of this kind (validation, training) and not this one."""
+    same = [name for name in logged if name.startswith("val") == metric.startswith("val")]
+    if metric not in logged and same:
+        close = get_close_matches(metric, same, n=3, cutoff=0.3)
+        raise PreflightError(f"{setting}={metric} is not logged; close to it: {', '.join(close)}.")
+
+
+def values_until(steps: Mapping[int, Mapping[str, float]], metric: str, last: int) -> list[float]:
+    """The values a metric had in the steps up to `last`, which a resumed stage goes on from."""
+    return [numbers[metric] for step, numbers in steps.items() if step <= last and metric in numbers]

@@ -1,0 +1,386 @@
+"""Run a training so that nothing of it outlives us, and clear up after one that was killed outright.
+
+Ray and vLLM start many processes, rename them, and some survive their parent. On Linux a launch adopts the orphans of
+its child. It also writes marks into `launch.json` of the run's folder: a token that every process has in its
+environment, the child's session, and one folder for temporary files. The next start ends what still has these marks.
+A note that came with a copy of the run's folder is ignored, and a folder is removed only if it holds the token itself.
+"""
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from interaction.masked import masked_text
+from recipe import loopback
+from recipe.cluster import TOKEN, TOKEN_FILE, ClusterError, ask
+from recipe.files import Damaged, StateFile
+from recipe.typed import STRICT
+
+NOTE = "launch.json"
+"""In a run's folder: the launch that is at work there, or was killed."""
+
+LOCK = ".lock"
+"""In a run's folder: locked by the start that trains into it, and names its process."""
+
+TEMP = "bfcl-"
+"""How the name of a launch's temporary folder begins."""
+
+LONGEST_TEMP = 24
+"""Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
+
+SHARED_MEMORY = ("psm_", "sem.mp-", "verl_weights_", "plasma", "nccl-")
+"""Beginnings of the names that Python, verl, Ray and NCCL give to their files in /dev/shm."""
+
+AGAIN = 2.0
+"""Seconds after which an interrupt is thrown again where the first one got lost."""
+
+PATIENCE = 10.0
+"""Seconds for Ray to end its workers on other nodes itself."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to recognise what belongs to one launch."""
+
+    __pydantic_config__ = STRICT
+    token: str
+    temp: str
+    """Folder of its temporary files."""
+    log: str
+    folder: tuple[int, int]
+    """Device and inode of the run's folder: a copy has others."""
+    pid: int | None = None
+    """Its first process, which leads its session; None until that runs."""
+    created: float = 0.0
+    """When the kernel started that process: its number alone may have gone to another one since."""
+    cluster: str | None = None
+    """Address of the Ray cluster that it has joined."""
+
+
+LAUNCH = StateFile(Launch)
+
+
+def identity(folder: Path) -> tuple[int, int]:
+    """What tells a folder from its copies, and stays if it is moved on its disk."""
+    state = folder.stat()
+    return state.st_dev, state.st_ino
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Have this process terminated when its parent ends, however that ends."""
+    _prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def adopt_orphans() -> None:
+    """Make this process the reaper of its descendants, so that `end_descendants` finds those whose parent has ended."""
+    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def _in_child() -> None:
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script started with & would hand down "ignore"
+
+
+class Interruptible:
+    """A block that SIGINT and SIGTERM end with KeyboardInterrupt, also where a script with & has them ignored.
+
+    Python drops an exception that leaves a destructor, so it is thrown again every AGAIN seconds. While `thrown` is
+    false nothing is thrown; the block reads `signalled` itself, and its end raises.
+    """
+
+    def __init__(self, thrown: bool = True) -> None:
+        self.thrown, self.signalled = thrown, False
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+
+    def __enter__(self) -> "Interruptible":
+        for number in self._before:
+            signal.signal(number, self._take)
+        return self
+
+    def _take(self, *_: object) -> None:
+        self.signalled = True
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        if self.thrown:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        self.thrown = False
+        if self.signalled:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self.signalled:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def alone(run: Path) -> Iterator[Path]:
+    """Make sure that nobody else trains into the run's folder, and clear what a killed start has left of itself.
+
+    Yields:
+        Where `run` notes its launch.
+
+    Raises:
+        SystemExit: another start is at work in this run.
+        OSError: the folder cannot be written, or its files cannot be locked.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    note = run / NOTE
+    with (run / LOCK).open("a+", errors="replace") as lock, Interruptible():
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with this process, however that ends
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read(20).strip() or "unknown"
+            sys.exit(
+                f"{run} is in use: process {owner} trains into it. Wait for it or end it, or set RUN=another-name."
+            )
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        try:
+            launch = LAUNCH.read(note)
+            if launch and launch.folder != identity(run):
+                print(
+                    f"{note} came with a copy of another run; it is ignored, nothing was ended or removed", flush=True
+                )
+            elif launch and (found := clear(launch, run)):
+                print(f"the last start was killed; cleared {', '.join(found)}", flush=True)
+        except Damaged as error:
+            print(f"{error}. What the last start may have left running is not known", flush=True)
+        note.unlink(missing_ok=True)
+        yield note
+
+
+def _environment(token: str, temp: str) -> dict[str, str]:
+    """The child's: the token, and one folder for what Ray, vLLM and verl would strew over /tmp."""
+    # torch would keep compiled kernels under TMPDIR; they outlive the launch
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}
+    # a cluster that the user has named is looked for where it was started
+    ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}
+    return {**kernels, **os.environ, **ray, TOKEN: token, "TMPDIR": temp}
+
+
+def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 10.0) -> int:
+    """Run `command` with its output in `log`, calling `watch` once a second; returns its exit status.
+
+    An interrupt or SIGTERM is passed on to the child once; after `grace` seconds, and after every end of the child,
+    whatever is left of it is ended and removed. `note` says until then what belongs to it.
+
+    Raises:
+        KeyboardInterrupt: after everything has ended, if this process was interrupted or told to terminate.
+    """
+    adopt_orphans()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
+    child, code, launch = None, None, None
+    with Interruptible(thrown=False) as block:
+        try:
+            token, temp = uuid.uuid4().hex, tempfile.mkdtemp(prefix=TEMP, dir=base)
+            launch = Launch(token, temp, str(log), identity(note.parent))
+            (Path(temp) / TOKEN_FILE).write_text(token)
+            LAUNCH.write(note, launch)  # before the child exists: its environment shows the token from the beginning
+            with log.open("ab") as output:
+                child = subprocess.Popen(
+                    command,
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    preexec_fn=_in_child,
+                    env=_environment(token, temp),
+                )
+            launch = replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time())
+            LAUNCH.write(note, launch)
+            while code is None and not block.signalled:
+                try:
+                    code = child.wait(timeout=1.0)
+                except subprocess.TimeoutExpired:
+                    try:
+                        block.thrown = True  # it may wait for a terminal that takes nothing more
+                        watch()
+                    finally:
+                        block.thrown = False
+        finally:
+            if child is not None and code is None:
+                child.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=grace)
+            end_descendants()
+            if launch is not None:
+                noted = LAUNCH.read_or_none(note)  # the child adds the cluster that it has joined
+                clear(noted or launch, note.parent, keep_logs=code not in (0, None))
+                note.unlink(missing_ok=True)
+    assert code is not None
+    return code
+
+
+def note_cluster(run: Path, address: str) -> None:
+    """Note that the launch which this process is of joins a cluster."""
+    launch = LAUNCH.read_or_none(run / NOTE)
+    if launch is not None and launch.token == os.environ.get(TOKEN):
+        LAUNCH.write(run / NOTE, replace(launch, cluster=address))
+
+
+def clear(launch: Launch, run: Path, keep_logs: bool = True) -> list[str]:
+    """End the processes of a launch and remove its files, on the other nodes of its cluster too.
+
+    Args:
+        keep_logs: copy Ray's logs beside the launch's own before they are removed.
+
+    Returns:
+        What was found; empty when there was nothing.
+    """
+    found, temp = _clear_nodes(launch, launch.cluster) if launch.cluster else [], _own_temp(launch)
+    if names := end(living(launch, run)):
+        found.append(f"{len(names)} processes ({', '.join(sorted(set(names)))})")
+    if temp is not None and keep_logs:
+        if (logs := next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)) is not None:
+            with suppress(OSError, shutil.Error):  # they may be what filled the disk
+                kept = (run / "logs" / Path(launch.log).name).with_suffix(".ray")
+                shutil.copytree(logs, kept, symlinks=True, copy_function=_copy_masked, dirs_exist_ok=True)
+    return found + _clear_files(temp)
+
+
+def _copy_masked(log: str, copy: str) -> None:
+    Path(copy).write_text(masked_text(Path(log).read_text(errors="replace")))
+
+
+def _own_temp(launch: Launch) -> Path | None:
+    """The launch's temporary folder; None for a folder that does not hold its token."""
+    temp = Path(launch.temp)
+    with suppress(OSError, UnicodeDecodeError):
+        ours = temp.name.startswith(TEMP) and stat.S_ISDIR(temp.lstat().st_mode) and temp.lstat().st_uid == os.getuid()
+        if ours and (temp / TOKEN_FILE).read_text() == launch.token:
+            return temp
+    return None
+
+
+def living(launch: Launch, run: Path) -> list[psutil.Process]:
+    """Living processes of the launch: those with its token, and those of its session that write into its folders.
+
+    Ray's workers write their titles over their environment, so that the token cannot be read there.
+    """
+    mark, found = f"{TOKEN}={launch.token}".encode(), []
+    folders = f"{run.resolve()}/", f"{_own_temp(launch) or run.resolve()}/"
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid in (os.getpid(), 1) or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            marked = mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if marked or (
+                os.getsid(process.pid) == launch.pid
+                and any(file.path.startswith(folders) for file in process.open_files())
+                and not _is_another(launch)
+            ):
+                found.append(process)
+    return found
+
+
+def _is_another(launch: Launch) -> bool:
+    """Whether the number of the launch's first process is that of a later one."""
+    with suppress(psutil.NoSuchProcess):
+        return abs(psutil.Process(launch.pid).create_time() - launch.created) > 1.0
+    return False
+
+
+def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
+    """End the processes: SIGTERM, and after `grace` seconds SIGKILL. Returns the names of those that still lived."""
+    names = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            names.append(process.name())
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=grace)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=grace)
+    return names
+
+
+def end_descendants() -> int:
+    """End everything that descends from this process. Returns how many there were."""
+    left = psutil.Process().children(recursive=True)
+    end(left)
+    return len(left)
+
+
+def _clear_files(temp: Path | None) -> list[str]:
+    """Remove what a launch whose processes have ended has left in shared memory and in temporary files."""
+    found = []
+    if temp is not None:
+        if removed := _clear_shared_memory((temp / TOKEN_FILE).stat().st_ctime):
+            found.append(f"{removed} files in shared memory")
+        found.append(f"temporary files in {temp}")
+        shutil.rmtree(temp, ignore_errors=True)
+    with suppress(OSError):  # verl's sockets, whose path is fixed, if nobody listens on them
+        listening = Path("/proc/net/unix").read_text()
+        for path in Path("/tmp").glob("rl-colocate-zmq-*.sock"):
+            if path.lstat().st_uid == os.getuid() and str(path) not in listening:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def _clear_shared_memory(since: float, folder: Path = Path("/dev/shm")) -> int:
+    """Remove files of ours, as new as the launch and with such a name, that no process maps. Returns how many."""
+    unused = set()
+    for path in folder.glob("*"):
+        with suppress(FileNotFoundError):
+            state = path.lstat()
+            if path.name.startswith(SHARED_MEMORY) and state.st_uid == os.getuid() and state.st_ctime >= since:
+                unused.add(path)
+    for maps in Path("/proc").glob("[0-9]*/maps") if unused else ():
+        with suppress(OSError):
+            unused -= {Path(line.split()[-1]) for line in maps.read_text().splitlines() if str(folder) in line}
+    for path in unused:
+        path.unlink(missing_ok=True)
+    return len(unused)
+
+
+def _clear_nodes(launch: Launch, address: str) -> list[str]:
+    """Ask each node of the cluster to clear what the launch has left there: Ray ends its own workers only."""
+    asked = {"token": launch.token, "temp": launch.temp}
+    try:
+        answer = ask(address, f"{__name__}:clear_here", asked, {"TMPDIR": str(Path(launch.temp).parent)})
+    except ClusterError as error:
+        return [f"nothing on other nodes: {error}"]
+    return [
+        f"{'nothing' if node.fault else ', '.join(node.answer)} on {node}{f': {node.fault}' if node.fault else ''}"
+        for node in answer.nodes
+        if node.fault or node.answer
+    ]
+
+
+def clear_here(asked: dict[str, Any], node: str, nodes: list[str]) -> list[str]:
+    """End what is left of a launch on this node, and remove its files. Returns what was found.
+
+    Runs on each node, with the code of this checkout, which was the same there when the launch began.
+    """
+    launch = Launch(asked["token"], asked["temp"], log="", folder=(0, 0))
+    last = time.monotonic() + PATIENCE
+    while (left := living(launch, Path(launch.temp))) and time.monotonic() < last:
+        time.sleep(0.5)
+    found = [f"{len(names)} processes ({', '.join(sorted(set(names)))})"] if (names := end(left)) else []
+    return found + _clear_files(_own_temp(launch))

@@ -1,0 +1,191 @@
+"""BFCL's multi-turn tasks: data, split, visible functions, and what gold and policies that solve nothing get."""
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from bfcl_env import CATEGORIES, Episode, choose_indices, load_scenarios, part_of, source, train_indices
+from bfcl_env.leaderboard.averages import CATEGORIES as LEADERBOARD
+from bfcl_env.leaderboard.averages import LIVE, WEIGHTS, averages, missing
+from bfcl_env.proof.suspicious import suspicions
+from bfcl_env.proof.validate import POLICIES, score
+
+MISS = ("multi_turn_miss_func", "multi_turn_miss_param")
+ALIKE = {66: 70, 40: 43}
+"""Held-out task -> the training task it resembles: the same parked car, the same first request."""
+
+
+def test_all_categories_share_one_split_as_the_seeds_draw_it():
+    indices = list(range(200))
+    random.Random(0).shuffle(indices)
+    assert train_indices() == tuple(indices[:100])
+    rest = sorted(set(range(200)) - set(train_indices()) - set(ALIKE))
+    random.Random(1).shuffle(rest)
+    assert choose_indices() == (40, 66, *rest[:23])
+    for category in CATEGORIES:
+        assert [item.index for item in load_scenarios(category)] == list(range(200))
+        parts = {
+            part: {item.index for item in load_scenarios(category, split=part)}
+            for part in ("train", "choose", "report")
+        }
+        assert {part: len(found) for part, found in parts.items()} == {"train": 100, "choose": 25, "report": 75}
+        assert set.union(*parts.values()) == set(range(200)) and parts["train"] == set(train_indices())
+        assert {item.index for item in load_scenarios(category, split="val")} == parts["choose"] | parts["report"]
+        assert all(part_of(index) == part for part, found in parts.items() for index in found)
+
+
+def test_a_held_out_task_that_resembles_a_training_task_is_never_reported():
+    configs, requests = {}, {}
+    for item in load_scenarios():
+        configs.setdefault(json.dumps(item.initial_config, sort_keys=True), set()).add(item.index)
+        if item.turns[0].user:
+            requests.setdefault(item.turns[0].user, set()).add(item.index)
+    for same in (*configs.values(), *requests.values()):
+        assert len({part_of(index) for index in same}) == 1 or {part_of(index) for index in same} == {"train", "choose"}
+
+
+def test_unknown_categories_splits_and_indices_and_other_data_are_refused(monkeypatch):
+    for call in (lambda: load_scenarios("base"), lambda: load_scenarios(split="test"), lambda: part_of(200)):
+        with pytest.raises(ValueError, match="multi_turn_miss_func|'train', 'val', 'choose', 'report'|0 to 199"):
+            call()
+    source.read_data.cache_clear()
+    monkeypatch.setattr(source, "DATA_SHA256", "0" * 64)
+    try:
+        with pytest.raises(source.SourceError, match=r"bfcl-eval==2026\.3\.23"):
+            source.read_data()
+    finally:
+        monkeypatch.undo()
+        source.read_data()
+
+
+def test_gold_calls_have_keywords_only_and_fit_the_documented_parameters():
+    for scenario in load_scenarios():
+        for number, turn in enumerate(scenario.turns):
+            docs = {doc["name"]: doc["parameters"] for doc in scenario.functions(number)}
+            for call in turn.gold:
+                assert not call.positional
+                assert set(docs[call.name]["required"]) <= set(call.arguments) <= set(docs[call.name]["properties"])
+
+
+def test_a_turn_without_words_publishes_what_was_withheld_and_tail_is_the_only_one_published_early():
+    early = []
+    for scenario in load_scenarios("multi_turn_miss_func"):
+        (number,) = [n for n, turn in enumerate(scenario.turns) if not turn.user]
+        revealed = scenario.turns[number].revealed
+        assert revealed and set(revealed) <= set(scenario.withheld(number - 1)) and scenario.withheld(number) == ()
+        names = [doc["name"] for doc in scenario.functions(number)]
+        assert tuple(names[-len(revealed) :]) == revealed
+        assert set(revealed).isdisjoint(doc["name"] for doc in scenario.functions(0))
+        early += [(scenario.id, turn.revealed) for turn in scenario.turns if turn.user and turn.revealed]
+    assert early == [("multi_turn_miss_func_49", ("tail",))]
+
+
+def test_function_documents_are_the_callers_own_copy():
+    scenario = load_scenarios("multi_turn_base")[0]
+    scenario.functions(0)[0]["name"] = "changed"
+    assert scenario.functions(0)[0]["name"] != "changed"
+    assert set(scenario.functions(0)[0]) == {"name", "description", "parameters"}
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_gold_scores_one_and_policies_that_solve_nothing_score_next_to_nothing(category):
+    got = {policy: score(policy, category) for policy in POLICIES}
+    gold = got.pop("gold")
+    assert (gold.passed, gold.turns_passed, gold.progress) == (200, gold.turns, 1.0)
+    assert max(found.passed for found in got.values()) <= 1
+    for policy in ("always answer", "echo"):
+        assert got[policy].progress == 0 and got[policy].turns_passed == (203 if category in MISS else 3)
+        assert got[policy].progress_raw == pytest.approx(0.235 if category in MISS else 0.003, abs=5e-4)
+    assert got["random calls"].progress < 0.02 and got["random calls"].progress_raw < 0.235
+    assert 0.1 < got["repeat last call"].progress < 0.25 and 0.3 < got["skip a turn"].progress < 0.4
+    assert score("random calls", category) == got["random calls"]
+
+
+@pytest.mark.slow
+def test_the_suspicious_entries_of_the_pinned_data_are_known_and_the_command_lists_them():
+    found = Counter(item.reason for scenario in load_scenarios() for item in suspicions(scenario))
+    assert found == {
+        "does not depend on earlier turns: passes when they are all skipped": 588,
+        "the first turn has no gold calls": 175,
+        "passes with a call of a function that does not exist, after gold": 27,
+        "no gold calls, in a category where every request can be fulfilled": 6,
+        "a withheld function that gold never calls": 17,
+        "a gold call can be left out: this and later turns pass": 3,
+        "gold calls a function before it is published": 1,
+    }
+    done = subprocess.run([sys.executable, "-m", "bfcl_env", "validate"], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith(tuple(POLICIES)) and " multi_turn_" in line for line in lines) == len(POLICIES) * 4
+    assert "the first turn has no gold calls (175)" in lines and any("--all lists them" in line for line in lines)
+
+
+def test_the_environment_imports_no_training_framework_and_no_heavy_module_of_bfcl():
+    code = (
+        "import sys; from bfcl_env import *; from bfcl_env.proof.validate import replay_gold\n"
+        "for item in load_scenarios()[::20]: replay_gold(item)\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"torch", "verl", "numpy", "ray", "bfcl_eval.utils", "bfcl_eval.constants.eval_config"})
+    assert not any("multi_turn_utils" in name or "model_handler" in name for name in loaded)
+
+
+def test_gold_of_a_scenario_that_spends_from_a_shared_card_passes_each_time():
+    scenario = load_scenarios("multi_turn_long_context")[91]
+    for _ in range(3):
+        with Episode(scenario) as episode:
+            for turn in scenario.turns:
+                assert all([episode.execute(call).error is None for call in turn.gold])
+                assert episode.end_turn().passed
+
+
+# The leaderboard's averages.
+
+ORACLE = """
+import csv, json, os, sys, types
+from pathlib import Path
+
+out, scores = Path(sys.argv[1]), json.loads(sys.argv[2])
+os.environ["BFCL_PROJECT_ROOT"] = str(out)  # it makes folders there
+model = types.SimpleNamespace(display_name="m", url="", org="", license="", input_price=None, output_price=None)
+table = types.ModuleType("bfcl_eval.constants.model_config")
+table.MODEL_CONFIG_MAPPING = {"m": model}
+sys.modules[table.__name__] = table  # of the module that imports all vendors' packages it needs this one
+from bfcl_eval.eval_checker.eval_runner_helper import generate_leaderboard_csv
+
+accuracies = {name: {"accuracy": value, "total_count": count} for name, (value, count) in scores.items()}
+generate_leaderboard_csv({"m": accuracies}, out)
+(row,) = csv.DictReader((out / "data_overall.csv").open())
+print(json.dumps(row))
+"""
+COLUMNS = {
+    "Overall Acc": "overall",
+    "Non-Live AST Acc": "non-live",
+    "Live Acc": "live",
+    "Irrelevance Detection": "irrelevance",
+    "Multi Turn Acc": "multi-turn",
+}
+
+
+def test_averages_are_those_of_the_leaderboards_own_code_and_need_all_their_categories(tmp_path):
+    chance = random.Random(5)
+    scores = {name: (chance.random(), chance.randrange(1, 999)) for name in LEADERBOARD}
+    command = [sys.executable, "-c", ORACLE, str(tmp_path), json.dumps(scores)]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    row, found = json.loads(answer.stdout.splitlines()[-1]), averages(scores)
+    assert [*found] == [*WEIGHTS, "overall"] and missing(scores) == ("format_sensitivity",) and averages({}) == {}
+    assert {column: row[column] for column in COLUMNS} == {
+        column: f"{found[name] * 100:.2f}%" for column, name in COLUMNS.items()
+    }
+    weighted = sum(scores[name][0] * scores[name][1] for name in LIVE) / sum(scores[name][1] for name in LIVE)
+    assert found["live"] == pytest.approx(weighted)
+    for left_out in LEADERBOARD:
+        given = averages({name: value for name, value in scores.items() if name != left_out})
+        assert len(given) == (6 if left_out == "live_relevance" else 4), left_out
+        assert ("overall" in given) == (len(given) == 6)

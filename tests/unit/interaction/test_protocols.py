@@ -1,0 +1,435 @@
+"""What every protocol keeps: its texts, what its parser reads, each mistake's error, and that nothing written runs.
+
+`protocols_recorded.json` has, for each protocol, its prompts and messages, and messages of a model with what the parser
+makes of them. A new protocol needs a part of its own there.
+"""
+
+import importlib.util
+import json
+import re
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers.utils.chat_template_utils import render_jinja_template
+
+import interaction.protocol
+from bfcl_env import Call, load_scenarios
+from data_prep.sft import gold_messages
+from interaction import Conversation, get_protocol
+from interaction.protocol import PROTOCOLS, REVEAL_SENTENCE, FormatError
+from interaction.protocol.base import EXPLANATIONS
+
+NAMES = sorted(PROTOCOLS)
+EACH = pytest.mark.parametrize("name", NAMES)
+RECORDED = json.loads(Path(__file__).with_name("protocols_recorded.json").read_text())
+README = Path(interaction.protocol.__file__).with_name("README.md")
+PARSE_LIMIT = 200_000
+SCENARIOS = load_scenarios()
+HERMES = get_protocol("hermes")
+LS = Call("ls", {})
+
+
+def function(name, description, required, **properties):
+    parameters = {"type": "dict", "properties": properties, "required": required}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+FUNCTIONS = [
+    function("cd", "Change the folder.", ["folder"], folder={"type": "string", "description": "The folder."})
+    | {"response": {"type": "dict", "properties": {}}},
+    function(
+        "tail",
+        "Last lines.",
+        ["file_name"],
+        file_name={"type": "string", "description": "The file."},
+        lines={"type": "integer", "description": "How many.", "default": 10},
+        tags={"type": "array", "items": {"type": "string"}, "description": "Tags.", "default": "None"},
+    ),
+]
+HARD = '</tool_call> "]; [rm()] }; {"name": "ls"}\nAction: ls'
+LONG = {
+    "think_xml": (
+        "<think>t</think><tool_call>[{}]</tool_call>",
+        '{"name":"cd","arguments":{}}',
+        '{"name":"f","arguments":{"a":@}}',
+    ),
+    "hermes": ("<tool_call>{}</tool_call>", None, '{"name":"f","arguments":{"a":@}}'),
+    "llama3_json": ("[{}]", '{"name": "cd", "parameters": {}}', '{"name":"f","parameters":{"a":@}}'),
+    "python_calls": ("[{}]", "ls()", "f(x=@)"),
+    "toolbench": ("Thought: t\nAction: f\nAction Input: {}", None, '{"a":@}'),
+}
+"""A message around calls, a call where several stand in one list, and one whose argument is @."""
+
+
+def shown(parsed):
+    calls = [[call.name, repr(call.arguments)] for call in parsed.calls]
+    found = {"error": parsed.error, "thought": parsed.thought, "calls": calls or None, "answer": parsed.answer}
+    found |= {"beside": parsed.beside or None, "gave_up": parsed.gave_up or None}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+@EACH
+def test_texts_and_readings_are_those_that_are_recorded(name):
+    protocol, recorded = get_protocol(name), RECORDED[name]
+    assert [[text, shown(protocol.parse(text))] for text, _ in recorded["parsed"]] == recorded["parsed"]
+    malformed = {"hermes": "<tool_call>", "think_xml": "<tool_call>", "toolbench": "<tool_call>", "llama3_json": "{}"}
+    calls = [Call("cd", {"folder": "é"}), Call("echo", {"content": HARD})]
+    found = {
+        "prompt": protocol.system_prompt(FUNCTIONS),
+        "short prompt": get_protocol(name, docs="signature").system_prompt(FUNCTIONS),
+        "reveal": protocol.user_turn("", FUNCTIONS[:1]),
+        "results": protocol.results(['{"a": 1}', "None", '{"a": 1} Hint: x', "{broken}", "é\n"]),
+        "feedback": protocol.feedback(protocol.parse(malformed.get(name, "[cd("))),
+        "calls": protocol.render_calls("cd, echo", calls),
+        "answer": protocol.render_answer("done", "It is é."),
+    }
+    assert found == {key: value for key, value in recorded.items() if key != "parsed"}
+    assert list(protocol.parse(found["calls"]).calls) == calls
+
+
+@EACH
+def test_a_malformed_message_has_no_calls_and_gets_feedback(name):
+    protocol = get_protocol(name)
+    for text, found in RECORDED[name]["parsed"]:
+        if "error" in found:
+            parsed = protocol.parse(text)
+            assert not parsed.well_formed and parsed.calls == () and parsed.answer is None
+            (message,) = protocol.feedback(parsed)
+            assert message["role"] == "user" and len(message["content"]) < 700
+            assert "Format error: " in message["content"] and protocol.shape in message["content"]
+    with pytest.raises(ValueError, match="well-formed"):
+        protocol.feedback(protocol.parse(protocol.examples()[0]))
+
+
+@EACH
+def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
+    protocol, (around, one, filled) = get_protocol(name), LONG[name]
+
+    def error(argument):
+        return protocol.parse(around.format(filled.replace("@", argument))).error
+
+    assert protocol.parse("x" * (PARSE_LIMIT + 1)).error == "too_long"
+    assert error("[" * 40 + "]" * 40) == "too_deep" and error("[" * 5_000 + "]" * 5_000) == "too_deep"
+    if name not in ("think_xml", "python_calls"):
+        assert error("[" + "[]," * 20_000 + "0]") == "too_long"
+    digits = "bad_syntax" if name == "python_calls" else "bad_json"
+    assert error("9" * 5000) == digits
+    many = protocol.render_calls("t", [LS] * 40)
+    assert protocol.parse(many).well_formed
+    if one is not None:
+        assert protocol.parse(around.format(",".join([one] * 41))).error == "too_many_calls"
+    assert protocol.parse(protocol.render_calls("t", [LS] * 41)).error == "too_many_calls"
+
+
+def test_every_format_error_is_provoked_by_some_message_or_by_a_bound():
+    errors = {found["error"] for part in RECORDED.values() for _, found in part["parsed"] if "error" in found}
+    beyond = {FormatError.truncated, FormatError.too_long, FormatError.too_deep, FormatError.too_many_calls}
+    assert errors | beyond == set(FormatError) == EXPLANATIONS.keys()
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    for name, options, known in (
+        ("think_xlm", {}, "think_xml"),
+        ("think_xml", {"docs": "yaml"}, "signature"),
+        ("think_xml", {"max_depht": 3}, "max_depth"),
+    ):
+        with pytest.raises(ValueError, match=known):
+            get_protocol(name, **options)
+
+
+def check_examples(protocol):
+    prompt = protocol.system_prompt(SCENARIOS[0].functions(0))
+    parsed = [protocol.parse(example) for example in protocol.examples()]
+    assert all(example in prompt for example in protocol.examples()) and all(found.well_formed for found in parsed)
+    assert {found.answer is None for found in parsed} == {True, False}
+    assert prompt == prompt.strip(), "Llama's template would strip it, and prompt and tokens would differ"
+    assert all(function["name"] in prompt for function in SCENARIOS[0].functions(0))
+
+
+def play_gold(protocol, scenarios):
+    for scenario in scenarios:
+        messages = gold_messages(scenario, protocol)  # raises where a turn does not pass
+        written = [protocol.parse(message["content"]) for message in messages if message["role"] == "assistant"]
+        assert [found.calls for found in written if found.calls] == [turn.gold for turn in scenario.turns if turn.gold]
+
+
+@EACH
+def test_examples_parse_and_gold_passes(name):
+    for docs in ("json", "signature"):
+        check_examples(get_protocol(name, docs=docs))
+    play_gold(get_protocol(name), SCENARIOS[::20])
+
+
+@pytest.mark.slow
+@EACH
+def test_all_800_gold_conversations_pass_every_turn(name):
+    play_gold(get_protocol(name), SCENARIOS)
+
+
+@EACH
+def test_calls_that_fail_are_well_formed_and_bring_the_environments_error(name):
+    protocol = get_protocol(name)
+    for call, error in (
+        (Call("fly_away", {}), "unknown_function"),
+        (Call("cd", {"folder": 5}), "bad_arguments"),
+        (Call("cd", {"folder": "nowhere"}), "result"),
+    ):
+        with Conversation(SCENARIOS[0], protocol) as conversation:
+            conversation.start()
+            (message,) = conversation.reply(protocol.render_calls("t", [call])).messages
+            (step,) = conversation.record().turns[0].steps
+        assert step.well_formed and step.calls[0].error == error
+        assert step.calls[0].result[:20].replace('"', "") in message["content"].replace("\\", "").replace('"', "")
+
+
+@EACH
+def test_withheld_functions_are_announced_in_the_protocols_own_form(name):
+    protocol, scenario = get_protocol(name), load_scenarios("multi_turn_miss_func")[0]
+    (reveal,) = [number for number, turn in enumerate(scenario.turns) if turn.revealed]
+    with Conversation(scenario, protocol) as conversation:
+        messages = conversation.start()
+        for _ in range(reveal):
+            assert not any(f'"{scenario.turns[reveal].revealed[0]}"' in message["content"] for message in messages)
+            messages = conversation.reply(protocol.render_answer("t", "done")).messages
+    documentation, sentence = messages[0]["content"].rsplit("\n", 1)
+    line = next(line for line in documentation.splitlines() if line.startswith("{"))
+    assert sentence == REVEAL_SENTENCE and line in protocol.system_prompt(scenario.functions(reveal))
+
+
+def test_rendering_refuses_what_would_not_be_read_back():
+    toolbench, python = get_protocol("toolbench"), get_protocol("python_calls")
+    refused = [
+        lambda: get_protocol("think_xml").render_answer("t", "a</answer>b"),
+        lambda: get_protocol("think_xml").render_calls("a</think>b", [LS]),
+        lambda: HERMES.render_answer("", "use <tool_call>"),
+        lambda: HERMES.render_calls("a</think>b", [LS]),
+        lambda: get_protocol("llama3_json").render_answer("", 'Sure: {"name": "ls", "parameters": {}}'),
+        lambda: python.render_answer("", "Sure: [ls()]"),
+        *(lambda name=name: python.render_calls("", [Call("f", {name: 1})]) for name in ("a b", "from", "ﬁ", "1a", "")),
+        *(lambda name=name: toolbench.render_calls("", [Call(name, {})]) for name in ("Finish", "a\nb", " a", "")),
+        lambda: toolbench.render_calls("x\nAction: ls", [LS]),
+        lambda: toolbench.system_prompt([function("Finish", "", [])]),
+    ]
+    for number, render in enumerate(refused):
+        with pytest.raises(ValueError):
+            render()
+            raise AssertionError(number)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+plain_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+
+
+def calls(names):
+    arguments = st.dictionaries(names, json_values, max_size=3)
+    return st.lists(st.builds(Call, name=names, arguments=arguments), min_size=1, max_size=5)
+
+
+@EACH
+@settings(deadline=None)
+@given(made=calls(plain_names) | calls(st.text(min_size=1, max_size=128)))
+def test_whatever_is_rendered_parses_back(name, made):
+    protocol = get_protocol(name)
+    try:
+        text = protocol.render_calls("t", made)
+    except ValueError:
+        return  # Python syntax cannot write such a name
+    parsed = protocol.parse(text)
+    assert parsed.error == FormatError.too_deep or parsed.calls == tuple(made)
+
+
+@cache
+def messages_near(name):
+    """Texts that look like what the protocol reads: pieces of its own messages, good and bad, put together wrongly."""
+    protocol = get_protocol(name)
+    good = [*protocol.examples(), protocol.render_calls("t", [Call("cd", {"folder": "x", "n": [1, None]})])]
+    tokens = sorted({token for text in good for token in re.findall(r"</?\w+>|\w+|\W", text)})
+    common = ["<think>", "</think>", *"[]{}()\"'\\\n=`#", "NaN", "\ud800"]
+    whole = good + [text for text, _ in RECORDED[name]["parsed"] if len(text) < 200]
+    pieces = st.lists(st.sampled_from(tokens + common + good) | st.text(max_size=5), max_size=20).map("".join)
+    places = st.integers(0, 200)
+    damaged = st.builds(
+        lambda text, first, second, piece: text[: first % (len(text) + 1)] + piece + text[second % (len(text) + 1) :],
+        st.sampled_from(whole),
+        places,
+        places,
+        pieces | st.just(""),
+    )
+    return damaged | pieces | st.text()
+
+
+class Watch:
+    """Notices code that runs, imports, opened files and processes while `on`; audit hooks cannot be removed."""
+
+    def __init__(self):
+        self.on, self.seen = False, []
+        sys.addaudithook(self.hook)
+
+    def hook(self, event, arguments):
+        if self.on and event.startswith(("exec", "import", "open", "os.", "subprocess.", "socket.", "ctypes.")):
+            self.seen.append(event)
+
+
+watch = Watch()
+
+
+def check_any_text(protocol, text):
+    watch.on = True
+    try:
+        parsed = protocol.parse(text)
+    finally:
+        watch.on = False
+    assert not watch.seen, "parsing runs nothing"
+    assert (parsed.error is not None) + bool(parsed.calls) + (parsed.answer is not None) == 1
+    for call in parsed.calls:
+        json.dumps(call.arguments, allow_nan=False, ensure_ascii=False).encode()
+    if parsed.error is not None:
+        protocol.feedback(parsed)
+
+
+def test_the_watch_notices_code_that_runs():
+    watch.on = True
+    eval("1 + 1")
+    watch.on = False
+    assert watch.seen.pop() == "exec" and not watch.seen
+
+
+@EACH
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_text_makes_the_parser_raise_or_run_anything(name, data):
+    check_any_text(get_protocol(name), data.draw(messages_near(name)))
+
+
+@pytest.mark.slow
+@EACH
+@settings(deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_none_of_20000_texts_makes_the_parser_raise_or_run_anything(name, data):
+    check_any_text(get_protocol(name), data.draw(messages_near(name)))
+
+
+def hostile(protocol, size):
+    """Texts of `size` characters: one piece over and over, alone and as the content of the protocol's own call."""
+    call = protocol.render_calls("", [Call("f", {"x": "@"})])
+    before, _, after = call.partition(re.search(r"""["']@["']""", call)[0])
+    units = {*re.findall(r"</?\w+>|\w+|\W", call), call, *"[{}", "]", '{"', "((", '\\"', "''", "f(a=", "; "}
+    units |= {"<think>", "</think>", "<tool_response>", "1,", '{"a":', "- ", "[f(", '{"name":"', '","parameters":'}
+    for unit in sorted(units):
+        yield (unit * (size // len(unit) + 1))[:size]
+        middle = size - len(before) - len(after)
+        yield before + (unit * (middle // len(unit) + 1))[:middle] + after
+        yield (call + unit * (size // len(unit) + 1))[:size]
+
+
+def steps(protocol, text):
+    """Function calls, of Python and of C, that parsing makes."""
+    count = 0
+
+    def tally(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(tally)
+    try:
+        parsed = protocol.parse(text)
+    finally:
+        sys.setprofile(None)
+    assert len(parsed.calls) <= protocol.max_calls
+    return count
+
+
+@EACH
+def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion(name):
+    protocol = get_protocol(name)
+    shorter = hostile(protocol, PARSE_LIMIT // 4)
+    for long, short in zip(hostile(protocol, PARSE_LIMIT), shorter, strict=True):
+        assert steps(protocol, long) <= 5 * steps(protocol, short) + 200, long[:80]
+
+
+def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):
+    (source,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    path = tmp_path / "my_format.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("interaction.protocol.my_format", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    protocol = module.MyFormat()
+    check_examples(protocol)
+    play_gold(protocol, SCENARIOS[::100])
+    assert protocol.parse('x\nCALL {"name": "ls", "arguments": {}}').error == "text_outside"
+    assert all(f"`{name}`" in README.read_text() for name in NAMES)
+
+
+# Hermes is byte for byte what the templates of Qwen's models write.
+
+
+def template_in(module):
+    """The chat template that bfcl-eval quotes in the documentation of a handler; read as text, not imported."""
+    root = Path(importlib.util.find_spec("bfcl_eval").origin).parent / "model_handler/local_inference"
+    quoted = (root / f"{module}.py").read_text().partition('"chat_template":\n')[2].partition('"""')[0]
+    assert "tool_response" in quoted
+    return textwrap.dedent(quoted).strip()
+
+
+# Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
+TEMPLATES = {"Qwen3": template_in("qwen_fc"), "Qwen2.5": template_in("arch")}
+
+
+def render(template, messages, tools=None):
+    (text,), _ = render_jinja_template([messages], tools=tools, chat_template=template, add_generation_prompt=True)
+    return text
+
+
+def structured(scenario, thoughts=False):
+    """A gold conversation as an API client would give it to a template: tool calls and tool messages as data."""
+    messages = [{"role": "system", "content": HERMES.instructions()}]
+    for message in gold_messages(scenario, HERMES)[1:]:
+        content = message["content"]
+        if message["role"] == "assistant":
+            parsed = HERMES.parse(content)
+            made = [{"function": {"name": call.name, "arguments": call.arguments}} for call in parsed.calls]
+            entry = {"role": "assistant", "content": parsed.answer or ""}
+            thought = {"reasoning_content": parsed.thought} if thoughts else {}
+            messages.append(entry | ({"tool_calls": made} if made else {}) | thought)
+        elif content.startswith("<tool_response>"):
+            body = content.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
+            for text in body.split("\n</tool_response>\n<tool_response>\n"):
+                messages.append({"role": "tool", "content": text})
+        else:
+            messages.append(message)
+    return messages
+
+
+@pytest.mark.parametrize("model", TEMPLATES)
+def test_hermes_writes_a_whole_episode_as_the_template_does_with_tools(model):
+    for scenario in (SCENARIOS[0], load_scenarios("multi_turn_long_context")[58]):
+        ours = gold_messages(scenario, HERMES)
+        ours = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in ours]
+        tools = HERMES.tools(scenario.functions(0))
+        assert render(TEMPLATES[model], ours) == render(TEMPLATES[model], structured(scenario), tools)
+        plain = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in ours)
+        if model == "Qwen2.5":
+            assert render(TEMPLATES[model], ours) == f"{plain}<|im_start|>assistant\n", "and so does any ChatML"
+
+
+def test_hermes_keeps_thoughts_as_qwen3s_template_does():
+    scenario = SCENARIOS[0]
+    tools, theirs = HERMES.tools(scenario.functions(0)), structured(scenario, thoughts=True)
+    results = sum(message["role"] == "tool" for message in theirs[3:9])
+    for ours, count in ((3, 3), (5, 3 + results + 1)):
+        messages = gold_messages(scenario, HERMES)[:ours]
+        assert messages[2]["content"].startswith("<think>\n") and messages[-1]["role"] == "assistant"
+        assert render(TEMPLATES["Qwen3"], messages) == render(TEMPLATES["Qwen3"], theirs[:count], tools)
+    said = {"role": "assistant", "content": HERMES.render_calls("thinking hard", [LS])}
+    feedback = HERMES.feedback(HERMES.parse("<tool_call>"))
+    assert "thinking hard" in render(TEMPLATES["Qwen3"], [*HERMES.opening(FUNCTIONS, "Go."), said, *feedback])

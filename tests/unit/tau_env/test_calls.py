@@ -1,0 +1,300 @@
+"""Whatever a call holds, it gets a text of bounded length; where it does not fit, nothing changes."""
+
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interaction.call import Call
+from interaction.outcome import ErrorKind
+from tau_env import airline, retail, telecom
+from tau_env.arithmetic import MAX_CHARS, ArithmeticBound, ArithmeticRefusal, calculate
+from tau_env.attempt import MAX_RESULT_CHARS, Attempt, Function, Refused
+from tau_env.domain import Action, Side, Story, Task
+from tau_env.records import Base
+
+DOMAINS = pytest.mark.parametrize("domain", [telecom, retail, airline])
+SIDES: tuple[Side, ...] = ("agent", "user")
+FITS: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "array": [], "object": {"apn_name": "internet"}}
+NO_FIT: dict[str, tuple[Any, ...]] = {
+    "string": (None, 1, 1.5, True, [], {}, ["x"]),
+    "integer": (None, "1", 1.5, True, [], {}, float("nan"), float("inf")),
+    "number": (None, "2", True, [2], {}, float("nan"), float("inf"), 10**400),
+    "array": (None, 1, "x", True, {}, ("x",), [1], [None], [["x"]]),
+    "object": (None, "internet", 1, True, [], [["apn_name", "internet"]]),
+}
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+HOSTILE = (
+    nested(5_000),
+    ["x"] * 100_000,
+    "A" * 1_000_000,
+    10**5_000,
+    {1},
+    ErrorKind,
+    "\ud800",
+    "\x00",
+    "{0.__class__} %s $x",
+    "__import__('os').system('true')",
+    {1: 2, None: 3},
+    [{"first_name": "\udfff", "last_name": "", "dob": ""}],
+)
+
+
+def opened(domain: Any) -> Any:
+    return domain.open(domain.load_tasks()[0])
+
+
+def functions(domain: Any) -> list[tuple[Side, dict[str, Any]]]:
+    return [(side, doc) for side in SIDES for doc in domain.functions(side)]
+
+
+def kind(schema: dict[str, Any]) -> str:
+    found: str = schema["anyOf"][-1]["type"] if "anyOf" in schema else schema["type"]
+    return found
+
+
+def fitting(doc: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: schema["enum"][0] if "enum" in schema else FITS[kind(schema)]
+        for name, schema in doc["parameters"]["properties"].items()
+    }
+
+
+def misfits(doc: dict[str, Any]) -> list[Call]:
+    arguments, parameters = fitting(doc), doc["parameters"]
+    bad = [{key: value for key, value in arguments.items() if key != lost} for lost in parameters["required"]]
+    bad += [{**arguments, key: 1} for key in ("extra", "self", "tables", "side", "", "x" * 9999)]
+    for name, schema in parameters["properties"].items():
+        bad += [{**arguments, name: value} for value in NO_FIT[kind(schema)]]
+        bad += [{**arguments, name: "first"}] if "enum" in schema else []
+    return [*(Call(doc["name"], each) for each in bad), Call(doc["name"], arguments, ("C1001",))]
+
+
+@DOMAINS
+def test_arguments_that_do_not_fit_are_refused_and_change_nothing(domain: ModuleType) -> None:
+    failed = []
+    for side, doc in functions(domain):
+        database = opened(domain)
+        before = database.digest()
+        right = database.call(Call(doc["name"], fitting(doc)), side)
+        if right.error not in (None, ErrorKind.RESULT) or not right.text:
+            failed.append((doc["name"], "refused", right))
+        for call in misfits(doc):
+            database = opened(domain)
+            result = database.call(call, side)
+            if result.error != ErrorKind.BAD_ARGUMENTS or not result.text.startswith("Error: "):
+                failed.append((call, result))
+            if database.digest() != before or database.written or len(result.text) > 20_000:
+                failed.append((call, "changed something"))
+        other = opened(domain).call(Call(doc["name"], fitting(doc)), "user" if side == "agent" else "agent")
+        if (other.error, other.text) != (ErrorKind.UNKNOWN_FUNCTION, f"Error: Tool {doc['name']} not found"):
+            failed.append((doc["name"], "of the other side", other))
+    assert not failed
+
+
+@DOMAINS
+def test_hostile_values_names_and_keys_get_a_text_and_change_nothing(domain: ModuleType) -> None:
+    failed = []
+    for side, doc in functions(domain):
+        database = opened(domain)
+        before, parameters = database.digest(), doc["parameters"]["properties"]
+        for value in HOSTILE:
+            for arguments in [{"value": value}, *({**fitting(doc), name: value} for name in parameters)]:
+                result = database.call(Call(doc["name"], arguments), side)
+                result.text.encode()
+                if len(result.text) > MAX_RESULT_CHARS or database.digest() != before or database.written:
+                    failed.append((doc["name"], arguments))
+    for name in (None, 5, b"x", ("a",), {}, True, "", "__init__", "open", "é\ud800", "x" * 10**6):
+        result = opened(domain).call(Call(name, {"a": [1]}), "agent")  # type: ignore[arg-type]
+        result.text.encode()
+        if result.error != ErrorKind.UNKNOWN_FUNCTION or len(result.text) > MAX_RESULT_CHARS:
+            failed.append((name, result))
+    for key in (None, 5, 10**4000, ("a",), True):
+        result = opened(domain).call(Call("transfer_to_human_agents", {key: 1}), "agent")  # type: ignore[dict-item]
+        if result.error != ErrorKind.LIMIT or len(result.text) > 200:
+            failed.append((key, result))
+    assert not failed
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@DOMAINS
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_call_raises_and_one_that_failed_changes_nothing(domain: ModuleType, data: st.DataObject) -> None:
+    database = opened(domain)
+    for _ in range(3):
+        side, doc = data.draw(st.sampled_from(functions(domain)))
+        drawn = data.draw(st.dictionaries(st.sampled_from([*doc["parameters"]["properties"], "x"]), PLAIN, max_size=3))
+        before, known = database.digest(), len(database.written)
+        result = database.call(Call(doc["name"], fitting(doc) | drawn), side)
+        result.text.encode()
+        assert len(result.text) <= MAX_RESULT_CHARS
+        assert (database.digest() != before) == (len(database.written) > known)
+        assert result.error is None or "[cut: " in result.text or database.digest() == before
+
+
+def test_texts_that_grow_are_cut() -> None:
+    echoed = opened(telecom).call(Call("check_app_status", {"app_name": "x" * 45_000}), "user")
+    assert echoed.error == ErrorKind.RESULT and echoed.text.endswith("[cut: the result has 45031 characters]")
+    database = opened(telecom)
+    for _ in range(300):
+        database.call(Call("refuel_data", {"customer_id": "C1001", "line_id": "L1002", "gb_amount": 1.0}), "agent")
+    assert database.call(Call("get_details_by_id", {"id": "B1003"}), "agent").error == ErrorKind.LIMIT
+    desk = opened(airline)
+    cancel = Call("cancel_reservation", {"reservation_id": next(iter(airline.base().tables["reservations"]))})
+    while (result := desk.call(cancel, "agent")).error is None:
+        assert len(result.text) < 50_000
+    assert result.error == ErrorKind.LIMIT
+
+
+def test_a_text_that_cannot_be_written_is_not_stored() -> None:
+    shop, user = opened(retail), next(iter(retail.base().tables["users"]))
+    fields = dict.fromkeys(("address1", "address2", "state", "country", "zip"), "x")
+    result = shop.call(Call("modify_user_address", {**fields, "user_id": user, "city": "\ud800"}), "agent")
+    assert result.error == ErrorKind.BAD_ARGUMENTS and "city" in result.text and not shop.changed()
+
+
+def test_access_point_settings_that_do_not_fit_are_refused() -> None:
+    failed = []
+    for given_settings in (
+        {"apn_name": "wrong"},
+        {"apn_name": None},
+        {"reset_at_reboot": 2},
+        {"reset_at_reboot": "maybe"},
+        {"reset_at_reboot": None},
+        {"mms_apn": 5},
+        {"mmsc_url": ["x"]},
+        {"mms_port": "eighty"},
+        {"mms_port": 1.5},
+        {"mms_port": "9" * 5000},
+        {"mms_port": float("nan")},
+        {1: 2},
+        {None: "x", "apn_name": "internet"},
+    ):
+        database = opened(telecom)
+        before = database.digest()
+        result = database.call(Call("set_apn_settings", {"apn_settings": given_settings}), "user")
+        if result.error != ErrorKind.BAD_ARGUMENTS or database.digest() != before or database.written:
+            failed.append((given_settings, result))
+    assert not failed
+
+
+def began(*setup: tuple[str, dict[str, Any]]) -> Any:
+    """A telecom task of one line."""
+    known = ("set_user_info", {"name": "John Smith", "phone_number": "555-123-2002"})
+    actions = tuple(Action("user", Call(name, arguments)) for name, arguments in (known, *setup))
+    return telecom.open(Task("telecom", "x", "telecom_service", Story(""), actions, (), (), (), ()))
+
+
+LINE = {"customer_id": "C1001", "line_id": "L1002"}
+SUSPENDED = ("suspend_line_for_overdue_bill", {"new_bill_id": "B7", "contract_ended": True, **LINE})
+
+
+def test_a_bill_is_requested_paid_and_heard_of_on_both_sides() -> None:
+    database = began(SUSPENDED)
+    unpaid = database.call(Call("check_payment_request", {}), "user").text
+    database.call(Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B7"}), "agent")
+    asked = database.call(Call("check_payment_request", {}), "user").text
+    assert asked == "You have a payment request for bill B7 of 65.0 USD."
+    again = database.call(Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B1002"}), "agent")
+    assert again.error == ErrorKind.RESULT
+    database.call(Call("make_payment", {}), "user")
+    assert '"status": "Paid"' in database.call(Call("get_details_by_id", {"id": "B7"}), "agent").text
+    assert database.call(Call("check_payment_request", {}), "user").text == unpaid
+
+
+def test_a_resumed_line_reaches_the_phone_when_it_searches_for_a_network() -> None:
+    database = began(SUSPENDED, ("simulate_network_search", {}))
+    database.call(Call("resume_line", LINE), "agent")
+    assert "No Signal" in database.call(Call("check_status_bar", {}), "user").text
+    assert "Excellent | 5G" in database.call(Call("reboot_device", {}), "user").text
+
+
+def test_answers_of_telecom_have_the_form_that_tau2_bench_gives_them() -> None:
+    call = Call("refuel_data", {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 2})
+    one, other = began(), began()
+    text = one.call(call, "agent").text
+    assert 'added 2 GB of data for line L1004 for $0.20", "new_data_refueling_gb": "2.0"' in text
+    other.call(call, "agent")
+    assert one.digest() == other.digest() and other.differences(one) == ()
+    places = {each["where"] for each in one.differences(began())}
+    assert "agent.lines[L1004].data_refueling_gb" in places and "agent.customers[0].bill_ids[2]" not in places
+
+
+def test_the_calculator_rounds_to_two_places_or_refuses_in_upstreams_words() -> None:
+    values = {
+        "2 + 2": "4.0",
+        "  1.005": "1.0",
+        "2.675*1": "2.67",
+        "(13.5-2)*3/7": "4.93",
+        "-(-3)": "3.0",
+        "+.5": "0.5",
+        "7//2": "3.0",
+        "-0.001": "-0.0",
+        "1" + "+1" * 400: "401.0",
+        "9" * 320 + ".0": "inf",
+    }
+    assert {expression: calculate(expression) for expression in values} == values
+    refused = {
+        "1/0": "Cannot evaluate expression: division by zero",
+        "9" * 320: "Cannot evaluate expression: int too large to convert to float",
+        **dict.fromkeys(("abs(1)", "1e5", "1\n", "__import__"), "Invalid characters in expression"),
+        **dict.fromkeys(("", "(", "01", "(" * 400), "Invalid expression: "),
+        **dict.fromkeys(("()", "...", "(1)(2)"), "Invalid expression: only numbers, +, -, *, /, //, ** and"),
+    }
+    for expression, beginning in refused.items():
+        with pytest.raises(ArithmeticRefusal) as raised:
+            calculate(expression)
+        assert str(raised.value).startswith(beginning), expression
+    for expression in ("2**3", "9**9**9**9", "1" * (MAX_CHARS + 1), "-" * 50_000 + "1"):
+        with pytest.raises(ArithmeticBound):
+            calculate(expression)
+
+
+@given(st.text(alphabet="0123456789+-*/(). ", max_size=60))
+def test_any_text_has_a_value_or_is_refused(expression: str) -> None:
+    result = opened(retail).call(Call("calculate", {"expression": expression}), "agent")
+    if result.error is None:
+        float(result.text)
+    else:
+        assert result.error in (ErrorKind.RESULT, ErrorKind.LIMIT)
+
+
+def test_the_documented_json_is_what_arguments_are_checked_against() -> None:
+    rows: list[list[Any]] = [[{}], [{"flight_number": "HAT001"}], [{"flight_number": 1, "date": "2024-05-20"}]]
+    fits = next(fitting(doc) for _, doc in functions(airline) if doc["name"] == "book_reservation")
+    for flights in rows:
+        result = opened(airline).call(Call("book_reservation", {**fits, "flights": flights}), "agent")
+        assert result.error == ErrorKind.BAD_ARGUMENTS and "flights[0]" in result.text, json.dumps(flights)
+
+
+def test_what_a_refused_call_has_changed_so_far_is_no_part_of_a_later_one() -> None:
+    def mark(tables: Any, word: str) -> str:
+        tables.edit("orders", "one" if word == "no" else "two")["status"] = word
+        if word == "no":
+            raise Refused("half done")
+        return "done"
+
+    doc = {"parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}}
+    orders = {name: {"status": "open"} for name in ("one", "two")}
+    attempt = Attempt(Base("orders", {"orders": orders}), {"mark": Function({"name": "mark", **doc}, mark)})
+    errors = [attempt.call(Call("mark", {"word": word}), "agent").error for word in ("no", "yes")]
+    assert errors == [ErrorKind.RESULT, None] and len(attempt.written) == 1
+    assert attempt.changed().keys() == {("orders", "two")}

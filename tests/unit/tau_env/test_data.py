@@ -1,0 +1,108 @@
+"""Where tau's data come from, and which tasks train, decide and are reported."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from data_prep.__main__ import main as prepare_data
+from interaction.environment import part_of
+from tau_env import source, telecom
+from tau_env.splits import SHARES, SMALL, size
+from tau_env.tasks import DOMAINS, TauTask, load_tasks
+
+PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", "policy=none"]
+
+
+def faults(task: TauTask) -> int:
+    return size(DOMAINS[task.task.domain], task.task)
+
+
+@pytest.mark.parametrize("by", ["faults", "size", "official"])
+def test_no_cluster_and_no_fault_set_stands_on_two_sides_in_whichever_mode(by: str) -> None:
+    parts: dict[object, set[str]] = {}
+    for task in load_tasks(by):  # type: ignore[arg-type]
+        if by != "official" or task.task.domain == "telecom":  # tau2-bench's own puts some customers on both
+            parts.setdefault(task.cluster, set()).add(task.part)
+        if task.task.domain == "telecom":
+            parts.setdefault(tuple(sorted(telecom.faults(task.task))), set()).add(task.part)
+    assert parts and all(len(found) == 1 for found in parts.values())
+
+
+def test_by_faults_all_sizes_are_on_each_side_and_by_size_the_larger_are_held_out() -> None:
+    tasks = load_tasks()
+    sizes = {part: {faults(task) for task in tasks if task.part == part} for part in SHARES}
+    assert sizes["train"] == sizes["report"] and len(sizes["train"]) >= 9
+    for category in {task.category for task in tasks}:
+        found = [task.part for task in tasks if task.category == category]
+        for part, share in SHARES.items():
+            assert abs(found.count(part) / len(found) - share) < 0.05, (category, part)
+    larger = [task for task in load_tasks("size") if task.task.domain == "telecom"]
+    assert {task.part for task in larger if faults(task) <= SMALL} == {"train"}
+    assert {task.part for task in larger if faults(task) > SMALL} == {"choose", "report"}
+
+
+def test_the_official_split_has_the_tasks_of_its_files() -> None:
+    for name in DOMAINS:
+        named = json.loads(source.read(f"domains/{name}/split_tasks.json"))
+        tasks = [task for task in load_tasks("official") if task.task.domain == name and task.mode == "user"]
+        assert {task.task.number for task in tasks if task.part == "train"} == set(named["train"])
+        assert {task.task.number for task in tasks if task.part != "train"} == set(named["test"])
+
+
+def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> None:
+    assert prepare_data([*PREPARE, "--out", str(tmp_path), "--option", "split=size"]) == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["options"]["split"] == "size" and manifest["tau2_data"]["from"].startswith("inspect-evals")
+    infos = parquet.read_table(tmp_path / "tau_val.parquet")["extra_info"].to_pylist()
+    assert {part_of(info) for info in infos} == {"choose", "report"}
+    assert all(info["task_id"].count("|") >= SMALL for info in infos)
+    own = {info["task_id"]: part_of({**info, "part": None}) for info in infos}
+    assert "train" in own.values()  # by the split that the environment has without a word
+
+
+def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "tau2"
+    for name in source.SHA256:
+        path = folder / name.removesuffix(".gz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.read(name))
+
+    def prepared() -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "data_prep",
+            *PREPARE,
+            "--tau2-data",
+            str(folder),
+            "--out",
+            str(tmp_path / "o"),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = prepared()
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "o" / "manifest.json").read_text())["tau2_data"]
+    assert found["from"] == str(folder) and len(found["sha256"]) == 64
+    (folder / "domains" / "retail" / "tasks.json").unlink()
+    done = prepared()
+    assert done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1 and str(folder) in done.stderr
+
+
+def test_a_changed_file_of_the_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "domains/retail/policy.txt"
+    monkeypatch.setitem(source.SHA256, name, "0" * 64)
+    with pytest.raises(source.SourceError, match=r"policy.txt is not the file of inspect-evals 0.26.0"):
+        source.read(name)
+
+
+def test_a_task_that_a_language_model_has_to_judge_is_refused_by_its_id() -> None:
+    task = next(task for task in load_tasks() if task.category == "retail")
+    judged = replace(task, task=replace(task.task, basis=("DB", "NL_ASSERTION")))
+    with pytest.raises(ValueError, match=f"task {task.id} is judged by a language model"):
+        judged.open()

@@ -1,0 +1,133 @@
+"""On one machine nothing listens beyond loopback: what a run starts with, and torch's rendezvous."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipe import loopback, sft
+
+RANK = """
+import datetime, os, sys, psutil, torch.distributed as dist
+import recipe.loopback.plugin
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60), init_method=os.environ["DIST_INIT_METHOD"])
+import torch
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+group = dist.new_group([0, 1])
+gathered = [None, None]
+dist.all_gather_object(gathered, os.getpid(), group=group)
+heard = sorted({c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"})
+print(total.item(), len(set(gathered)), heard)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(loopback, "NOTED", tmp_path / "ray_current_cluster")
+
+
+def test_one_machine_starts_closed_and_several_or_a_cluster_of_the_users_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert loopback.environment(nodes=1)["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert loopback.notes(nodes=1) == []
+    assert loopback.environment(nodes=2) == {}
+    assert "2 machines" in loopback.notes(nodes=2)[0]
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert loopback.environment(nodes=1) == {}
+    assert "10.0.0.1:6379" in loopback.notes(nodes=1)[0]
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # Ray starts its own all the same
+    assert loopback.environment(nodes=1) == loopback.ENVIRONMENT and loopback.notes(nodes=1) == []
+
+
+def test_a_cluster_that_runs_on_this_machine_is_joined_by_who_asks_for_several_nodes_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert loopback.cluster(nodes=2) is None
+    loopback.NOTED.write_text("10.0.0.1:6379\n")
+    assert loopback.cluster(nodes=1) is None and loopback.environment(nodes=1) == loopback.ENVIRONMENT
+    assert loopback.cluster(nodes=2) == "10.0.0.1:6379"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6379")
+    assert loopback.cluster(nodes=1) == loopback.cluster(nodes=2) == "10.0.0.2:6379"
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    assert loopback.cluster(nodes=2) is None
+    monkeypatch.delenv("RAY_ADDRESS")
+    for damaged in (b"", b"\n", b"\xff\xfe"):
+        loopback.NOTED.write_bytes(damaged)
+        assert loopback.cluster(nodes=2) is None
+
+
+def test_ray_still_reads_the_switch() -> None:
+    code = "from ray._private import services; print(services.get_node_ip_address())"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **loopback.ENVIRONMENT}, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "127.0.0.1", answer.stderr
+
+
+def start(rank: int, port: int, **changes: str) -> subprocess.Popen:
+    environment = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment |= {"RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}
+    return subprocess.Popen([sys.executable, "-c", RANK], env=environment, stdout=-1, stderr=-1, text=True)
+
+
+def test_two_ranks_meet_on_loopback_alone(unused_port: int) -> None:
+    ranks = [start(rank, unused_port) for rank in (0, 1)]
+    for rank in ranks:
+        said, fault = rank.communicate(timeout=120)
+        assert said.strip() == "3.0 2 ['127.0.0.1']", fault
+
+
+def test_another_address_is_refused_with_what_to_set(unused_port: int) -> None:
+    said = start(0, unused_port, MASTER_ADDR="10.0.0.1").communicate(timeout=60)[1]
+    assert "MASTER_ADDR=10.0.0.1, but" in said and "Set MASTER_ADDR=127.0.0.1 if" in said and "env://" in said
+
+
+def test_ranks_of_a_torchrun_that_listens_elsewhere_connect_to_it_and_listen_on_loopback_alone() -> None:
+    from torch.distributed import TCPStore
+
+    store = TCPStore(socket.gethostname(), 0, None, is_master=True, wait_for_workers=False)
+    changes = {"MASTER_ADDR": socket.gethostname(), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for rank in [start(rank, store.port, **changes) for rank in (0, 1)]:
+        said, fault = rank.communicate(timeout=120)
+        assert said.strip() in ("3.0 2 ['127.0.0.1']", "3.0 2 []"), fault
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "address"),
+    [
+        ({}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7"}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 2, "node7"),
+        ({"MASTER_ADDR": "node7", "TORCHELASTIC_USE_AGENT_STORE": "True"}, 1, "node7"),
+        ({"MASTER_ADDR": "node7", "DIST_INIT_METHOD": "env://"}, 1, "node7"),
+    ],
+)
+def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], count: int, address: str
+) -> None:
+    environment = {"DIST_INIT_METHOD": "loopback://", "MASTER_PORT": "29556", **given}
+    monkeypatch.setattr(os, "environ", environment)
+    assert sft.machines() == count
+    sft.process_group()
+    assert environment["MASTER_ADDR"] == address
+
+
+def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:
+    script = (Path(__file__).parents[2] / "run_sft.sh").read_text()
+    assert "store_type=file" in script and "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in script
+    assert "--standalone" not in script
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

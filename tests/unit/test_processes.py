@@ -1,0 +1,342 @@
+"""Nothing of a start outlives it, however it ends; what a killed one has left is cleared, and nothing else is."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from recipe import processes
+from recipe.cluster import TOKEN, TOKEN_FILE
+from recipe.processes import LAUNCH, NOTE, TEMP, Launch, alone, identity, living
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+STAYS = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # or it would end with its parent
+open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(300)
+"""
+STARTER = """
+import sys
+from pathlib import Path
+from recipe import processes
+run = Path(sys.argv[1])
+with processes.alone(run) as note:
+    processes.run([sys.executable, "-c", sys.argv[2], str(run / "pid")], run / "logs" / "x.log", lambda: None, note)
+"""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TWO = ["bash", "-c", "setsid sleep 900.5 & exec sleep 29.5"]
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def until(true: Callable[[], object], seconds: float = 20) -> None:
+    end = time.time() + seconds
+    while not true():
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+def pid_of(note: Path) -> int:
+    until(lambda: note.exists() and note.read_text())
+    return int(note.read_text())
+
+
+def launch_of(run: Path) -> Launch:
+    launch = LAUNCH.read(run / NOTE)
+    assert launch is not None
+    return launch
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., tuple[Path, subprocess.Popen, int]]]:
+    """Starts a run: its folder, its starter, its child."""
+    started = []
+
+    def begin(code: str = STAYS) -> tuple[Path, subprocess.Popen, int]:
+        (run := tmp_path / "a").mkdir()
+        starter = subprocess.Popen([sys.executable, "-c", STARTER, str(run), code])
+        child = pid_of(run / "pid")
+        until(lambda: launch_of(run).pid is not None)
+        started.append((launch_of(run), starter, child))
+        return run, starter, child
+
+    yield begin
+    for launch, starter, child in started:
+        starter.kill()
+        starter.wait()
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        processes.clear(launch, tmp_path)
+
+
+def run_code(code: str, folder: Path, watch: Callable[[], None] = lambda: None, *given: str) -> int:
+    return processes.run([sys.executable, "-c", code, *given], folder / "x.log", watch, folder / NOTE)
+
+
+def test_status_and_output_are_kept_a_long_child_is_watched_and_an_orphan_is_ended(tmp_path: Path) -> None:
+    assert run_code("print('said'); exit(3)", tmp_path) == 3
+    assert (tmp_path / "x.log").read_text() == "said\n"
+    seen: list[int] = []
+    run_code("import time; time.sleep(2.5)", tmp_path, lambda: seen.append(1))
+    assert len(seen) == 2
+    orphan = "import subprocess as s, sys; c = s.Popen(['sleep', '300'], start_new_session=True)\n"
+    assert run_code(f"{orphan}open(sys.argv[1], 'w').write(str(c.pid))", tmp_path, lambda: None, f"{tmp_path}/pid") == 0
+    assert not alive(pid_of(tmp_path / "pid"))
+
+
+class Swallows:
+    """Python drops an exception that leaves a destructor; what is left of it is a line on stderr."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work = work
+
+    def __del__(self) -> None:
+        self.work()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupt_ends_the_command_also_in_a_frame_that_drops_exceptions(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    def interrupt() -> None:
+        Swallows(lambda: (os.kill(os.getpid(), number), time.sleep(0.01)))
+
+    def while_it_runs(note: Path) -> None:
+        processes.run(TWO, tmp_path / "log", interrupt, note)
+
+    def before_it_starts(note: Path) -> None:
+        interrupt()
+        processes.run(TWO, tmp_path / "log", lambda: None, note)
+
+    def while_it_computes(_: Path) -> None:
+        interrupt()
+        for _ in range(200):
+            time.sleep(0.1)
+
+    handlers = [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)]
+    for command in (while_it_runs, before_it_starts, while_it_computes):
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt), alone(tmp_path) as note:
+            command(note)
+        assert time.monotonic() - began < 15, command
+        assert psutil.Process().children(recursive=True) == []
+    assert [signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)] == handlers
+
+
+def watch() -> None:
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        Swallows(lambda: sum(range(2000)))
+
+
+def interrupted(folder: Path, chance: random.Random) -> None:
+    """Start a command, interrupt it, and print: signal, seconds until it has ended, exit status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in Python's own hooks after a fork they get lost
+    if not (pid := os.fork()):
+        with suppress(KeyboardInterrupt):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            with alone(folder) as note:
+                watch()
+                processes.run(TWO, folder / "log", watch, note)
+                os._exit(1)
+        os._exit(130)
+    time.sleep(chance.uniform(0, 4))
+    os.kill(pid, number := chance.choice(SIGNALS))
+    began = time.monotonic()
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        time.sleep(0.02)
+    status = os.waitstatus_to_exitcode(ended[1])
+    os.write(1, f"{number.name} {time.monotonic() - began:.2f} {status}\n".encode())  # one call: lines do not mix
+
+
+@pytest.mark.slow
+def test_500_interrupts_at_random_moments_are_all_heard(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, __file__, str(tmp_path)], capture_output=True, text=True)
+    ends = [line.split() for line in done.stdout.splitlines()]
+    # the last is a SIGTERM before the command has begun to listen
+    assert {(end[0], end[2]) for end in ends} <= {("SIGINT", "130"), ("SIGTERM", "130"), ("SIGTERM", "-15")}
+    assert len(ends) == 500 and max(float(end[1]) for end in ends) < 25  # when the child ends by itself
+    assert not [one for one in psutil.process_iter(["cmdline"]) if "900.5" in (one.info["cmdline"] or ())]
+
+
+def test_a_child_ends_when_its_starter_is_killed_outright(start) -> None:
+    _, starter, child = start("import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(300)")
+    starter.kill()
+    until(lambda: not alive(child))
+
+
+LEAVES_MUCH = """
+import os, socket, subprocess, sys, tempfile, time
+from multiprocessing import shared_memory, resource_tracker
+sock = socket.socket(socket.AF_UNIX); sock.bind(os.path.join(tempfile.gettempdir(), "socket"))
+memory = shared_memory.SharedMemory(create=True, size=4096)
+resource_tracker.unregister(memory._name, "shared_memory")
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"
+titled = subprocess.Popen([sys.executable, "-c", code], env={"PATH": "title"}, preexec_fn=os.setpgrp)
+time.sleep(0.5)
+open(sys.argv[1] + ".memory", "w").write(memory.name)
+open(sys.argv[1], "w").write(str(titled.pid))
+time.sleep(300)
+"""
+
+
+def test_what_a_killed_start_left_is_cleared_by_the_next_one(start, capsys: pytest.CaptureFixture[str]) -> None:
+    run, starter, orphan = start(LEAVES_MUCH)
+    memory = Path("/dev/shm") / (run / "pid.memory").read_text().strip("/")
+    launch = launch_of(run)
+    assert launch.pid and memory.exists() and (Path(launch.temp) / "socket").exists()
+    starter.kill()
+    starter.wait()
+    moved = run.rename(run.with_name("moved"))
+    with alone(moved):
+        pass
+    said = capsys.readouterr().out
+    assert "the last start was killed; cleared" in said
+    assert "shared memory" in said or not memory.exists()  # another start on this machine may have been quicker
+    assert not alive(orphan) and not alive(launch.pid)
+    assert not memory.exists() and not Path(launch.temp).exists() and not (moved / NOTE).exists()
+    with alone(moved):
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_in_use_is_refused_and_a_copy_of_it_ends_nothing(start, tmp_path: Path, capsys) -> None:
+    run, starter, child = start()
+    launch = launch_of(run)
+    with pytest.raises(SystemExit, match=f"process {starter.pid} trains into it"), alone(run):
+        pass
+    with alone(Path(shutil.copytree(run, tmp_path / "b"))):
+        assert (tmp_path / "b" / ".lock").read_text() == str(os.getpid())
+    said = capsys.readouterr().out
+    assert "launch.json came with a copy of another run; it is ignored" in said and said.count("\n") == 1
+    assert alive(child) and starter.poll() is None and Path(launch.temp).is_dir() and launch_of(run) == launch
+    starter.kill()
+    starter.wait()
+    with alone(run):
+        pass
+
+
+def test_a_note_that_names_what_is_not_the_launchs_harms_nothing(tmp_path: Path) -> None:
+    (run := tmp_path / "run").mkdir()
+    bystander = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    temporary = Path(tempfile.mkdtemp(prefix=TEMP))
+    (link := temporary.with_name(f"{temporary.name}-link")).symlink_to(tmp_path)
+    shared = Path(tempfile.mkstemp(prefix="psm_", dir="/dev/shm")[1])
+    theirs = {"pid": bystander.pid, "created": psutil.Process(bystander.pid).create_time()}
+    good = {"version": 1, "token": "b" * 32, "temp": "/tmp/bfcl-none", "log": "x.log", "folder": identity(run)}
+    notes = [theirs, theirs | {"created": 1.0}, {"pid": 1}, {"pid": os.getsid(0)}, {"pid": -1}, {"token": ""}]
+    notes += [{"temp": str(folder)} for folder in (temporary, tmp_path, link, "/", "/tmp", ".", "")]
+    try:
+        for note in notes:
+            (run / NOTE).write_text(json.dumps(good | note))
+            with alone(run):
+                pass
+            assert bystander.poll() is None and shared.exists() and temporary.exists() and tmp_path.exists(), note
+        assert [path.name for path in run.iterdir()] == [".lock"]
+    finally:
+        bystander.kill()
+        shutil.rmtree(temporary)
+        shared.unlink()
+        link.unlink()
+
+
+def test_a_damaged_note_is_said_and_does_not_stop_the_start(tmp_path: Path, capsys) -> None:
+    for content in (b"", b"{", b"[]", b"\xff", b'{"token": 3}', b'{"version": 7}'):
+        (tmp_path / NOTE).write_bytes(content)
+        with alone(tmp_path):
+            pass
+        said = capsys.readouterr().out
+        assert "launch.json" in said and "is not known" in said and said.count("\n") == 1, content
+
+
+def test_a_start_whose_note_cannot_be_written_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob(f"{TEMP}*"))
+    with pytest.raises(OSError):
+        processes.run(["true"], tmp_path / "log", lambda: None, tmp_path / ("x" * 254))
+    assert set(Path(tempfile.gettempdir()).glob(f"{TEMP}*")) <= before
+
+
+def test_temporary_files_are_gone_and_the_logs_of_ray_are_kept_after_a_bad_end(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys, tempfile; temp = pathlib.Path(tempfile.gettempdir()); print(temp)\n"
+        "logs = temp / 'ray' / 'session_2026' / 'logs'; logs.mkdir(parents=True)\n"
+        "(logs / 'raylet.err').write_text('WANDB_API_KEY=hunter2'); sys.exit(int(sys.argv[1]))"
+    )
+    for status in (0, 1):
+        log = tmp_path / "logs" / f"stage{status}.log"
+        processes.run([sys.executable, "-c", code, str(status)], log, lambda: None, tmp_path / NOTE)
+        assert not Path(log.read_text().strip()).exists()
+        kept = tmp_path / "logs" / f"stage{status}.ray" / "raylet.err"
+        assert kept.exists() is bool(status) and (not status or "hunter2" not in kept.read_text())
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
+    """A launch with a folder of temporary files, and no process yet."""
+    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    token, temp = uuid4().hex, tempfile.mkdtemp(prefix=TEMP)
+    (Path(temp) / TOKEN_FILE).write_text(token)
+    yield Launch(token, temp, "x.log", (0, 0))
+    shutil.rmtree(temp, ignore_errors=True)
+
+
+def test_a_node_ends_what_has_the_token_and_removes_its_files(launch: Launch) -> None:
+    ours, other = (subprocess.Popen(["sleep", "300"], env={TOKEN: token}) for token in (launch.token, "another"))
+    asked = {"token": launch.token, "temp": launch.temp}
+    found = processes.clear_here(asked, "node", ["node"])
+    assert found[0].startswith("1 processes") and launch.temp in found[-1]
+    assert not alive(ours.pid) and other.poll() is None and not Path(launch.temp).exists()
+    assert processes.clear_here(asked, "node", ["node"]) == []
+    other.kill()
+
+
+def test_a_launch_notes_the_cluster_it_joins_and_no_other_launch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launch: Launch
+) -> None:
+    LAUNCH.write(tmp_path / NOTE, launch)
+    for token, cluster in (("another", None), (launch.token, "10.0.0.1:6379")):
+        monkeypatch.setenv(TOKEN, token)
+        processes.note_cluster(tmp_path, "10.0.0.1:6379")
+        assert launch_of(tmp_path).cluster == cluster
+
+
+def test_where_the_cluster_is_gone_that_is_said_and_this_machine_is_cleared(tmp_path: Path, launch: Launch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    child = subprocess.Popen(["sleep", "300"], env={TOKEN: launch.token})
+    assert [process.pid for process in living(launch, tmp_path)] == [child.pid]
+    found = processes.clear(Launch(launch.token, launch.temp, "x.log", (0, 0), cluster=address), tmp_path)
+    assert address in found[0] and "nothing on other nodes" in found[0]
+    assert any("1 processes" in line for line in found)
+    assert not Path(launch.temp).exists() and not alive(child.pid)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
+    for worker in range(8):
+        if not os.fork():
+            for number in range(worker, 500, 8):
+                (folder := Path(sys.argv[1]) / str(number)).mkdir()
+                interrupted(folder, random.Random(number))
+            os._exit(0)
+    while psutil.Process().children():
+        os.wait()

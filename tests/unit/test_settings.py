@@ -1,0 +1,344 @@
+"""What a configuration may hold: shipped ones pass, mistakes are named, right overrides arrive as Hydra has them."""
+
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.curriculum import stages
+from recipe.errors import PreflightError
+from recipe.preflight import check_settings
+from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, UNUSED, command, compose, one_of, quoted, unread
+from recipe.stage import checkpoints
+
+ROOT = Path(__file__).parents[2]
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HARDWARE", "tiny")
+
+
+def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = None) -> str:
+    """What is said about a command line; empty if it passes."""
+    try:
+        config = compose(name, overrides, folder=folder)
+        check_settings(config)
+        checkpoints.check(config)
+    except PreflightError as error:
+        return str(error)
+    return ""
+
+
+def test_every_shipped_configuration_passes() -> None:
+    wrong = []
+    for name in (*names("")[:0], "stage1", "stage2", "stage3", "stage4", "fctncalling"):
+        wrong += [(name, said) for profile in names("hardware") if (said := line_of([f"hardware={profile}"], name))]
+    wrong += [(name, said) for name in names("algorithm") if (said := line_of([f"algorithm={name}"], "stage2"))]
+    for name in ("sft", "tau_sft"):
+        for profile in names("sft_hardware"):
+            compose(name, [f"sft_hardware={profile}"], group="sft_hardware")
+            compose(name, [f"sft_hardware={profile}", "preset=steptool"], group="sft_hardware")
+    assert not wrong
+
+
+BAD = {
+    "trainer.total_epoch=3": "trainer.total_epoch is not known. Nearest: trainer.total_epochs",
+    "lr=3": "Nearest: critic.optim.lr, actor_rollout_ref.actor.optim.lr",
+    "algoritm.lam=1": "Nearest: algorithm.lam",
+    "+stage.max_lost_shar=0.5": "stage has no max_lost_shar",
+    "+interaction.train.max_step=3": "interaction.train.max_step is not known (is max_steps meant?)",
+    "~trainer.total_epochs": "trainer.total_epochs is missing",
+    "hydra.run.dir=x": "hydra.run.dir is not known",
+    "hardware=gpu9": "Could not find 'hardware/gpu9' Available options in 'hardware': cpu gpu1 gpu8",
+    "algorithm=gppo": "Could not find 'algorithm/gppo'",
+    "trainer=null": "Config group override must be a string",
+    "data.train_batch_size": "data.train_batch_size: ",
+    "data.train_batch_size=[": "data.train_batch_size=[: ",
+    "data.train_files=a,b": "a list is written [a,b]",
+    "data.train_batch_size=abc": "data.train_batch_size='abc'; expected a whole number",
+    "data.train_batch_size=???": "data.train_batch_size is missing",
+    "trainer.total_epochs=${nope}": "trainer.total_epochs: Interpolation key 'nope' not found",
+    "actor_rollout_ref.actor.strategy=fsdp3": "expected one of fsdp, fsdp2, fsdp_turbo",
+    "actor_rollout_ref.rollout.gpu_memory_utilization=7": "expected a number above 0 to 1",
+    "actor_rollout_ref.rollout.temperature=nan": "expected a finite number",
+    "actor_rollout_ref.actor.optim.lr=high": "actor_rollout_ref.actor.optim.lr='high'; expected a number",
+    "actor_rollout_ref.actor.optim.lr=true": "actor_rollout_ref.actor.optim.lr=True",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=3": "does not divide data.train_batch_size=4",
+    "actor_rollout_ref.actor.checkpoint.save_contents=[hf_model,optimzer]": "expected some of",
+    "actor_rollout_ref.rollout.enforce_eager=yes please": "expected true or false",
+    "actor_rollout_ref.actor.fsdp_config.fsdp_size=1.5": "expected a whole number",
+    "trainer.v1=null": "trainer.v1=None; expected a section",
+    "trainer.experiment_name=2026": "a number is one in quotes",
+    "trainer.resume_mode=foo": "expected one of auto, disable",
+    "algorithm.adv_estimator=grp": "algorithm.adv_estimator=grp is not known",
+    "actor_rollout_ref.actor.policy_loss.loss_mode=vanila": "vanilla",
+    "trainer.logger=[console,wndb]": "wndb",
+    "interaction.protocol=hermess": "hermess",
+    "interaction.user={kind: nobody}": "interaction.user.kind='nobody'",
+    "stage.gate={kind: leave_at, value: high}": "stage.gate.value='high'",
+    "stage.max_lost_share=25": "stage.max_lost_share=25; expected a number from 0 to 1",
+    "stage.name=../../evil": "expected the name of a folder",
+    "stage.previous=logs": "expected the name of a folder",
+    "stage.name=manifest.json": "none that a run has already",
+    "paths.run='~/runs'": "paths.run='~/runs'; expected a path, written without ~",
+    "paths.run=''": "paths.run=''",
+    "reward.timeout=1e10": "reward.timeout",
+}
+
+
+def test_a_mistake_is_named_in_at_most_two_lines() -> None:
+    said = {override: line_of([override]) for override in BAD}
+    wrong = {
+        override: line
+        for override, line in said.items()
+        if BAD[override] not in line or line.count("\n") > 1 or len(line) > 500
+    }
+    assert not wrong
+    assert "Cannot find primary config 'stage9'" in line_of([], "stage9")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TRAIN_BATCH_SIZE", "abc", "data.train_batch_size='abc'"),
+        ("MINI_BATCH_SIZE", "0", "ppo_mini_batch_size=0"),
+        ("SEED", "-1", "seed=-1"),
+        ("HARDWARE", "gpu9", "hardware/gpu9"),
+    ],
+)
+def test_so_is_a_wrong_environment_variable(
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert said in line_of([])
+
+
+RIGHT = [
+    ["trainer.total_epochs=3", "actor_rollout_ref.rollout.n=4", "data.train_files=[a.parquet,b.parquet]"],
+    ["+reward.custom_reward_function.reward_kwargs.scale=100", "reward.custom_reward_function.path='a b.py'"],
+    ["algorithm=tppo", "trainer.logger=[console,wandb]", "++trainer.total_epochs=5"],
+    ["stage.gate={kind: leave_at, value: 1.0}", "interaction.overlong={train: false}", "+stage.gate.window=3"],
+    ["stage.gate=null", "interaction.train.max_result_chars=null", "actor_rollout_ref.actor.optim.betas=[0.9,0.99]"],
+    ["+actor_rollout_ref.rollout.engine_kwargs.vllm={seed: 3, a: [1, {b: c}]}", "stage.alarms.lost=1e-2"],
+    ["trainer.default_local_dir=${paths.stage}/x", "+custom.mine.x=1", "actor_rollout_ref.model.path=/a/b-c_d.e"],
+    ['trainer.experiment_name="a=b, c"', "trainer.project_name='it\\'s'", "data.seed=${oc.decode:'7'}"],
+    ["launcher.env.OMP_NUM_THREADS=2", "~launcher.env.MALLOC_ARENA_MAX", "trainer.max_actor_ckpt_to_keep=null"],
+    ["algorithm.rollout_correction.rollout_is_threshold=0.5_5.0", "+data.apply_chat_template_kwargs.x=false"],
+    ["actor_rollout_ref.model.target_modules=[q_proj]", "actor_rollout_ref.actor.optim.lr=1", "trainer.logger=console"],
+    [
+        "+interaction.environments.mine=a.py",
+        "actor_rollout_ref.rollout.max_model_len=null",
+    ],
+]
+
+
+@pytest.mark.parametrize("overrides", RIGHT, ids=lambda overrides: overrides[0])
+def test_right_overrides_give_what_hydra_composes(overrides: list[str]) -> None:
+    with hydra.initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        theirs = hydra.compose("stage2", overrides=["hardware=tiny", *overrides])
+    assert OmegaConf.to_yaml(compose("stage2", overrides)) == OmegaConf.to_yaml(theirs)
+
+
+def test_an_added_key_that_nothing_may_read_is_noted() -> None:
+    added = {
+        "+trainer.total_epoch=3": True,
+        "++data.shufle=false": True,
+        "+actor_rollout_ref.rollout.top_pp=0.5": True,
+        "+actor_rollout_ref.rollout.repetition_penalty=1.1": False,  # a field that verl's files leave out
+        "++trainer.total_epochs=3": False,
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=3": False,
+        "+custom.x=1": False,
+    }
+    said = unread(compose("stage2", [*added]), [*added])
+    assert [line.partition(": ")[0] for line in said] == [key for key, noted in added.items() if noted]
+
+
+def test_every_key_of_verls_that_our_files_set_is_one_that_verl_has_and_reads() -> None:
+    """verl ignores `algorithm.loss_agg_mode` and `actor.grad_clip` without a word."""
+
+    def leaves(node: Any, path: str = "") -> list[str]:
+        inside = isinstance(node, dict) and node
+        return [leaf for k, v in node.items() for leaf in leaves(v, f"{path}.{k}".strip("."))] if inside else [path]
+
+    with hydra.initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        tree = hydra.compose("ppo_trainer")
+    unknown, ours = set(), ("reward.timeout", "preflight_only", "hydra.", "defaults")
+    for file in (
+        path
+        for pattern in ("base", "stage?", "hardware/*", "algorithm/*", "trainer/*")
+        for path in CONFIG_DIR.glob(f"{pattern}.yaml")
+    ):
+        for key in leaves(OmegaConf.to_container(OmegaConf.load(file))):
+            section, _, name = key.rpartition(".")
+            if key.startswith(ours) or OURS.match(key) or FREE.match(key) or name == "_target_":
+                continue
+            node = OmegaConf.select(tree, section) or {}
+            target = hydra.utils.get_class(node["_target_"]) if "_target_" in node else None
+            if name not in node and name not in getattr(target, "__dataclass_fields__", ()):
+                unknown.add(key)
+    assert unknown == {"actor_rollout_ref.actor.policy_loss.ratio_norm"}, "ours, in a class of ours"
+
+
+def test_choices_are_those_that_verl_takes() -> None:
+    import torch
+    from verl.trainer.ppo.core_algos import agg_loss, kl_penalty
+    from verl.utils.torch_dtypes import PrecisionType
+
+    one = torch.ones(2, 3)
+    tried = {"loss_agg_mode": lambda name: agg_loss(one, one, name), "kl_loss_type": lambda n: kl_penalty(one, one, n)}
+    for key, call in (tried | {"model_dtype": PrecisionType.to_dtype}).items():
+        for name in RULES[key][0].removeprefix("one of ").split(", "):
+            call(name)
+    assert not one_of("a", "b")[1]("c")
+
+
+HOSTILE = ["", " ", "\n", "../evil", "~/x", "${", "${nope}", "???", "é'\"\\", "{", "[", "a,b", "%s", "1e400", "x" * 300]
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    7,
+    2**63,
+    0.5,
+    -0.5,
+    1e300,
+    math.nan,
+    math.inf,
+    [],
+    {},
+    [1, 2],
+    [[]],
+    {"a": 1},
+    *HOSTILE,
+]
+
+
+def test_a_random_command_line_is_refused_or_gives_values_of_the_right_kind() -> None:
+    draw, counts, wrong = random.Random(20261121), Counter[str](), []
+    defaults: Any = OmegaConf.to_container(compose("stage1"), resolve=True)
+
+    def leaves(node: Any, path: str = "") -> dict[str, Any]:
+        if not isinstance(node, dict):
+            return {path: node}
+        return {key: v for k, item in node.items() for key, v in leaves(item, f"{path}.{k}".strip(".")).items()}
+
+    before = {key: value for key, value in leaves(defaults).items() if not (FREE.match(key) or key.startswith(UNUSED))}
+    for _ in range(600):
+        key, value = draw.choice(sorted(before)), draw.choice(VALUES)
+        text = quoted(value) if isinstance(value, str) and draw.random() < 0.5 else str(value).replace("None", "null")
+        try:
+            now = OmegaConf.select(compose("stage1", [f"{key}={text}"]), key)
+        except PreflightError:
+            counts["refused"] += 1
+            continue
+        counts["passed"] += 1
+        number = isinstance(before[key], int | float) and not isinstance(now, int | float) and key not in FREE_KINDS
+        if now is not None and (number or (isinstance(before[key], bool) and not isinstance(now, bool))):
+            wrong.append((key, text, now))
+    assert not wrong and min(counts.values()) > 100, counts
+
+
+FREE_KINDS = ("trainer.save_freq", "trainer.test_freq", "algorithm.rollout_correction.rollout_is_threshold")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder of configurations, in the working directory."""
+    files = {
+        "mine.yaml": "defaults: [stage2, {override algorithm: dapo}, _self_]\nstage: {name: mine}\n",
+        "typo.yaml": "defaults: [stage2, _self_]\nstage: {name: mine, max_lost_shar: 0.5}\n",
+        "kind.yaml": "defaults: [stage2, _self_]\ntrainer: {critic_warmup: two}\n",
+        "hardware/mycpu.yaml": "# @package _global_\ndefaults: [cpu]\nlauncher: {needs: {memory_gb: 1}}\n",
+        "algorithm/grpo.yaml": "# @package _global_\nalgorithm: {gamma: 0.5}\n",
+    }
+    for name, text in files.items():
+        (path := tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "own"
+
+
+def test_a_users_folder_of_configurations_is_built_on_ours_and_comes_first(own: Path) -> None:
+    mine = compose("mine", folder=Path("own"))
+    assert (mine.stage.name, mine.algorithm.filter_groups.enable, mine.trainer.device) == ("mine", True, "cpu")
+    config = compose("stage1", ["hardware=mycpu"], folder=own)
+    assert (config.launcher.needs.memory_gb, config.algorithm.gamma) == (1, 0.5)
+    assert "stage has no max_lost_shar" in line_of([], "typo", own)
+    assert "trainer.critic_warmup='two'; expected a whole number" in line_of([], "kind", own)
+
+
+def test_options_of_hydras_that_show_something_are_answered_by_hydra(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in (["--cfg", "job"], ["--help"]):
+        words = ["--config-dir", "own", "--config-name", "mine", *option, "hardware=mycpu"]
+        monkeypatch.setattr("sys.argv", ["recipe.train", *words])
+        with pytest.raises(SystemExit) as end:
+            command(words)
+        shown = capsys.readouterr().out
+        assert not end.value.code and "name: mine" in shown and "memory_gb: 1" in shown
+    monkeypatch.setattr("sys.argv", ["recipe.train", "--multirun", "trainer.total_epochs=1"])
+    with pytest.raises(SystemExit) as end:
+        command(sys.argv[1:])
+    assert end.value.code
+    assert not (own.parent / "multirun").exists() or "show something" in str(end.value.code)
+
+
+def test_a_text_is_quoted_so_that_it_is_read_back_and_runs_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["a b", "é", "it's", "a\\", "\\'", "a,b", "a=b", "#", "[x]", "{y}", "$z", "%s", '"', "a\\'b", "日本"]
+    for text in texts:
+        config = compose("stage1", [f"trainer.experiment_name={quoted(text)}"])
+        assert config.trainer.experiment_name == text
+        monkeypatch.setenv("RUN", text)
+        assert compose("stage1").trainer.default_local_dir == f"outputs/{text}/stage1_format/checkpoints"
+    monkeypatch.setenv("RUN", "")
+    assert compose("stage1").paths.run == "outputs/default"
+
+
+def test_a_project_may_stand_in_a_folder_of_any_printable_name(tmp_path: Path) -> None:
+    folder = tmp_path / "é ü, it's = #[x]{y} 50% $HOME"
+    for part in ("recipe", "interaction", "bfcl_env", "rewards"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage2", "--cfg", "job"]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 and "stage2_base" in done.stdout, done.stderr
+
+
+CURRICULA = {
+    "stages: [../evil]": "'../evil'; expected the name of a folder",
+    "stages: [{name: logs, config: stage1}]": "expected the name of a folder",
+    "stages: [{name: x, config: ../config/stage1}]": "'../config/stage1'; expected the name of a folder",
+    "stages: stage1": "expected a list",
+    "stages: [stage1]\noverrides: a=b": "expected a list",
+    "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]": "stage.gate.value='high'",
+    "stages: [stage1]\noverrides: [3]": "3: ",
+    "stages: [stage1\x00]": "is not YAML",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), CURRICULA.items(), ids=lambda value: value[:40])
+def test_a_curriculum_file_is_read_as_strictly(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as refused:
+        stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path)
+    assert words in str(refused.value)
