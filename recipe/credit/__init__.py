@@ -2,7 +2,7 @@
 
 `estimators` turns rewards and values into advantages, `policy_loss` turns advantages of whole steps into a loss,
 `registry` makes verl know both by name; `benchmarks/toy_credit.py` shows on a problem with a known optimum that they
-learn. docs/credit.md says when to choose which; `algorithm=NAME` on the command line chooses.
+learn. docs/algorithms.md says when to choose which; `algorithm=NAME` on the command line chooses.
 """
 
 GROUPED = (

@@ -3,7 +3,7 @@
     python -m recipe.curriculum [options] [overrides]
 
 An override is one of Hydra's, for every stage, or for one: `stage2:trainer.total_epochs=3`. Starting the same command
-again after an interruption goes on where it stopped. docs/curriculum.md has a run from start to end.
+again after an interruption goes on where it stopped. docs/train.md has a run from start to end.
 """
 
 import argparse

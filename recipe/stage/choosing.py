@@ -86,7 +86,7 @@ def check(config: DictConfig) -> None:
         if not metric.startswith(CHOOSE):
             raise PreflightError(
                 f"{setting}={metric} would let held-out tasks decide that are also reported. Set {setting}="
-                f"{_of_choosing_part(metric)}, the mean over the tasks for choosing (docs/curriculum.md)."
+                f"{_of_choosing_part(metric)}, the mean over the tasks for choosing (docs/train.md)."
             )
 
 

@@ -55,9 +55,9 @@ CAUSES = {
     r"No space left on device|ENOSPC|File too large|PytorchStreamWriter failed writing": FULL,
     r"ActorDiedError|ActorUnavailableError|WorkerCrashedError|OwnerDiedError|worker died unexpectedly": (
         "a worker process died. If the machine ran out of memory, its kernel log says so (dmesg): lower what the stage "
-        "takes (docs/troubleshooting.md)"
+        "takes (docs/resume.md)"
     ),
-    r"OutOfMemoryError|CUDA out of memory": "out of memory: see docs/troubleshooting.md",
+    r"OutOfMemoryError|CUDA out of memory": "out of memory: see docs/resume.md",
 }
 """What in a log means that a stage could not go on, and what to do about it; `\\1` is what the pattern has found."""
 
