@@ -7,9 +7,7 @@ the name under which the next stage looks for it.
 """
 
 import json
-import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +45,7 @@ def export(source: Path, target: Path, start: str) -> Path:
     if (source.parent / ADAPTER_FILE).is_file():
         _merge(source, part, adapter_part, start)
     else:
-        shutil.copytree(source, part, copy_function=_link_weights)
+        shutil.copytree(source, part)
         if source.with_name("adapter").is_dir():
             shutil.copytree(source.with_name("adapter"), adapter_part)
     _drop_attention(part / "config.json")
@@ -106,14 +104,6 @@ def misfit(folder: Path, surplus: bool = True) -> str | None:
     named = {"missing": found["missing_keys"], "unexpected": unexpected, "of another shape": mismatched}
     said = [f"{len(names)} tensors are {how} ({sorted(names)[0]}, ...)" for how, names in named.items() if names]
     return f"for a {model_class.__name__} {', '.join(said)}; missing ones would start at random"
-
-
-def _link_weights(source: str, target: str) -> None:
-    """Copy a file; weights, which nobody writes into, take no room a second time where the file system allows it."""
-    if source.endswith(".safetensors"):
-        with suppress(OSError):
-            return os.link(source, target)
-    shutil.copy2(source, target)
 
 
 def _replace(part: Path, target: Path) -> None:

@@ -55,7 +55,8 @@ def test_every_setting_is_on_the_page_of_settings(site: Path) -> None:
     for name in ("base", "sft", "hardware/cpu", "algorithm/dapo"):
         content = yaml.safe_load((CONFIG_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
         for section in content.keys() - {"defaults", "hydra"}:
-            missing = [key for key in content[section] if isinstance(content[section], dict) and f"{key}:" not in page]
+            keys = content[section] if isinstance(content[section], dict) else ()
+            missing = [key for key in keys if f"{key}:" not in page]
             assert f"{section}:" in page and not missing, (name, section, missing)
 
 

@@ -330,7 +330,6 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
     [
         ({"trainer": {"max_actor_ckpt_to_keep": 1}}, "Set 2 or more"),
         ({"critic": {"enable": True}, "trainer": {"max_critic_ckpt_to_keep": 1}}, "max_critic_ckpt_to_keep=1: verl"),
-        ({"stage": {"handover": "first"}}, "expected last or best"),
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": -1}}, "no multiple of trainer.test_freq=-1"),
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": 4, "save_freq": 6}}, "trainer.save_freq=6"),
         ({"stage": {"gate": {"kind": "leave_at"}}}, "set stage.gate.value"),

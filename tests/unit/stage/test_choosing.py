@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
-from support.own_environment import example
 
 from bfcl_env import choose_indices, report_indices, train_indices
-from interaction.environment import register
 from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.errors import PreflightError
@@ -86,7 +84,7 @@ def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(ta
     config.data.val_files = [rows_file(tmp_path / "own.parquet", *tasks)]
     choosing.check_rows(config)
     config.stage.handover = "best"
-    with pytest.raises(PreflightError, match=rf"none of the {len(tasks)} rows of .*own.parquet.*`choose` in bfcl_env"):
+    with pytest.raises(PreflightError, match=rf"none of the {len(tasks)} rows of .*own.parquet"):
         choosing.check_rows(config)
     row = {"split": "val", "environment": "inventory", "task_id": "move_1"}
     pq.write_table(pa.table({"extra_info": [row]}), tmp_path / "inventory.parquet")
@@ -307,15 +305,3 @@ def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
     (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
     assert validation.validations(tmp_path) == []
     assert "None so far, of tasks for reporting" in page.write(tmp_path).read_text()
-
-
-def test_an_environment_without_tasks_for_choosing_is_told_so(tmp_path, config):
-    path = tmp_path / "inventory.py"
-    path.write_text(example().replace('"train", "choose", "report")', '"train", "report", "report")'))
-    register({"inventory": str(path)})
-    row = {"split": "val", "environment": "inventory", "task_id": "move_3"}
-    pq.write_table(pa.table({"extra_info": [row]}), tmp_path / "val.parquet")
-    config.stage.handover, config.interaction = "best", {"environments": {"inventory": str(path)}}
-    with pytest.raises(PreflightError) as error:
-        choosing.check_rows(config)
-    assert "No task of environment inventory has the part choose: give some of its tasks one" in str(error.value)

@@ -68,7 +68,6 @@ def test_a_start_writes_and_prints_no_key(
         [f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}"],
         [f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}"],
         [f"reward.custom_reward_function.reward_kwargs.api_key={KEY}"],
-        [f"+trainer.api_key={KEY}"],
         [f"trainer.total_epochs=http://u:{KEY}@host"],
     ],
 )
