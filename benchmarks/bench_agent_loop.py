@@ -28,7 +28,7 @@ from bfcl_env import gold, load_scenarios
 from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.agent_loop import BFCLAgentLoop
+from interaction.agent_loop import ConversationAgentLoop
 from interaction.protocol import Protocol
 from recipe.cpu.tiny_policy import make_tokenizer
 
@@ -70,7 +70,7 @@ def configuration(record_dir: str, protocol: Protocol = PROTOCOL, record_tokens:
 
 async def play(task_id: str, engine: Any, tokenizer: Any, config: Any, environment: str = "bfcl") -> None:
     """One episode through the agent loop, as verl's worker runs it."""
-    loop = BFCLAgentLoop(
+    loop = ConversationAgentLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=engine,
         tokenizer=tokenizer,

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_agent_loop_vllm.py [--episodes 32] [--rounds 5] [--hidden 128] [--layers 2]
 
-With the loop, 32 gold episodes of multi_turn_base are played: `BFCLAgentLoop` builds the prompts, and for each
+With the loop, 32 gold episodes of multi_turn_base are played: `ConversationAgentLoop` builds the prompts, and for each
 step vLLM generates as many tokens as gold has there, which are thrown away for gold's own. Bare, vLLM gets exactly
 the prompts of that round again, each episode's one after the other, with the same number of tokens to generate. Rounds
 alternate, the prefix cache is emptied before each, and medians are compared. Weights are random, in the CPU profile's

@@ -72,7 +72,7 @@ def rl_row(
             "category": task.category,
             "part": task.part,
         },
-        "agent_name": "bfcl",
+        "agent_name": "conversation",
     }
 
 

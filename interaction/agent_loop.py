@@ -1,4 +1,4 @@
-"""verl's agent loop for BFCL conversations: the only place of this room that touches verl. Tokens in, tokens out.
+"""verl's agent loop for conversations: the only place of this room that touches verl. Tokens in, tokens out.
 
 `Conversation` decides what is said; this file turns messages into token ids and asks the engine for more; `Trajectory`
 keeps ids, mask and log-probabilities aligned. Token ids of the engine are appended as they came and never decoded and
@@ -115,8 +115,8 @@ class _Played:
     """What the engine says beside tokens: of its last reply, but the first weight version."""
 
 
-class BFCLAgentLoop(AgentLoopBase):
-    """Plays one scenario with the model; registered as `bfcl` in `recipe/config/agent_loops.yaml`."""
+class ConversationAgentLoop(AgentLoopBase):
+    """Plays one task with the model; registered as `conversation` in `recipe/config/agent_loops.yaml`."""
 
     live: ClassVar[int] = 0
     """Episodes being played in this process. Changed by the event loop's thread alone."""
@@ -153,7 +153,7 @@ class BFCLAgentLoop(AgentLoopBase):
         return []
 
     async def _play(self, sampling_params: dict[str, Any], row: dict[str, Any], clock: Clock) -> EpisodeOutput:
-        BFCLAgentLoop.live += 1
+        ConversationAgentLoop.live += 1
         try:
             with clock.waiting("environment"):
                 conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
@@ -163,7 +163,7 @@ class BFCLAgentLoop(AgentLoopBase):
             finally:
                 _ENVIRONMENT.submit(conversation.close)  # behind a call that may still run
         finally:
-            BFCLAgentLoop.live -= 1
+            ConversationAgentLoop.live -= 1
 
     def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, Budget]:
         settings, rollout = self.config.interaction, self.rollout_config

@@ -37,7 +37,7 @@ def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(episode, Mapping):
         raise ValueError(
             'extra_info["episode"] holds no episode record. Only the agent loop "bfcl" writes it: set '
-            "actor_rollout_ref.rollout.agent.default_agent_loop=bfcl, and no other agent_name in the data. "
+            "actor_rollout_ref.rollout.agent.default_agent_loop=conversation, and no other agent_name in the data. "
             f"Keys given: {sorted(extra_info or {})}"
         )
     return episode

@@ -112,10 +112,10 @@ def make_loop() -> Callable[..., Any]:
     def make(tokenizer: Any, engine: Any, hf_model_type: str = "qwen2", **settings: Any) -> Any:
         from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 
-        from interaction.agent_loop import BFCLAgentLoop
+        from interaction.agent_loop import ConversationAgentLoop
 
         config = loop_config(**settings)
-        return BFCLAgentLoop(
+        return ConversationAgentLoop(
             trainer_config=DictConfigWrap(config),
             server_manager=engine,
             tokenizer=tokenizer,

@@ -98,7 +98,7 @@ def test_every_row_has_verls_columns_and_the_opening_of_its_conversation(full):
             assert [[call["name"] for call in turn] for turn in gold] == [
                 [call.name for call in turn.gold] for turn in scenario.turns
             ]
-            assert row["agent_name"] == "bfcl" and row["extra_info"]["index"] == scenario.index
+            assert row["agent_name"] == "conversation" and row["extra_info"]["index"] == scenario.index
 
 
 def test_stage_files_are_subsets_of_training(full):

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.agent_loop import ENGINE_ATTEMPTS, BFCLAgentLoop
+from interaction.agent_loop import ENGINE_ATTEMPTS, ConversationAgentLoop
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards.progress import compute_score
 
@@ -37,9 +37,9 @@ def tokenizer():
 
 @pytest.fixture(autouse=True)
 def every_episode_ends():
-    assert BFCLAgentLoop.live == 0
+    assert ConversationAgentLoop.live == 0
     yield
-    assert BFCLAgentLoop.live == 0, "an episode is still being played"
+    assert ConversationAgentLoop.live == 0, "an episode is still being played"
 
 
 class Engines:
@@ -54,7 +54,7 @@ class Engines:
         task = asyncio.current_task()
         if task not in self.taken:
             self.taken[task] = self.waiting.pop(0)
-        self.most = max(self.most, BFCLAgentLoop.live)
+        self.most = max(self.most, ConversationAgentLoop.live)
         return await self.taken[task].generate(**kwargs)
 
 
@@ -128,7 +128,7 @@ def play_groups(worker, queue, groups=1):
             queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
             prompt = {
                 "uid": uid,
-                "agent_name": "bfcl",
+                "agent_name": "conversation",
                 "raw_prompt": [],
                 "data_source": "bfcl/miss_func",
                 "global_steps": 1,
@@ -294,7 +294,7 @@ def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, e
         task = asyncio.create_task(worker._run_agent_loop({}, trajectory, trace=False, session_id=0, **prompt))
         while not engines.taken:
             await asyncio.sleep(0.001)
-        assert BFCLAgentLoop.live == 1
+        assert ConversationAgentLoop.live == 1
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -302,5 +302,5 @@ def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, e
     engines = Engines(engine, tokenizer, [[engine.HANGS]])
     worker = worker_for(engines)
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
-    prompt = {"agent_name": "bfcl", "uid": "u", "extra_info": {"split": "train", "task_id": SCENARIO.id}}
+    prompt = {"agent_name": "conversation", "uid": "u", "extra_info": {"split": "train", "task_id": SCENARIO.id}}
     asyncio.run(run())

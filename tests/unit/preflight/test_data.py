@@ -200,9 +200,9 @@ def test_a_file_of_agent_loops_that_workers_could_not_read_is_refused(said, tmp_
     for content in (
         "",
         "[]",
-        "name: bfcl",
-        "- bfcl",
-        "- {name: bfcl}",
+        "name: conversation",
+        "- conversation",
+        "- {name: conversation}",
         "- [",
         "- {name: a, _target_: nowhere.at.Loop}",
     ):

@@ -298,7 +298,7 @@ def test_accuracy_needs_every_turn_and_the_official_one_follows_the_official_ver
 def test_a_missing_record_is_an_error_that_names_the_agent_loop():
     for reward in REWARDS:
         for extra_info in (None, {}, {"index": 3}, {"episode": None}):
-            with pytest.raises(ValueError, match="default_agent_loop=bfcl"):
+            with pytest.raises(ValueError, match="default_agent_loop=conversation"):
                 reward.compute_score("bfcl", "text", [], extra_info)
 
 
