@@ -22,6 +22,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
-from recipe.evaluation.play import play_all, progress_bar
+from recipe.evaluation.play import play_all, play_episode, progress_bar
 from recipe.evaluation.results import Judged, all_lost, cost_of, results, text
+from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
 from recipe.files import write_atomic
@@ -93,11 +95,12 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         store.close()
 
 
-def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[Any]:
+def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[dict[str, Any]]:
     if len(store.episodes()) == len(settings.tasks()):
         return []  # a server is not started for nothing
-    log = store.folder / "server.log"
-    return through(given, flags, settings, log, lambda it: play_all(it, settings, store, given.concurrency))  # type: ignore[no-any-return]
+    log, play = store.folder / "server.log", search_episode if settings.strategy == "dfsdt" else play_episode
+    work = partial(play_all, settings=settings, store=store, concurrency=given.concurrency, play=play)
+    return through(given, flags, settings, log, work)  # type: ignore[no-any-return]
 
 
 def judge_records(sources: Sequence[Path], out: Path | None) -> int:

@@ -30,8 +30,7 @@ OPTIONS = Named(
     "--endpoint",
     "--served-name",
     "--api-key-env",
-    "Add --leave-out {name}: then the server decides it, and settings.json says so. Results compare only where that is "
-    "the same.",
+    "Add --leave-out {name}: then the server decides it. Results compare only where that is the same.",
 )
 
 
@@ -59,38 +58,31 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
         given.category = full_names(given.environment, chosen) if chosen else known
     except ValueError as error:
         parser.error(f"argument {option}: {error}")
+    greedy = not given.temperature and "temperature" not in given.leave_out
+    key, search = given.api_key_env, given.strategy == "dfsdt"
     for wrong, line in (
-        (flags and not given.model, f"{' '.join(flags)}: what follows -- goes to vLLM, which only --model starts"),
+        (flags and not given.model, "-- FLAGS go to vLLM, which only --model starts"),
         (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),
         (
             any(getattr(given, name, None) is not None for name in given.leave_out),
-            "--leave-out and the option of the same name contradict each other; give one of them",
+            "--leave-out and the option of the same name contradict each other",
         ),
+        (given.samples > 1 and greedy, "--samples at --temperature 0 plays the same episode again"),
+        (key and key not in os.environ, f"--api-key-env {key}: there is no such environment variable"),
         (
-            given.samples > 1 and not given.temperature and "temperature" not in given.leave_out,
-            "--samples at --temperature 0 plays the same episode again; raise --temperature",
+            key and given.endpoint and "@" in urlsplit(given.endpoint).netloc,
+            "--endpoint has a password and --api-key-env names a key; give one of them",
         ),
+        (given.max_nodes and not search, "--max-nodes is the budget of a search; give it with --strategy dfsdt"),
         (
-            given.api_key_env and given.api_key_env not in os.environ,
-            f"--api-key-env {given.api_key_env}: there is no such environment variable",
-        ),
-        (
-            given.api_key_env and given.endpoint and "@" in urlsplit(given.endpoint).netloc,
-            "--endpoint has a password and --api-key-env names a key, and a request carries one: leave one of them out",
-        ),
-        (
-            given.strategy == "cot" and given.max_nodes,
-            "--max-nodes is the budget of a search; give it with --strategy dfsdt",
-        ),
-        (
-            given.strategy == "dfsdt" and given.user and given.user["kind"] == "endpoint",
-            "--strategy dfsdt plays the same turns again for each branch, where a model as --user would say something "
-            "else: expected a user of kind scripted or replay, --mode solo, or --strategy cot",
+            search and given.user and given.user["kind"] == "endpoint",
+            "--strategy dfsdt plays turns again, where a model would say something else: give a scripted or replay "
+            "--user, --mode solo, or --strategy cot",
         ),
     ):
         if wrong:
             parser.error(line)
-    if given.strategy == "dfsdt":
+    if search:
         given.max_nodes = given.max_nodes or MAX_NODES
     return given, flags
 
@@ -98,55 +90,43 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
 def _parser(description: str | None, program: dict[str, Any]) -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(**program, description=description, formatter_class=form)
-    source = parser.add_mutually_exclusive_group(required=True)
+    source, add = parser.add_mutually_exclusive_group(required=True), parser.add_argument
     source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
     source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
     source.add_argument("--records", type=Path, nargs="+", metavar="RUN", help="run folders or JSONL files to judge")
-    parser.add_argument(
-        "--adapter", type=Path, metavar="PATH", help="with --model, its base: a LoRA adapter of a stage"
-    )
-    parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
-    parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
-    parser.add_argument("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
-    parser.add_argument(
-        "--split",
-        choices=tuple(PARTS),
-        default="val",
-        help="which tasks; val is choose and report together (docs/evaluation.md)",
-    )
-    parser.add_argument(
-        "--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python or JSON file"
-    )
+    add("--adapter", type=Path, metavar="PATH", help="with --model, its base: a LoRA adapter of a stage")
+    add("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
+    add("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
+    add("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
+    add("--split", choices=tuple(PARTS), default="val", help="which tasks; val is choose and report together")
+    add("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python or JSON file")
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
-    parser.add_argument("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
-    parser.add_argument("--turn-policy", **pairs, help="how turns go, as interaction.val.KEY (default: BFCL's rules)")
-    parser.add_argument("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
-    parser.add_argument("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
-    parser.add_argument("--domain", help="of tau: telecom, retail or airline (default: all)")
-    parser.add_argument("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
-    parser.add_argument(
-        "--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)"
-    )
-    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
-    parser.add_argument("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
-    parser.add_argument("--samples", type=count, default=1, help="episodes of each task")
-    parser.add_argument("--temperature", type=float, help="default: 0, greedy, as training's validation")
-    parser.add_argument("--top-p", type=float, help="default: 1, all tokens")
-    parser.add_argument("--top-k", type=int, help="default: -1, all tokens")
-    parser.add_argument("--repetition-penalty", type=float, help="default: 1, none")
-    leave_out: dict[str, Any] = {"action": "append", "default": [], "choices": SAMPLING}
-    parser.add_argument("--leave-out", **leave_out, help="a sampling field that the endpoint does not take; repeatable")
-    parser.add_argument(
-        "--strategy", choices=("cot", "dfsdt"), default="cot", help="one branch, or ToolBench's depth-first search"
-    )
-    parser.add_argument("--max-nodes", type=count, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
-    parser.add_argument("--max-tokens", type=count, help="of one message (default: what the context leaves)")
-    parser.add_argument("--limit", type=count, help="only the first tasks of each category")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
-    parser.add_argument("--concurrency", type=count, default=32, help="episodes at a time")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one message")
-    parser.add_argument("--attempts", type=count, default=5, help="requests for one message before it is a fault")
-    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
+    add("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")
+    add("--turn-policy", **pairs, help="how turns go, as interaction.val.KEY (default: BFCL's rules)")
+    add("--user", **pairs, help="who plays the user where one is asked, as interaction.user")
+    add("--tau2-data", metavar="DIR", help="data/tau2 of a checkout, in place of the pinned release")
+    add("--domain", help="of tau: telecom, retail or airline (default: all)")
+    add("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
+    add("--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)")
+    add("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
+    add("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
+    add("--samples", type=count, default=1, help="episodes of each task")
+    add("--temperature", type=float, help="default: 0, greedy, as training's validation")
+    add("--top-p", type=float, help="default: 1, all tokens")
+    add("--top-k", type=int, help="default: -1, all tokens")
+    add("--repetition-penalty", type=float, help="default: 1, none")
+    leave_out = "a sampling field that the endpoint does not take; repeatable"
+    add("--leave-out", action="append", default=[], choices=SAMPLING, help=leave_out)
+    search = "one branch, or ToolBench's depth-first search"
+    add("--strategy", choices=("cot", "dfsdt"), default="cot", help=search)
+    add("--max-nodes", type=count, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
+    add("--max-tokens", type=count, help="of one message (default: what the context leaves)")
+    add("--limit", type=count, help="only the first tasks of each category")
+    add("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
+    add("--concurrency", type=count, default=32, help="episodes at a time")
+    add("--timeout", type=float, default=600.0, help="seconds for one message")
+    add("--attempts", type=count, default=5, help="requests for one message before it is a fault")
+    add("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
     return parser
 
 
@@ -165,8 +145,7 @@ def _narrowed(given: argparse.Namespace, categories: Sequence[str]) -> Sequence[
     ]
     if not fits or given.category or not any("_solo" in name for name in categories):
         raise ValueError(
-            f"--domain {given.domain} --mode {given.mode}: environment {given.environment} has no such categories, or "
-            f"--category is given too; it has {', '.join(categories)}"
+            f"--domain {given.domain} --mode {given.mode} fits none of {', '.join(categories)}, or stands beside it"
         )
     return fits
 
@@ -180,32 +159,24 @@ def count(value: str) -> int:
 
 def settings_of(given: argparse.Namespace) -> Settings:
     """What decides the outcome. Raises ServerError if there is no model in the folder."""
+    model = given.served_name
     if given.model:
         server.check_model_folder(given.model)
         model = f"{given.model.resolve()} {server.fingerprint(given.model)}"
         if given.adapter:
             server.check_adapter_folder(given.adapter, given.model)
             model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
-    else:
-        model = given.served_name
     sampling = {name: value for name in SAMPLING_OPTIONS if (value := getattr(given, name)) is not None}
+    same = ("endpoint", "split", "protocol", "docs", "samples", "max_tokens", "limit", "environment", "user")
     return Settings(
         model=model,
-        endpoint=given.endpoint,
-        split=given.split,
         categories=tuple(given.category),
-        protocol=given.protocol,
-        docs=given.docs,
-        samples=given.samples,
-        max_tokens=given.max_tokens,
-        limit=given.limit,
-        environment=given.environment,
         options=given.option,
-        user=given.user,
         policy=turn_policy(given.environment, given.option) | given.turn_policy,
         source={} if given.environment == DEFAULT else source_of(given.environment),
         strategy=given.strategy,
         max_nodes=given.max_nodes,
+        **{name: getattr(given, name) for name in same},
         **{"temperature": 0.0} | sampling | dict.fromkeys(given.leave_out),
     )
 

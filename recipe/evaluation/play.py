@@ -1,31 +1,38 @@
-"""Play all episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
+"""Play the episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
-What decides the outcome is in `Settings`, which is kept beside the episodes (`recipe.evaluation.store`). An episode
-that cannot be played because the server failed is played again and then reported as lost. It is never scored, and
-neither is one whose first request the server's context does not hold. One in which our environment failed is scored as
-it stands, as in training (`environment_error`): what the model wrote may have led there, and must not decide what
-counts.
+An episode whose server or user fails is played a second time and then lost: it is in no number. So is one whose prompt
+the server's context does not hold. One in which our environment fails is scored as in training (`environment_error`):
+the model's words may have led there, and must not decide what counts.
 """
 
 import sys
+from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 from tqdm import tqdm
 
-from interaction.endpoint.client import Endpoint, EndpointFault
+from interaction import Conversation, StopReason
+from interaction.conversation import Reply
+from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 from interaction.endpoint.workers import side_by_side
 from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
-from recipe.evaluation.episode import PromptTooLong, play_episode
-from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER, Lost
-from recipe.evaluation.search import search_episode
+from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
 """So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
+
+Play = Callable[[Endpoint, Settings, Task, User | None], Awaitable[dict[str, Any]]]
+"""As `play_episode`."""
+
+
+class PromptTooLong(Exception):
+    """The server's context does not hold the first request."""
 
 
 def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
@@ -34,8 +41,10 @@ def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
     return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
 
 
-async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurrency: int) -> list[Lost]:
-    """Play what the store does not hold yet. Returns what could not be played.
+async def play_all(
+    endpoint: Endpoint, settings: Settings, store: Store, concurrency: int, play: Play
+) -> list[dict[str, Any]]:
+    """Play what the store does not hold yet. Returns what was lost: task_id, category, sample and reason of each.
 
     Raises:
         EndpointRefusal: the server refuses every request.
@@ -45,51 +54,96 @@ async def play_all(endpoint: Endpoint, settings: Settings, store: Store, concurr
     user = make_user(settings.user)
     tasks = settings.tasks()
     left = [(task, sample) for task, sample in tasks if (task.id, sample) not in done]
-    lost: list[Lost] = []
-    in_a_row = 0
-    waiting = iter(left)
+    lost: list[dict[str, Any]] = []
+    in_a_row, waiting = 0, iter(left)
+
+    async def attempt(task: Task) -> tuple[dict[str, Any] | None, str]:
+        """The finished episode, or None and why there is none."""
+        fault = ""
+        for number in range(1, ATTEMPTS + 1):
+            try:
+                return {"attempts": number, **await play(endpoint, settings, task, user)}, ""
+            except EndpointFault as error:
+                fault = str(error)
+            except UserFault as error:
+                fault = f"{THE_USER}: {error}"
+        return None, fault
+
     with progress_bar("playing", len(tasks), done=len(tasks) - len(left)) as bar:
 
         async def work() -> None:
             nonlocal in_a_row
             for task, sample in waiting:
-                fault = f"{NOT_TRIED}: {in_a_row} episodes in a row were lost"
+                line, fault = None, f"{NOT_TRIED}: {in_a_row} episodes in a row were lost"
                 if in_a_row < LOST_IN_A_ROW:
                     try:
-                        line, fault = await _play_or_lose(endpoint, settings, task, user)
-                    except PromptTooLong as error:
-                        line, fault = None, f"{CONTEXT}: {error}"
-                    else:
+                        line, fault = await attempt(task)
                         in_a_row = 0 if line is not None else in_a_row + 1
-                    if line is not None:
-                        store.add({"task_id": task.id, "sample": sample, **line})
-                        bar.update()
-                        continue
-                lost.append(Lost(task.id, task.category, sample, fault))
-                bar.set_postfix(lost=len(lost))
+                    except PromptTooLong as error:
+                        fault = f"{CONTEXT}: {error}"
+                if line is not None:
+                    store.add({"task_id": task.id, "sample": sample, **line})
+                    bar.update()
+                else:
+                    lost.append({"task_id": task.id, "category": task.category, "sample": sample, "reason": fault})
+                    bar.set_postfix(lost=len(lost))
 
         await side_by_side(work, concurrency)
     return lost
 
 
-async def _play_or_lose(
-    endpoint: Endpoint, settings: Settings, task: Task, user: User | None
-) -> tuple[dict[str, Any] | None, str]:
-    """The finished episode, or None and why there is none.
+async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None) -> dict[str, Any]:
+    """One episode from its first to its last message, with the tokens that the server counted.
 
     Raises:
-        EndpointRefusal, PromptTooLong: as `play_episode`; to play it again would change nothing.
+        EndpointFault: the server did not answer.
+        UserFault: whoever plays the user said nothing, or nothing that the environment can use.
+        EndpointRefusal: the server never will answer, or nobody plays the user.
+        PromptTooLong: the context is too small for this task.
     """
-    fault = ""
-    play = play_episode if settings.strategy == "cot" else search_episode
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            line = await play(endpoint, settings, task, user)
-        except EndpointFault as error:
-            fault = str(error)
-            continue
-        except UserFault as error:
-            fault = f"{THE_USER}: {error}"
-            continue
-        return {"attempts": attempt, **line}, ""
-    return None, fault
+    tokens = {"prompt_tokens": 0, "completion_tokens": 0}
+    with settings.conversation(task) as conversation:
+        messages = (await begin(conversation, user)).messages
+        opening = len(messages)
+        while not conversation.done:
+            began = perf_counter()
+            try:
+                said = await endpoint.complete(messages)
+            except ContextFull as full:
+                if len(messages) == opening:
+                    raise PromptTooLong(str(full)) from full
+                conversation.stop(StopReason.max_tokens)
+                break
+            tokens["prompt_tokens"] += said.prompt_tokens
+            tokens["completion_tokens"] += said.completion_tokens
+            took = round(perf_counter() - began, 4)
+            reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
+            reply = await hear(conversation, reply, user)
+            messages = [*messages, {"role": "assistant", "content": said.text}, *reply.messages]
+        return {**tokens, "episode": conversation.record().to_dict()}
+
+
+async def begin(conversation: Conversation, user: User | None) -> Reply:
+    """The first request. Raises EndpointFault if the environment could not begin; else as `hear`."""
+    opening = await hear(conversation, conversation.begin(), user)
+    if conversation.done:
+        raise EndpointFault(f"the environment could not begin: {conversation.record().fault}")
+    return opening
+
+
+async def hear(conversation: Conversation, reply: Reply, user: User | None) -> Reply:
+    """What the environment says once its user was heard, where it asks for one.
+
+    Raises:
+        UserFault, EndpointRefusal: as `play_episode`.
+    """
+    while reply.ask is not None:
+        if user is None:
+            raise EndpointRefusal(
+                f"the environment {conversation.task.environment} asks for the words of a user: say with --user who "
+                "plays it, such as --user kind=..."
+            )
+        began = perf_counter()
+        words = await user.say(reply.ask)
+        reply = conversation.hear(words, round(perf_counter() - began, 4))
+    return reply

@@ -6,7 +6,7 @@ Progress, accuracies and rates are those of `rewards.metrics`, computed from the
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
@@ -22,24 +22,14 @@ from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
 ACCURACIES = ("acc", "acc_official")
-PASS = {"pass_at_k": pass_at_k, "pass_all_k": pass_all_k}
-"""Where there are several samples of a task: that one of k passes, and that all do."""
+PASS = {"pass_at_k": ("pass@", pass_at_k), "pass_all_k": ("pass^", pass_all_k)}
+"""With several samples of a task: that one of k passes, and that all do."""
 
 CONTEXT = "the server's context does not hold the prompt"
 NOT_TRIED = "not tried"
 THE_USER = "the user"
-"""Beginnings of the reasons of lost episodes. What was not tried is lost for what came before it."""
+"""Beginnings of the reasons of lost episodes."""
 MOST_CAUSES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """An episode that could not be played."""
-
-    task_id: str
-    category: str
-    sample: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ class Judged:
 
 def results(
     episodes: Sequence[Judged],
-    lost: Sequence[Lost],
+    lost: Sequence[Mapping[str, Any]],
     samples: int | None,
     cost: Mapping[str, Any] | None = None,
     by_bfcl: bool = True,
@@ -79,6 +69,7 @@ def results(
     """Everything that is known of these episodes, by category and for all together, as plain data.
 
     Args:
+        lost: as `recipe.evaluation.play.play_all` returns it.
         samples: wanted of each task; None for episodes of a training run, which have neither pass@k nor BFCL's score.
         cost: as `cost_of`. Episodes that a search found have no score of BFCL's.
         by_bfcl: whether they were played by BFCL's own rules.
@@ -102,7 +93,7 @@ def results(
         "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
         "leaderboard": None if searched else _leaderboard(environments, groups, samples),
         "cost": cost,
-        "lost": [asdict(item) for item in lost],
+        "lost": list(lost),
         "verdicts": agreement(episodes),
     }
 
@@ -132,8 +123,8 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     clusters = [(item.record.environment, item.task.cluster) for item in items]
     columns = {name: [episode[name] for episode in metrics] for name in ("progress", *ACCURACIES)}
     found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
-    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
     estimated = {name: (values, clusters) for name, values in columns.items()}
+    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
     if asked:
         estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
     for name, (values, among) in estimated.items():
@@ -142,7 +133,7 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
     found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
     if samples and samples > 1:
-        for key, estimate in PASS.items():
+        for key, (_, estimate) in PASS.items():
             found[key] = {name: _pass(items, columns[name], samples, estimate) for name in ACCURACIES}
     return found
 
@@ -199,8 +190,8 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
     searched = ["search" in line for line, _ in found]
     if any(searched) and (others or not all(searched)):
         raise SettingsError(
-            f"{sum(searched)} of these episodes were found by a search (--strategy dfsdt), and one score of them and "
-            "the others says nothing: judge the folders of each strategy by themselves"
+            f"{sum(searched)} of these episodes were found by a search (--strategy dfsdt) and others were not: judge "
+            "the folders of each strategy by themselves"
         )
     if others or not found:
         return None
@@ -233,13 +224,11 @@ def causes(reasons: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def _remedy(reason: str) -> str:
+    again = "the same command plays lost episodes again"
     if reason.startswith(CONTEXT):
-        return (
-            "The same command plays them again with a longer context (with --model: -- --max-model-len N); or choose "
-            "--docs signature, another --category or another model, with another --out"
-        )
+        return f"With --docs signature, or a longer context (with --model: -- --max-model-len N), {again}"
     who = "who plays the user (--user)" if reason.startswith(THE_USER) else "the server (server.log, if it is vLLM's)"
-    return f"See whether {who} answers; the same command plays lost episodes again"
+    return f"See whether {who} answers; {again}"
 
 
 def all_lost(folder: Path) -> str | None:
@@ -261,21 +250,19 @@ def all_lost(folder: Path) -> str | None:
 def text(found: Mapping[str, Any]) -> str:
     """The results as tables for people."""
     parts = []
-    if found["overall"] is not None:
+    if (overall := found["overall"]) is not None:
         rows = {name.removeprefix("multi_turn_"): group for name, group in found["categories"].items()}
-        rows["all"] = found["overall"]
-        rows |= found["parts"]
+        rows |= {"all": overall, **found["parts"]}
         parts += [_accuracy_table(rows), _stop_table(rows)]
-        if found.get("cost"):
+        if found["cost"]:
             parts.append(fill(found["cost"]["text"], 120))
-        if "pass_at_k" in found["overall"]:
-            parts += [_pass_table(rows, "pass_at_k", "pass@"), _pass_table(rows, "pass_all_k", "pass^")]
-        if found["multi_turn_official"] is not None:
-            parts.append(
-                f"BFCL's multi-turn score, the mean of the four categories: {found['multi_turn_official']:.3f}"
-            )
-        if found.get("leaderboard"):
-            parts.append(_leaderboard_text(found["leaderboard"]))
+        parts += [_pass_table(rows, key) for key in PASS if key in overall]
+        if (score := found["multi_turn_official"]) is not None:
+            parts.append(f"BFCL's multi-turn score, the mean of the four categories: {score:.3f}")
+        if board := found["leaderboard"]:
+            averages = "   ".join(f"{name} {value:.3f}" for name, value in board["averages"].items())
+            missing = f"\n  not played: {', '.join(board['missing'])}" if board["missing"] else ""
+            parts.append(f"averages as the leaderboard has them, over {board['tasks']} tasks:\n  {averages}{missing}")
         if found["verdicts"]:
             parts.append(_agreement_text(found["verdicts"]))
     if found.get("note"):
@@ -283,7 +270,7 @@ def text(found: Mapping[str, Any]) -> str:
     if found["lost"]:
         ranked = causes(item["reason"] for item in found["lost"])
         number = f"all {len(found['lost'])} episodes, so there is no number"
-        if found["overall"] is not None:
+        if overall is not None:
             number = f"{len(found['lost'])} episodes could not be played and are in no number above"
         told = "".join(f"\n  {count} x {reason}" for count, reason in ranked[:MOST_CAUSES])
         parts.append(f"LOST: {number}:{told}\n  {_remedy(ranked[0][1])}.")
@@ -307,19 +294,12 @@ def _stop_table(rows: Mapping[str, Any]) -> str:
     return aligned([["how episodes ended", *used], *lines])
 
 
-def _pass_table(rows: Mapping[str, Any], key: str, sign: str) -> str:
+def _pass_table(rows: Mapping[str, Any], key: str) -> str:
     columns = [(name, k) for name in ACCURACIES for k in rows["all"][key]["acc"]]
-    lines = [["category", *(f"{name} {sign}{k}" for name, k in columns)]]
+    lines = [["category", *(f"{name} {PASS[key][0]}{k}" for name, k in columns)]]
     for category, group in rows.items():
         lines.append([category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)])
     return aligned(lines)
-
-
-def _leaderboard_text(found: Mapping[str, Any]) -> str:
-    averages = "   ".join(f"{name} {value:.3f}" for name, value in found["averages"].items())
-    return f"averages as the leaderboard has them, over {found['tasks']} tasks:\n  {averages}" + (
-        f"\n  not played: {', '.join(found['missing'])}" if found["missing"] else ""
-    )
 
 
 def _agreement_text(verdicts: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from interaction.environment import Task
 from interaction.protocol import Message, Protocol
 from interaction.users import User
 from interaction.words import cut
-from recipe.evaluation.episode import PromptTooLong, begin, hear
+from recipe.evaluation.play import PromptTooLong, begin, hear
 from recipe.evaluation.store import Settings
 
 WIDTH = 2

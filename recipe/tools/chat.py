@@ -29,7 +29,7 @@ from interaction.protocol import Message
 from interaction.protocol.docs import render_docs
 from interaction.words import cut, line_of
 from recipe.evaluation.arguments import parse, settings_of, through
-from recipe.evaluation.episode import PromptTooLong, play_episode
+from recipe.evaluation.play import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
 from recipe.processes import Interruptible

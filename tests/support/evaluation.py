@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 from bfcl_env import load_scenarios
 from interaction import get_protocol
@@ -109,8 +110,29 @@ def serving(play, faults=()):
 
 def run(url, out, *more, category="base", limit=3):
     """Exit status and results of an evaluation in this process."""
-    arguments = ["--endpoint", url, "--out", str(out), "--docs", "signature", "--category", category]
+    arguments = [
+        "--endpoint",
+        url,
+        "--out",
+        str(out),
+        "--docs",
+        "signature",
+        *(["--category", category] * bool(category)),
+    ]
     arguments += ["--limit", str(limit), "--backoff", "0.01", "--timeout", "5", *more]
     status = evaluate.main(arguments)
     path = out / "results.json"
     return status, json.loads(path.read_text()) if path.exists() else None
+
+
+def kept(out):
+    """The stored lines of an evaluation."""
+    path = out / "episodes.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def played(play, out, *more, faults=(), **options):
+    """An evaluation of `play`: status, results, stored lines, and what the server was asked."""
+    with serving(play, faults) as server:
+        status, found = run(server.url, out, *more, **options)
+    return SimpleNamespace(status=status, found=found, lines=kept(out), requests=server.requests, server=server)

@@ -1,13 +1,12 @@
 """What tests of the search share: models that read where they stand, and one task of the maze."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from interaction.call import Call
 from recipe import evaluate
-from support.evaluation import PROTOCOL, serving
+from support.evaluation import PROTOCOL, kept, serving
 from support.maze import write_maze
 
 DFSDT = ("--strategy", "dfsdt")
@@ -48,10 +47,6 @@ def timeless(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: timeless(item) for name, item in value.items() if name not in (*TIMES, "search")}
     return [timeless(item) for item in value] if isinstance(value, list) else value
-
-
-def kept(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
 
 
 def texts(line: dict[str, Any]) -> list[list[str]]:

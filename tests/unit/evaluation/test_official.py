@@ -44,15 +44,15 @@ def gold(scenario):
     return [turn.gold for turn in scenario.turns]
 
 
-def conversation(scenario, turns, *, last_answer=True, **settings):
+def conversation(scenario, turns, protocol=PROTOCOL, *, last_answer=True, **settings):
     """The record of a model that makes these calls in each turn, 40 a message, and then answers."""
     policy = {name: settings.pop(name) for name in ("max_steps_per_turn",) if name in settings}
     rules = {"at_step_limit": "official", "withheld": "official"} | settings
-    with Conversation(scenario, PROTOCOL, environments={"bfcl": rules}, **policy) as played:
+    with Conversation(scenario, protocol, environments={"bfcl": rules}, **policy) as played:
         played.start()
         for number, calls in enumerate(turns):
             for start in range(0, len(calls), 40):
-                played.reply(PROTOCOL.render_calls("", calls[start : start + 40]))
+                played.reply(protocol.render_calls("", calls[start : start + 40]))
             if last_answer or number + 1 < len(turns):
                 played.reply("done")
         return played.record()
@@ -67,63 +67,35 @@ def compare(checker, records):
     judged = [Judged(record, checker.judge(record)) for record in records]
     found = agreement(judged)
     assert found["disagree_without_listed_difference"] == []
-    return judged, found
+    return [bool(item.official.valid) for item in judged], found
 
 
-def check_gold(checker, every):
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
+def test_both_verdicts_agree_on_gold_of_every_category(checker, every):
+    assert len(scenarios_by_id()) == 800
     for category in CATEGORIES:
         scenarios = load_scenarios(category)[::every]
-        judged, found = compare(checker, [conversation(item, gold(item)) for item in scenarios])
-        assert all(item.official.valid for item in judged)
-        assert found["differences"] == {} and found["agree"] == len(scenarios)
+        valid, found = compare(checker, [conversation(item, gold(item)) for item in scenarios])
+        assert all(valid) and found["differences"] == {} and found["agree"] == len(scenarios), category
 
 
-def check_mutants(checker, count):
+@pytest.mark.parametrize("count", [110, pytest.param(5500, marks=pytest.mark.slow)])
+def test_both_verdicts_agree_on_mutants_of_gold(checker, count):
     records = [conversation(item.scenario, item.turns) for item in mutants(20261121, count)]
-    judged, found = compare(checker, records)
-    valid = sum(bool(item.official.valid) for item in judged)
-    assert count / 5 < valid < count * 4 / 5  # both verdicts occur
-    assert found["without_listed_difference"] > 0.9 * count
-    return found
-
-
-def test_both_verdicts_agree_on_gold_of_every_category(checker):
-    check_gold(checker, 20)
-
-
-@pytest.mark.slow
-def test_both_verdicts_agree_on_gold_of_all_800_scenarios(checker):
-    check_gold(checker, 1)
-
-
-def test_both_verdicts_agree_on_mutants_of_gold(checker):
-    check_mutants(checker, 110)
-
-
-@pytest.mark.slow
-def test_both_verdicts_agree_on_many_mutants_of_gold(checker):
-    print(check_mutants(checker, 5500))
+    valid, found = compare(checker, records)
+    assert count / 5 < sum(valid) < count * 4 / 5 and found["without_listed_difference"] > 0.9 * count
 
 
 def test_a_conversation_that_stops_early_fails_as_force_terminated_by_both(checker):
     scenario = BASE[0]
-    record = conversation(scenario, gold(scenario)[:-1])
-    assert checker.judge(record).reason == "multi_turn:force_terminated" and not passed_official(record)
-    steps = [(make_call("pwd", {}),)] * 21  # the 21st message ends the episode in a turn that is not the last
-    rules = {"bfcl": {"at_step_limit": "official"}}
-    with Conversation(scenario, PROTOCOL, max_steps_per_turn=21, environments=rules) as played:
-        played.start()
-        for calls in steps:
-            played.reply(PROTOCOL.render_calls("", calls))
-        assert played.done
-    assert checker.judge(played.record()).reason == "multi_turn:force_terminated"
-
-
-def test_the_last_turn_is_judged_by_both_when_its_messages_run_out(checker):
+    early = conversation(scenario, gold(scenario)[:-1])
+    looks = [(make_call("pwd", {}),) * 40 * 21]  # the 21st message ends the episode in a turn that is not the last
+    limit = conversation(scenario, looks, last_answer=False, max_steps_per_turn=21)
+    for record in (early, limit):
+        assert checker.judge(record).reason == "multi_turn:force_terminated" and not passed_official(record)
     scenario = next(item for item in BASE if len(item.turns) == 1)
     record = conversation(scenario, gold(scenario), last_answer=False, max_steps_per_turn=1, at_step_limit="judge")
-    assert record.stop_reason == "max_steps"
-    assert passed_official(record) and checker.judge(record).valid
+    assert record.stop_reason == "max_steps" and passed_official(record) and checker.judge(record).valid
 
 
 def test_a_withheld_function_that_was_refused_is_not_run_by_the_checker_either(checker):
@@ -158,28 +130,19 @@ def test_a_call_of_nothing_is_a_call_that_was_made(checker):
 
 def test_a_tuple_that_the_file_has_as_a_list_is_judged_as_the_tuple_it_was(checker):
     """BFCL compares values, so a tuple where gold has a list is another state."""
-    python = get_protocol("python_calls")
     scenario, turn = next(
         (item, number)
         for item in BASE
         for number, turn in enumerate(item.turns)
         if [call.name for call in turn.gold] == ["post_tweet"] and turn.gold[0].arguments.get("tags")
     )
-    verdicts = []
-    for kind in (list, tuple):
+    for kind, passes in ((list, True), (tuple, False)):
         turns = gold(scenario)
         arguments = dict(turns[turn][0].arguments)
         turns[turn] = (Call("post_tweet", arguments | {"tags": kind(arguments["tags"])}),)
-        with Conversation(scenario, python) as played:
-            played.start()
-            for calls in turns:
-                if calls:
-                    played.reply(python.render_calls("", calls))
-                played.reply("done")
-            record = EpisodeRecord.from_dict(json.loads(json.dumps(played.record().to_dict())))
-        assert checker.judge(record).valid == passed_official(record)
-        verdicts.append(passed_official(record))
-    assert verdicts == [True, False]
+        record = conversation(scenario, turns, get_protocol("python_calls"))
+        record = EpisodeRecord.from_dict(json.loads(json.dumps(record.to_dict())))
+        assert checker.judge(record).valid == passed_official(record) == passes
 
 
 # What a model writes stays data.
@@ -188,13 +151,7 @@ HOSTILE_NAMES = (
     "__import__('os').system('touch {mark}') or cd",
     "open('{mark}', 'w').close",
     "cd(folder='x') or open('{mark}','w').close",
-    "exec",
-    "(exit)",
-    "os.system",
-    "sys.exit",
-    "GorillaFileSystem.ls",
-    "_load_scenario",
-    "cd.__globals__",
+    *("exec", "(exit)", "os.system", "sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__"),
 )
 HOSTILE_TEXTS = (
     "__import__('os').system('touch {mark}')",
@@ -202,52 +159,42 @@ HOSTILE_TEXTS = (
     "\\' + str(open('{mark}', 'w')) + \\'",
     "\tail(__import__('os').system('touch {mark}'))",
     "\rm (open('{mark}', 'w'))",
-    "\\",
-    "'''",
-    "{{mark}}",
-    "a\nimport os; os.system('touch {mark}')\n",
-    "\ud800 cd (x)",
+    *("\\", "'''", "{{mark}}", "a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)"),
 )
 HOSTILE_KEYS = (
     "folder=__import__('os').system('touch {mark}'), x",
     "folder)or open('{mark}','w').close(",
-    "**{{}}, folder",
-    "lambda",
-    "",
+    *("**{{}}, folder", "lambda", ""),
 )
 
 
 def hostile_calls(mark):
     for name in HOSTILE_NAMES:
         yield Call(name.format(mark=mark), {"folder": "x"})
-    for text in HOSTILE_TEXTS:
-        text = text.format(mark=mark)
+    for text in (text.format(mark=mark) for text in HOSTILE_TEXTS):
         yield Call("echo", {"content": text, "file_name": "f"})
         yield Call("cd", {"folder": [text, {text: text}]})
     for key in HOSTILE_KEYS:
         yield Call("cd", {key.format(mark=mark): "x"})
 
 
+def with_calls(record, *calls, all_of=False):
+    """The record with these calls in the first step of its first turn, behind its own or instead of them."""
+    turn = record.turns[0]
+    step = replace(turn.steps[0], calls=calls if all_of else (*turn.steps[0].calls, *calls))
+    return replace(record, turns=(replace(turn, steps=(step, *turn.steps[1:])), *record.turns[1:]))
+
+
 def test_nothing_that_a_model_writes_is_executed_by_the_checker(checker, tmp_path):
     """Records may come from anywhere, so they are made here without any parser that would have refused them."""
-    scenario = BASE[0]
-    mark = tmp_path / "mark"
-    played = conversation(scenario, gold(scenario))
-    for call in hostile_calls(mark):
-        step = played.turns[0].steps[0]
-        hostile = CallRecord(call.name, call.arguments, "", None, None)
-        turn = replace(played.turns[0], steps=(replace(step, calls=(*step.calls, hostile)), *played.turns[0].steps[1:]))
-        verdict = checker.judge(replace(played, turns=(turn, *played.turns[1:])))
-        assert verdict.valid is not None, (call, verdict)
-        assert os.listdir(tmp_path) == [], call
+    played = conversation(BASE[0], gold(BASE[0]))
+    for call in hostile_calls(tmp_path / "mark"):
+        record = CallRecord(call.name, call.arguments, "", None, None)
+        verdict = checker.judge(with_calls(played, record))
+        assert verdict.valid is not None and os.listdir(tmp_path) == [], (call, verdict)
+        if call.name not in ("echo", "cd"):
+            assert call_text(record, BASE[0]) == CALL_OF_NOTHING
     assert checker.judge(played).valid
-
-
-def test_names_that_no_function_has_never_reach_the_text_that_is_evaluated():
-    for call in hostile_calls("m"):
-        record = CallRecord(call.name, call.arguments, "")
-        if call.name != "echo":
-            assert call_text(record, BASE[0]) == CALL_OF_NOTHING or call.name == "cd"
     other_class = CallRecord("add", {"a": 1.0, "b": 2.0}, "")
     assert call_text(other_class, next(item for item in BASE if "MathAPI" not in item.classes)) == CALL_OF_NOTHING
 
@@ -272,80 +219,57 @@ def test_the_text_of_a_call_is_one_call_of_a_known_function_with_literals(name, 
         assert {item.arg: ast.literal_eval(item.value) for item in tree.keywords} == arguments
 
 
-def test_a_call_that_never_ends_is_killed_and_the_next_episode_is_judged():
+DEEDS = {
+    "MemoryError": lambda mark: bytearray(20 * 10**9),
+    "OSError: .*File too large": lambda mark: mark.write_text("x"),
+    "no verdict within 6 s": lambda mark: time.sleep(60),
+    "SystemExit": lambda mark: sys.exit("x"),
+    "ended with status": lambda mark: os._exit(7),
+    "ended by SIGKILL": lambda mark: os.kill(os.getpid(), signal.SIGKILL),
+}
+
+
+def test_whatever_the_evaluated_text_does_there_is_an_answer_and_the_next_is_judged(tmp_path, monkeypatch, checker):
     maths = next(item for item in BASE if "MathAPI" in item.classes)
-    record = conversation(maths, gold(maths))
     endless = CallRecord("square_root", {"number": 2, "precision": 50_000_000}, "Error ...", None, "limit")
-    step = replace(record.turns[0].steps[0], calls=(endless,))
-    with OfficialChecker(cpu_seconds=1) as checker:
-        verdict = checker.judge(replace(record, turns=(replace(record.turns[0], steps=(step,)), *record.turns[1:])))
+    record = conversation(maths, gold(maths))
+    with OfficialChecker(cpu_seconds=1) as quick:
+        verdict = quick.judge(with_calls(record, endless, all_of=True))
         assert verdict.valid is None and verdict.differences == ("limits",)
-        assert verdict.reason in ("ended by SIGXCPU", "no verdict within 6 s")  # the latter on a busy machine
-        assert checker.judge(record).valid
-
-
-@pytest.mark.parametrize(
-    ("deed", "said"),
-    [
-        (lambda mark: bytearray(20 * 10**9), "MemoryError"),
-        (lambda mark: mark.write_text("x"), "OSError: .*File too large"),
-        (lambda mark: time.sleep(60), "no verdict within 6 s"),
-        (lambda mark: sys.exit("x"), "SystemExit"),
-        (lambda mark: os._exit(7), "ended with status"),
-        (lambda mark: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
-    ],
-    ids=["memory", "file", "time", "exit", "end", "killed"],
-)
-def test_whatever_the_evaluated_text_did_there_is_an_answer(deed, said, tmp_path, monkeypatch):
-    monkeypatch.setattr("bfcl_env.leaderboard.checker.verdict", lambda *_: deed(tmp_path / "mark"))
-    answer = judge_in_fork(BASE[0], [], cpu_seconds=1, memory_bytes=10**10)
-    assert re.match(said, answer["fault"])
-    assert not (tmp_path / "mark").exists() or (tmp_path / "mark").read_text() == ""
-
-
-def test_no_episode_changes_the_verdict_of_another(checker):
+        assert quick.judge(record).valid
     wrong = conversation(BASE[0], [(make_call("mkdir", {"dir_name": "mine"}),), *gold(BASE[0])[1:]])
     right = conversation(BASE[0], gold(BASE[0]))
     assert [checker.judge(record).valid for record in (wrong, right, wrong, right)] == [False, True, False, True]
+    mark = tmp_path / "mark"
+    for said, deed in DEEDS.items():
+        monkeypatch.setattr("bfcl_env.leaderboard.checker.verdict", lambda *_, deed=deed: deed(mark))
+        answer = judge_in_fork(BASE[0], [], cpu_seconds=1, memory_bytes=10**10)
+        assert re.match(said, answer["fault"]), answer
+        assert not mark.exists() or mark.read_text() == ""
 
 
-# Listed differences.
-
-
-def test_spending_from_a_card_that_bfcl_shares_is_named():
-    scenario = next(item for item in load_scenarios("multi_turn_long_context") if "TravelAPI" in item.classes)
+def test_listed_differences_are_named():
+    travel = next(item for item in load_scenarios("multi_turn_long_context") if "TravelAPI" in item.classes)
     card = next(iter(load_padding().CREDIT_CARD_EXTENSION))
-    spend = make_call("purchase_insurance", {"card_id": card, "insurance_cost": 5.0})
-    look = make_call("get_credit_card_balance", {"card_id": card})
-    assert applying_differences(conversation(scenario, [(spend,), *gold(scenario)[1:]]), scenario) == ("shared_cards",)
-    assert applying_differences(conversation(scenario, [(look,), *gold(scenario)[1:]]), scenario) == ()
+    cases = [
+        (travel, make_call("purchase_insurance", {"card_id": card, "insurance_cost": 5.0}), ("shared_cards",)),
+        (travel, make_call("get_credit_card_balance", {"card_id": card}), ()),
+    ]
+    for text, names in {"please cd (now)": ("call_like_text",), "f (x)": ("call_like_text",), "f(x)": ()}.items():
+        cases.append((BASE[0], make_call("echo", {"content": text, "file_name": "n.txt"}), names))
+    for scenario, call, names in cases:
+        record = conversation(scenario, [(call,), *gold(scenario)[1:]])
+        assert applying_differences(record, scenario) == names, call
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [("please cd (now)", ("call_like_text",)), ("f (x)", ("call_like_text",)), ("f(x)", ()), ("plain", ())],
-)
-def test_text_that_bfcl_rewrites_is_named(text, names):
-    call = make_call("echo", {"content": text, "file_name": "n.txt"})
-    assert applying_differences(conversation(BASE[0], [(call,), *gold(BASE[0])[1:]]), BASE[0]) == names
-
-
-def test_an_unexplained_disagreement_is_shown_and_gives_its_exit_status(tmp_path, capsys):
-    record = conversation(BASE[0], gold(BASE[0])).to_dict()
-    record["turns"][0]["facts"]["passed_official"] = False
-    (tmp_path / "episodes.jsonl").write_text(json.dumps({"episode": record}) + "\n")
-    assert evaluate.main(["--records", str(tmp_path)]) == evaluate.DISAGREE_STATUS == 4
-    assert "DISAGREE WITHOUT A LISTED DIFFERENCE: 1, such as multi_turn_base_0" in capsys.readouterr().out
-
-
-def test_an_explained_disagreement_is_counted_under_its_name(capsys, tmp_path):
+def test_a_disagreement_is_counted_and_gives_its_exit_status_unless_it_is_listed(tmp_path, capsys):
     call = make_call("echo", {"content": "please cd (now)", "file_name": "n.txt"})
-    record = conversation(BASE[0], [(*gold(BASE[0])[0], call), *gold(BASE[0])[1:]]).to_dict()
-    record["turns"][0]["facts"]["passed_official"] = False
-    (tmp_path / "episodes.jsonl").write_text(json.dumps({"episode": record}) + "\n")
-    assert evaluate.main(["--records", str(tmp_path)]) == 0
-    assert "listed difference call_like_text: 1 episodes, 1 of them with another" in capsys.readouterr().out
-
-
-def test_every_scenario_is_known_by_its_id():
-    assert len(scenarios_by_id()) == 800
+    for extra, status, said in (
+        ((), 4, "DISAGREE WITHOUT A LISTED DIFFERENCE: 1, such as multi_turn_base_0"),
+        ((call,), 0, "listed difference call_like_text: 1 episodes, 1 of them with another"),
+    ):
+        record = conversation(BASE[0], [(*gold(BASE[0])[0], *extra), *gold(BASE[0])[1:]]).to_dict()
+        record["turns"][0]["facts"]["passed_official"] = False
+        (tmp_path / "episodes.jsonl").write_text(json.dumps({"episode": record}) + "\n")
+        assert evaluate.main(["--records", str(tmp_path)]) == status
+        assert said in capsys.readouterr().out

@@ -85,7 +85,6 @@ for number, (category, name) in enumerate(json.loads(sys.argv[1])):
         print("RESULT " + json.dumps({"id": entry["id"], "valid": found["valid"], "messages": gold.seen}))
 """
 
-
 PAIRS = [
     ("multi_turn_miss_func", "think_xml"),
     ("multi_turn_base", "hermes"),
@@ -93,53 +92,43 @@ PAIRS = [
     ("multi_turn_miss_param", "python_calls"),
     ("multi_turn_base", "toolbench"),
 ]
+EACH = 4
 
 
 def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
     environment = {**os.environ, "BFCL_PROJECT_ROOT": str(tmp_path)}
-    command = [sys.executable, "-c", PLAYED, json.dumps(PAIRS), "4"]
+    command = [sys.executable, "-c", PLAYED, json.dumps(PAIRS), str(EACH)]
     root = Path(bfcl_handler.__file__).parents[2]
     played = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root)
     assert played.returncode == 0, played.stderr[-3000:]
     results = [json.loads(line[7:]) for line in played.stdout.splitlines() if line.startswith("RESULT ")]
-    assert [item["valid"] for item in results] == [True] * 4 * len(PAIRS)
+    assert [item["valid"] for item in results] == [True] * EACH * len(PAIRS)
     scenarios = [
-        (scenario, name)
+        (scenario, get_protocol(name))
         for number, (category, name) in enumerate(PAIRS)
-        for scenario in load_scenarios(category)[4 * number : 4 * number + 4]
+        for scenario in load_scenarios(category)[EACH * number : EACH * (number + 1)]
     ]
-    for item, (scenario, name) in zip(results, scenarios, strict=True):
-        with Conversation(
-            scenario, get_protocol(name), environments={"bfcl": {"withheld": "official"}}
-        ) as conversation:
+    for item, (scenario, protocol) in zip(results, scenarios, strict=True):
+        with Conversation(scenario, protocol, environments={"bfcl": {"withheld": "official"}}) as conversation:
             messages = conversation.start()
             for said in [message["content"] for message in item["messages"] if message["role"] == "assistant"]:
                 messages = [*messages, {"role": "assistant", "content": said}, *conversation.reply(said).messages]
         assert item["id"] == scenario.id and item["messages"] == messages[: len(item["messages"])]
 
 
-def test_text_for_bfcls_executor_holds_known_functions_and_literals_only():
-    assert call_text(Call("cd", {"folder": "a'b"})) == 'cd(folder="a\'b")'
-    for call in (
-        Call("__import__('os').system", {}),
-        Call("exec", {"a": "x"}),
-        Call("cd", {"folder=open('x','w'), a": 1}),
-        Call("cd()or cd", {}),
-    ):
-        assert call_text(call) == CALL_OF_NOTHING
-
-
 class Methods(ProtocolMethods):
     registry_name = "bfcl-grpo-think-xml"
 
 
-def test_a_message_that_cannot_be_read_is_an_error_and_an_answer_is_no_calls():
+def test_bfcls_executor_gets_known_functions_and_literals_only():
+    assert call_text(Call("cd", {"folder": "a'b"})) == 'cd(folder="a\'b")'
+    names = "__import__('os').system", "exec", "cd()or cd"
+    for call in (*(Call(name, {}) for name in names), Call("cd", {"folder=open('x','w'), a": 1})):
+        assert call_text(call) == CALL_OF_NOTHING
+    assert all(call_text(Call(name, {})) == f"{name}()" for docs in function_docs().values() for name in docs)
     with pytest.raises(ValueError, match="Format error"):
         Methods().decode_execute("no tags", False)
     assert Methods().decode_execute("<think>a</think><answer>b</answer>", False) == []
-
-
-def test_an_unknown_function_is_answered_in_bfcls_words_for_its_name():
     said = '<think>a</think><tool_call>[{"name":"nowhere","arguments":{}},{"name":"pwd","arguments":{}}]</tool_call>'
     decoded = Methods().decode_execute(said, False)
     assert decoded == [CALL_OF_NOTHING, "pwd()"]
@@ -151,16 +140,9 @@ def test_an_unknown_function_is_answered_in_bfcls_words_for_its_name():
     assert data["message"][0]["content"] == 'Results: ["Error during execution: name \'nowhere\' is not defined","ok"]'
 
 
-def test_other_categories_are_refused_by_name():
-    with pytest.raises(ValueError, match="simple_python_3 is no multi-turn task"):
+def test_other_categories_and_a_missing_dependency_are_refused_by_name(monkeypatch):
+    with pytest.raises(ValueError, match="simple_python_3"):
         Methods()._pre_query_processing_prompting({"id": "simple_python_3"})
-
-
-def test_without_bfcls_dependencies_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bfcl_eval.constants.model_config", None)
-    with pytest.raises(SystemExit, match="install bfcl-eval==2026.3.23 in an environment of its own"):
+    with pytest.raises(SystemExit, match="install bfcl-eval"):
         bfcl_handler.main()
-
-
-def test_all_documented_functions_are_known_to_the_handler():
-    assert all(call_text(Call(name, {})) == f"{name}()" for docs in function_docs().values() for name in docs)

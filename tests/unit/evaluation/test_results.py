@@ -1,11 +1,11 @@
-"""Numbers of several environments, and what is said of an evaluation of which nothing was played."""
+"""Numbers of several environments and of single-turn tasks, and what is said of an evaluation that was lost."""
 
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from support.evaluation import PROTOCOL, run, serving
+from support.evaluation import PROTOCOL, played
 from support.own_environment import write_namesake
 
 from interaction.environment import load_tasks, register
@@ -14,6 +14,47 @@ from recipe.evaluation.results import Judged, all_lost, causes, results, text
 from recipe.report import __main__ as report
 from recipe.tools import judge
 from recipe.tools.policies import POLICIES, play
+
+TASKS = list(load_tasks("bfcl_single").values())
+SINGLE = ("--environment", "bfcl_single", "--split", "all")
+
+
+def gold_player(messages):
+    """Gold of the task with these words and these functions; not of those that have none."""
+    system, user = messages[0]["content"], messages[1]["content"]
+    task = next(
+        task
+        for task in TASKS
+        if user.endswith(task.messages[-1]["content"])
+        and all(f"\n{item['name']}(" in system for item in task.functions)
+        and system.count("\n") >= len(task.functions)
+    )
+    (gold,) = task.gold()
+    return PROTOCOL.render_calls("t", gold.calls) if gold.calls else PROTOCOL.render_answer("t", gold.answer)
+
+
+def test_single_turn_categories_are_averaged_as_the_leaderboard_does(tmp_path):
+    done = played(
+        lambda _: PROTOCOL.render_answer("t", "I cannot do this."), tmp_path / "a", *SINGLE, category="all", limit=2
+    )
+    found = done.found
+    assert done.status == 0 and len(found["categories"]) == 13 and found["overall"]["episodes"] == 26
+    assert found["leaderboard"]["averages"] == {"non-live": 0.0, "live": 0.0, "irrelevance": 1.0}
+    assert {"multi_turn_base", "memory_kv", "format_sensitivity"} <= {*found["leaderboard"]["missing"]}
+    assert all(group["stop"]["completed"] + group["stop"]["done"] == 1 for group in found["categories"].values())
+    done = played(gold_player, tmp_path / "b", *SINGLE, "--category", "irrelevance", category="simple_python")
+    assert done.status == 0 and [*done.found["categories"]] == ["simple_python", "irrelevance"]
+    assert done.found["overall"]["acc"]["mean"] == done.found["overall"]["acc_official"]["mean"] == 1
+    assert done.found["overall"]["steps"] == 1 and len(done.requests) == 6
+    assert done.found["leaderboard"] is None, "no average is of these two"
+
+
+def test_stored_episodes_are_averaged_over_whole_categories_only():
+    tasks = [task for task in TASKS if task.category in ("irrelevance", "live_irrelevance")]
+    for left_out in (0, 1):
+        records = [play(task, PROTOCOL, POLICIES["answers"]) for task in tasks[left_out:]]
+        found = results([Judged(record, None) for record in records], [], None)
+        assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 1.0})
 
 
 def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
@@ -46,11 +87,8 @@ def test_every_reader_of_a_lost_evaluation_says_how_many_why_and_what_to_do(tmp_
         ("gone", lambda _: dead, "10 of them to one cause: ", "server.log"),
     ):
         folder = tmp_path / name
-        with serving(play_) as server:
-            status, found = run(server.url, folder, "--concurrency", "1", limit=12)
-        assert (status, found["overall"], len(found["lost"])) == (evaluate.LOST_STATUS, None, 12)
-        printed = (folder / "results.txt").read_text()
-        assert "LOST: all 12 episodes, so there is no number:" in printed and remedy in printed
+        assert played(play_, folder, "--concurrency", "1", limit=12).status == evaluate.LOST_STATUS
+        assert remedy in (folder / "results.txt").read_text()
         monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", str(folder), "--out", str(folder / "page")])
         capsys.readouterr()
         with pytest.raises(SystemExit):
@@ -58,12 +96,7 @@ def test_every_reader_of_a_lost_evaluation_says_how_many_why_and_what_to_do(tmp_
         assert evaluate.main(["--records", str(folder)]) == 1
         assert judge.main([str(folder), "--endpoint", "http://127.0.0.1:9/v1", "--out", str(folder / "votes")]) == 1
         said = capsys.readouterr().err
-        assert (
-            said.count(f"{folder} holds no episode: all 12 were lost") == 3 == said.count(cause) == said.count(remedy)
-        )
-
-
-def test_reasons_that_differ_in_numbers_only_are_one_cause_and_what_was_not_tried_comes_last():
+        assert said.count("all 12 were lost") == 3 == said.count(cause) == said.count(remedy)
     reasons = ["not tried: 10 episodes in a row were lost"] * 9 + [f"no reply in {n} s" for n in range(3)] + ["other"]
     assert causes(reasons) == [(3, "no reply in 0 s"), (1, "other"), (9, "not tried: 10 episodes in a row were lost")]
 

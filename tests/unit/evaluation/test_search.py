@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from support.control_tokens import ECHO
-from support.evaluation import PROTOCOL, completion, gold_player, run, serving
+from support.evaluation import PROTOCOL, completion, gold_player, played, serving
 from support.maze import write_maze
 from support.phone import write_phone
-from support.search import ANSWER, DFSDT, FULL, LOOK, Play, calling, in_maze, kept, said, texts, timeless, told, untold
+from support.search import ANSWER, DFSDT, FULL, LOOK, Play, calling, in_maze, said, texts, timeless, told, untold
 
 from interaction import get_protocol
 from interaction.call import Call
@@ -22,26 +22,32 @@ from interaction.endpoint.client import Endpoint
 from interaction.environment import Task, load_tasks
 from interaction.plain_text import generic
 from recipe import evaluate
-from recipe.evaluation.episode import play_episode
+from recipe.evaluation.play import play_episode
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.store import Settings
 from recipe.report import __main__ as report
 
-# A search in which nothing fails, and one whose first branches do.
+GOLD = gold_player("base")
+JUMP, CLIMB = calling("jump"), calling("climb")
 
 
-@pytest.mark.parametrize("category", ["base", "miss_func"])
-def test_where_nothing_fails_the_episodes_are_those_without_a_search(category: str, tmp_path: Path) -> None:
-    sent = []
-    for name, more in (("cot", ()), ("dfsdt", DFSDT)):
-        with serving(gold_player(category)) as server:
-            run(server.url, tmp_path / name, "--concurrency", "1", *more, category=category)
-        sent.append(server.requests)
-    assert sent[0] == sent[1]
-    plain, searched = kept(tmp_path / "cot"), kept(tmp_path / "dfsdt")
-    assert timeless(plain) == timeless(searched) and not any("search" in line for line in plain)
-    assert all(line["search"]["branches"] == 1 and line["search"]["dropped"] == 0 for line in searched)
-    assert sum(line["search"]["nodes"] for line in searched) == len(sent[1])
+def test_where_nothing_fails_the_episodes_are_those_without_a_search(tmp_path: Path) -> None:
+    for category in ("base", "miss_func"):
+        plain, found = (
+            played(
+                gold_player(category),
+                tmp_path / f"{category}{len(more)}",
+                *more,
+                "--concurrency",
+                "1",
+                category=category,
+            )
+            for more in ((), DFSDT)
+        )
+        assert plain.requests == found.requests and timeless(plain.lines) == timeless(found.lines)
+        assert not any("search" in line for line in plain.lines)
+        assert all((line["search"]["branches"], line["search"]["dropped"]) == (1, 0) for line in found.lines)
+        assert sum(line["search"]["nodes"] for line in found.lines) == len(found.requests)
 
 
 FAILURES: dict[str, Callable[[Call], Any]] = {
@@ -53,28 +59,22 @@ FAILURES: dict[str, Callable[[Call], Any]] = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(failure: str, tmp_path: Path) -> None:
-    gold = gold_player("base")
+def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(tmp_path: Path) -> None:
+    plain = {line["task_id"]: timeless(line["episode"]) for line in played(GOLD, tmp_path / "gold").lines}
+    for failure, wrong in FAILURES.items():
 
-    def play(messages: list[dict[str, str]]) -> Any:
-        right = gold(untold(messages))
-        calls = PROTOCOL.parse(right).calls
-        return FAILURES[failure](calls[0]) if calls and not told(messages) else right
+        def play(messages: list[dict[str, str]], wrong: Callable[[Call], Any] = wrong) -> Any:
+            right = GOLD(untold(messages))
+            calls = PROTOCOL.parse(right).calls
+            return wrong(calls[0]) if calls and not told(messages) else right
 
-    with serving(gold) as server:
-        run(server.url, tmp_path / "gold")
-    with serving(play) as server:
-        status, found = run(server.url, tmp_path / "out", *DFSDT)
-    assert (status, found["overall"]["acc_bfcl"]["mean"]) == (0, 1.0)
-    lines, plain = ({line["task_id"]: line for line in kept(tmp_path / name)} for name in ("out", "gold"))
-    assert {task: timeless(line["episode"]) for task, line in lines.items()} == {
-        task: timeless(line["episode"]) for task, line in plain.items()
-    }
-    for line in lines.values():
-        turns = sum(bool(turn["steps"][0]["calls"]) for turn in line["episode"]["turns"])
-        steps = sum(len(turn["steps"]) for turn in line["episode"]["turns"])
-        assert line["search"] == {"nodes": steps + turns, "branches": 1 + turns, "dropped": 0}
+        done = played(play, tmp_path / failure, *DFSDT)
+        assert (done.status, done.found["overall"]["acc_bfcl"]["mean"]) == (0, 1.0), failure
+        assert {line["task_id"]: timeless(line["episode"]) for line in done.lines} == plain, failure
+        for line in done.lines:
+            turns = sum(bool(turn["steps"][0]["calls"]) for turn in line["episode"]["turns"])
+            steps = sum(map(len, texts(line)))
+            assert line["search"] == {"nodes": steps + turns, "branches": 1 + turns, "dropped": 0}, failure
 
 
 def task_with(environment: str, function: str) -> Task:
@@ -89,12 +89,10 @@ def task_with(environment: str, function: str) -> Task:
     raise LookupError(function)
 
 
-def played(task: Task, play: Play, search: bool = True) -> dict[str, Any]:
+def episode_of(task: Task, play: Play, search: bool = True) -> dict[str, Any]:
     strategy = {"strategy": "dfsdt", "max_nodes": 60} if search else {}
-    environment: dict[str, Any] = {"environment": task.environment}
-    settings = Settings(
-        "m", None, "all", (task.category,), "think_xml", "signature", 1, 0.0, None, None, **environment, **strategy
-    )
+    more: dict[str, Any] = {"environment": task.environment, **strategy}
+    settings = Settings("m", None, "all", (task.category,), "think_xml", "signature", 1, 0.0, None, None, **more)
 
     async def talk(url: str) -> dict[str, Any]:
         async with Endpoint(url, "m", timeout=5, attempts=1) as endpoint:
@@ -104,36 +102,35 @@ def played(task: Task, play: Play, search: bool = True) -> dict[str, Any]:
         return asyncio.run(talk(server.url))
 
 
-@pytest.mark.parametrize(
-    ("environment", "stray"),
-    [
+def test_a_branch_begins_in_a_fresh_environment() -> None:
+    """The first branch changes something and then knows no further; the second one must not find that."""
+    for environment, stray in (
         ("bfcl", calling("mkdir", dir_name="left_behind")),
         ("tau", calling("toggle_airplane_mode")),
-    ],
-)
-def test_a_branch_begins_in_a_fresh_environment(environment: str, stray: str) -> None:
-    """The first branch changes something and then knows no further; the second one must not find that."""
-    task = task_with(environment, PROTOCOL.parse(stray).calls[0].name)
-    gold = [
-        PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)  # type: ignore[union-attr]
-        for item in task.gold()
-    ]
+    ):
+        task = task_with(environment, PROTOCOL.parse(stray).calls[0].name)
+        gold = [
+            PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)  # type: ignore[union-attr]
+            for item in task.gold()
+        ]
 
-    def play(messages: list[dict[str, str]]) -> str:
-        before = said(messages)
-        if before[:1] == [stray]:
-            return calling(f"no_such_{told(messages)}")
-        return gold[len(before)] if before or told(messages) else stray
+        def play(messages: list[dict[str, str]], stray: str = stray, gold: list[str] = gold) -> str:
+            before = said(messages)
+            if before[:1] == [stray]:
+                return calling(f"no_such_{told(messages)}")
+            return gold[len(before)] if before or told(messages) else stray
 
-    def never_back(messages: list[dict[str, str]]) -> str:
-        return [stray, *gold][len(said(messages))]
+        def straight(messages: list[dict[str, str]], gold: list[str] = gold) -> str:
+            return gold[len(said(messages))]
 
-    plain = played(task, lambda messages: gold[len(said(messages))], search=False)
-    assert plain["episode"]["outcome"]["passed"]
-    assert not played(task, never_back, search=False)["episode"]["outcome"]["passed"]
-    line = played(task, play)
-    assert line["search"] == {"nodes": len(gold) + 3, "branches": 3, "dropped": 0}
-    assert timeless(line["episode"]) == timeless(plain["episode"])
+        def never_back(messages: list[dict[str, str]], stray: str = stray, gold: list[str] = gold) -> str:
+            return [stray, *gold][len(said(messages))]
+
+        plain, line = episode_of(task, straight, search=False), episode_of(task, play)
+        assert plain["episode"]["outcome"]["passed"]
+        assert not episode_of(task, never_back, search=False)["episode"]["outcome"]["passed"]
+        assert line["search"] == {"nodes": len(gold) + 3, "branches": 3, "dropped": 0}
+        assert timeless(line["episode"]) == timeless(plain["episode"])
 
 
 # Where it goes back to.
@@ -142,7 +139,7 @@ def test_a_branch_begins_in_a_fresh_environment(environment: str, stray: str) ->
 def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_path: Path) -> None:
     def play(messages: list[dict[str, str]]) -> str:
         if said(messages) == [LOOK]:
-            return calling("jump") if told(messages) else "no idea"
+            return JUMP if told(messages) else "no idea"
         return ANSWER if told(messages) or len(messages) > 2 else LOOK
 
     line, sent = in_maze(tmp_path, play)
@@ -156,63 +153,46 @@ def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_pa
     assert (line["search"], line["completion_tokens"]) == ({"nodes": 6, "branches": 3, "dropped": 0}, 6 * 3)
 
 
-def test_a_closed_turn_is_not_gone_back_into(tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
+def test_a_closed_turn_is_not_gone_back_into_and_a_model_can_mend_its_errors(tmp_path: Path) -> None:
+    def stuck(messages: list[dict[str, str]]) -> str:
         return calling(f"jump_{len(messages)}_{told(messages)}") if len(messages) > 2 else ANSWER
 
-    line, sent = in_maze(tmp_path, play, "--max-nodes", "12")
+    line, sent = in_maze(tmp_path, stuck, "--max-nodes", "12")
     assert line["search"]["nodes"] == len(sent) == 12
     assert sum(len(messages) == 2 for messages in sent) == 1, "the first turn is asked for once"
     assert line["episode"]["turns"][0]["ended"] == "answer"
-
-
-def test_a_model_that_mends_its_errors_still_can(tmp_path: Path) -> None:
-    """Two messages fail at one place; then the first one stands, and the model reads its error."""
-    jumps = [calling("jump"), calling("climb")]
-
-    def play(messages: list[dict[str, str]]) -> str:
-        before = said(messages)
-        return ANSWER if before else jumps[told(messages)]
-
-    line, _ = in_maze(tmp_path, play)
-    assert texts(line) == [[jumps[0], ANSWER], [ANSWER], [ANSWER]]
-
-
-def test_a_model_that_says_the_same_again_gets_the_episode_that_it_gets_without_a_search(tmp_path: Path) -> None:
-    line, sent = in_maze(tmp_path, lambda _: "nonsense")
+    line, _ = in_maze(
+        tmp_path, lambda messages: ANSWER if said(messages) else [JUMP, CLIMB][told(messages)], name="mends"
+    )
+    assert texts(line) == [[JUMP, ANSWER], [ANSWER], [ANSWER]], "two fail at one place; then the first one stands"
+    line, sent = in_maze(tmp_path, lambda _: "nonsense", name="same")
     plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "cot", name="plain")
     assert timeless(line["episode"]) == timeless(plain["episode"])
     assert line["episode"]["stop_reason"] == "format_errors" and len(sent) == line["search"]["nodes"] == 8
 
 
-def test_the_limit_of_a_turn_is_a_failure_like_any_other(tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
+def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Path) -> None:
+    def look(messages: list[dict[str, str]]) -> str:
         return ANSWER if told(messages) else LOOK
 
-    line, _ = in_maze(tmp_path, play, "--max-nodes", "100")
+    line, _ = in_maze(tmp_path, look, "--max-nodes", "100")
     assert [len(turn) for turn in texts(line)] == [20, 20, 20]
     assert (line["episode"]["stop_reason"], line["search"]["branches"]) == ("completed", 4)
-    plain, _ = in_maze(tmp_path, play, "--strategy", "cot", name="plain")
-    assert plain["episode"]["stop_reason"] == "max_steps"
+    assert in_maze(tmp_path, look, "--strategy", "cot", name="plain")[0]["episode"]["stop_reason"] == "max_steps"
+    for mends in (True, False):
 
+        def play(messages: list[dict[str, str]], mends: bool = mends) -> Any:
+            if sum("look" in text for text in said(messages)) > 2:
+                return FULL
+            return ANSWER if told(messages) and mends else calling("look", at=len(json.dumps(messages)))
 
-@pytest.mark.parametrize("mends", [True, False])
-def test_a_full_context_sends_the_search_back(mends: bool, tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> Any:
-        if sum("look" in text for text in said(messages)) > 2:
-            return FULL
-        return ANSWER if told(messages) and mends else calling("look", at=len(json.dumps(messages)))
-
-    line, sent = in_maze(tmp_path, play)
-    assert line["episode"]["stop_reason"] == ("completed" if mends else "max_tokens")
-    assert line["search"]["nodes"] < len(sent) < 60
+        line, sent = in_maze(tmp_path, play, name=str(mends))
+        assert line["episode"]["stop_reason"] == ("completed" if mends else "max_tokens")
+        assert line["search"]["nodes"] < len(sent) < 60
 
 
 def finish(**given: str) -> str:
     return f"Thought: t\nAction: Finish\nAction Input: {json.dumps(given)}"
-
-
-GIVE_UP = finish(return_type="give_up_and_restart")
 
 
 def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
@@ -222,8 +202,8 @@ def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
     )
 
     def play(messages: list[dict[str, str]]) -> str:
-        if len(said(messages)) == 1 and said(messages) == [look]:
-            return GIVE_UP
+        if said(messages) == [look]:
+            return finish(return_type="give_up_and_restart")
         return look if len(messages) == 2 and not told(messages) else answer
 
     line, sent = in_maze(tmp_path, play, "--protocol", "toolbench")
@@ -232,28 +212,25 @@ def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
     assert "- look() ->" in sent[2][-1]["content"] and "Request 1" not in json.dumps(sent[2])
 
 
-# Bounds.
+# Bounds, and what it may know.
 
 
-@pytest.mark.parametrize("budget", [1, 7, 19])
-def test_no_more_messages_are_asked_for_than_the_budget_has(budget: int, tmp_path: Path) -> None:
-    asked: list[None] = []
+def test_no_more_messages_are_asked_for_than_the_budget_has(tmp_path: Path) -> None:
+    for budget in (1, 7, 19):
+        asked: list[None] = []
 
-    def play(messages: list[dict[str, str]]) -> str:
-        asked.append(None)
-        return calling("look" if len(asked) % 3 else "jump", at=len(asked))
+        def play(messages: list[dict[str, str]], asked: list[None] = asked) -> str:
+            asked.append(None)
+            return calling("look" if len(asked) % 3 else "jump", at=len(asked))
 
-    line, sent = in_maze(tmp_path, play, "--max-nodes", str(budget))
-    assert len(sent) == line["search"]["nodes"] == budget
-    assert (line["episode"]["stop_reason"], line["episode"]["outcome"]["passed"]) == ("max_steps", False)
-    assert line["search"]["branches"] <= budget and line["prompt_tokens"] == 7 * budget
+        line, sent = in_maze(tmp_path, play, "--max-nodes", str(budget), name=str(budget))
+        assert len(sent) == line["search"]["nodes"] == budget
+        assert (line["episode"]["stop_reason"], line["episode"]["outcome"]["passed"]) == ("max_steps", False)
+        assert line["search"]["branches"] <= budget and line["prompt_tokens"] == 7 * budget
 
 
 def test_what_was_tried_is_told_in_bounded_and_plain_words(tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
-        return ANSWER if told(messages) else f"{ECHO} {'x' * 100_000}"
-
-    line, sent = in_maze(tmp_path, play)
+    line, sent = in_maze(tmp_path, lambda messages: ANSWER if told(messages) else f"{ECHO} {'x' * 100_000}")
     assert line["episode"]["stop_reason"] == "completed"
     last = [messages[-1]["content"] for messages in sent]
     assert all(len(text) < 2_000 and generic(text) == text for text in last)
@@ -262,7 +239,7 @@ def test_what_was_tried_is_told_in_bounded_and_plain_words(tmp_path: Path) -> No
 
 def test_a_branch_that_does_not_come_out_as_before_is_dropped_and_counted(tmp_path: Path) -> None:
     def play(messages: list[dict[str, str]]) -> str:
-        return LOOK if len(messages) == 2 else calling("jump") if len(messages) == 4 else ANSWER
+        return LOOK if len(messages) == 2 else JUMP if len(messages) == 4 else ANSWER
 
     line, sent = in_maze(tmp_path, play, "--option", "fickle=true")
     assert texts(line)[0][0] == LOOK and line["episode"]["stop_reason"] == "completed"
@@ -271,50 +248,42 @@ def test_a_branch_that_does_not_come_out_as_before_is_dropped_and_counted(tmp_pa
     assert all(len({*walls}) <= 1 for walls in seen), "no request mixes two attempts"
 
 
-# What it may know.
-
-
 def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
     """The same model in two mazes that differ in what they think of it, and whose gold nobody may read."""
-    choices = [LOOK, calling("look", at=1), calling("jump"), calling("climb"), "nonsense", ANSWER]
+    choices = [LOOK, calling("look", at=1), JUMP, CLIMB, "nonsense", ANSWER]
 
     def play(messages: list[dict[str, str]]) -> str:
         return choices[sha256(json.dumps(messages).encode()).digest()[0] % len(choices)]
 
     found = []
     for passes in ("true", "false"):
-        given = ["--environment", str(write_maze(tmp_path)), "--split", "report", "--limit", "4", *DFSDT]
-        given += ["--docs", "signature", "--concurrency", "1", "--max-nodes", "25", "--option", f"passes={passes}"]
-        with serving(play) as server:
-            assert evaluate.main(["--endpoint", server.url, "--out", str(tmp_path / passes), *given]) == 0
-        lines = kept(tmp_path / passes)
-        found.append((server.requests, [line["search"] for line in lines], [*map(texts, lines)]))
-        assert any(line["search"]["branches"] > 1 for line in lines)
-        assert {line["episode"]["outcome"]["components"]["maze"] for line in lines} == {float(passes == "true")}
+        given = ["--environment", str(write_maze(tmp_path)), "--split", "report", "--max-nodes", "25"]
+        given += ["--concurrency", "1", "--option", f"passes={passes}", *DFSDT]
+        done = played(play, tmp_path / passes, *given, category=None, limit=4)
+        found.append((done.requests, [line["search"] for line in done.lines], [*map(texts, done.lines)]))
+        assert any(line["search"]["branches"] > 1 for line in done.lines)
+        assert {line["episode"]["outcome"]["components"]["maze"] for line in done.lines} == {float(passes == "true")}
     assert found[0] == found[1]
-
-
-# As a method of its own.
 
 
 def test_faults_of_the_server_cost_the_search_nothing_and_what_cannot_be_played_is_lost(tmp_path: Path) -> None:
     faults = [429, 500, None, b"{", {"choices": []}] * 3
-    with serving(gold_player("base"), [*faults]) as server:
-        status, found = run(server.url, tmp_path / "a", *DFSDT, "--attempts", "30", "--backoff", "1e-6", limit=2)
-    assert (status, found["lost"], found["overall"]["acc"]["mean"]) == (0, [], 1.0)
-    assert found["cost"]["nodes"] * 2 == len(server.requests) - len(faults)
+    done = played(GOLD, tmp_path / "a", *DFSDT, *"--attempts 30 --backoff 1e-6".split(), faults=faults, limit=2)
+    assert (done.status, done.found["lost"], done.found["overall"]["acc"]["mean"]) == (0, [], 1.0)
+    assert done.found["cost"]["nodes"] * 2 == len(done.requests) - len(faults)
     for name, fault in (("busy", (503, {"error": {"message": "busy"}})), ("long", FULL)):
-        with serving(lambda _, fault=fault: fault) as server:
-            status, found = run(server.url, tmp_path / name, *DFSDT, "--attempts", "1", limit=2)
-        assert (status, len(found["lost"]), found["overall"], found["cost"]) == (evaluate.LOST_STATUS, 2, None, None)
+        done = played(lambda _, fault=fault: fault, tmp_path / name, *DFSDT, "--attempts", "1", limit=2)
+        assert (done.status, len(done.found["lost"]), done.found["overall"]) == (evaluate.LOST_STATUS, 2, None)
 
 
 def test_a_scripted_user_says_the_same_in_each_branch(tmp_path: Path) -> None:
-    given = ["--environment", str(write_phone(tmp_path)), "--split", "report", "--limit", "2", *DFSDT]
+    given = ["--environment", str(write_phone(tmp_path)), "--split", "report", *DFSDT]
     given += ["--user", "kind=scripted", "--user", "lines=[My line is dead., Goodbye.]"]
-    with serving(lambda messages: ANSWER if told(messages) else "nonsense") as server:
-        assert evaluate.main(["--endpoint", server.url, "--out", str(tmp_path / "out"), *given]) == 0
-    for line in kept(tmp_path / "out"):
+    done = played(
+        lambda messages: ANSWER if told(messages) else "nonsense", tmp_path / "out", *given, category=None, limit=2
+    )
+    assert done.status == 0 and len(done.lines) == 2
+    for line in done.lines:
         assert line["search"] == {"nodes": 2, "branches": 2, "dropped": 0} and texts(line) == [[ANSWER]]
         assert line["episode"]["heard"] == ["My line is dead.", "Goodbye."]
 
@@ -322,34 +291,28 @@ def test_a_scripted_user_says_the_same_in_each_branch(tmp_path: Path) -> None:
 def test_results_and_tables_say_what_the_search_has_cost_and_mix_it_with_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gold = gold_player("base")
-
     def play(messages: list[dict[str, str]]) -> str:
-        return gold(untold(messages)) if said(messages) or told(messages) else calling("no_such")
+        return GOLD(untold(messages)) if said(messages) or told(messages) else calling("no_such")
 
-    names = ("m-val", "m-val-dfsdt")
-    for name, player, more in zip(names, (gold, play), ((), DFSDT), strict=True):
-        with serving(player) as server:
-            run(server.url, tmp_path / name, *more, limit=1)
-    plain, searched = (json.loads((tmp_path / name / "results.json").read_text())["cost"] for name in names)
+    folders = [str(tmp_path / name) for name in ("m-val", "m-val-dfsdt")]
+    plain = played(GOLD, tmp_path / "m-val", limit=1).found["cost"]
+    searched = played(play, tmp_path / "m-val-dfsdt", *DFSDT, limit=1).found["cost"]
     assert (plain["strategy"], plain["branches"], plain["nodes"]) == ("cot", 1, plain["messages"])
     assert (searched["strategy"], searched["branches"], searched["messages"]) == ("dfsdt", 2, plain["messages"])
     assert searched["nodes"] == plain["nodes"] + 1 and searched["completion_tokens"] == 3 * searched["nodes"]
-    assert json.loads((tmp_path / names[1] / "settings.json").read_text())["max_nodes"] == 60
+    assert json.loads((tmp_path / "m-val-dfsdt" / "settings.json").read_text())["max_nodes"] == 60
     capsys.readouterr()
-    assert evaluate.main(["--records", str(tmp_path / names[1])]) == 0
+    assert evaluate.main(["--records", folders[1]]) == 0
     assert "strategy dfsdt, a search: " in capsys.readouterr().out
     assert evaluate.main(["--records", str(tmp_path)]) == 1
     assert "1 of these episodes were found by a search" in capsys.readouterr().err
-    compared = [str(tmp_path / name) for name in names]
-    monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", *compared, "--out", str(tmp_path / "votes")])
+    monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", *folders, "--out", str(tmp_path / "votes")])
     report.main()
-    shown = capsys.readouterr().out
-    assert "m-val-dfsdt: strategy dfsdt, a search: " in shown and "m-val: " not in shown
-
-
-def test_bfcls_own_score_is_not_that_of_a_search(tmp_path: Path) -> None:
-    with serving(lambda _: ANSWER) as server:
-        _, plain = run(server.url, tmp_path / "plain", category="all", limit=1)
-        _, searched = run(server.url, tmp_path / "searched", *DFSDT, category="all", limit=1)
-    assert plain["multi_turn_official"] == 0.0 and searched["multi_turn_official"] is None
+    assert "m-val-dfsdt: strategy dfsdt, a search: " in capsys.readouterr().out
+    scores = [
+        played(lambda _: ANSWER, tmp_path / f"all{len(more)}", *more, category="all", limit=1).found[
+            "multi_turn_official"
+        ]
+        for more in ((), DFSDT)
+    ]
+    assert scores == [0.0, None], "BFCL's own score is not that of a search"

@@ -1,0 +1,241 @@
+"""What an evaluation is played with: sampling, rules, tasks, and that no two of them are mixed."""
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from support.evaluation import PROTOCOL, gold_player, kept, played, run, serving
+from support.finished_run import finished_run
+from support.own_environment import write_example
+from support.phone import write_phone
+
+from bfcl_env import load_scenarios
+from interaction import Conversation, get_protocol
+from interaction.record import VERSION
+from recipe import evaluate
+from recipe.curriculum import compose_stage
+from recipe.evaluation.arguments import parse, settings_of
+from recipe.evaluation.server import server_command
+from recipe.evaluation.store import Settings, SettingsError, Store
+from recipe.stage.integrity import note_sums
+
+GOLD = gold_player("base")
+DEFAULTS = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+DEFAULTS |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+SETTINGS = Settings("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, None, 2)
+
+
+def answers(_):
+    return PROTOCOL.render_answer("d", "done")
+
+
+def sampling_of(request):
+    return {name: request[name] for name in DEFAULTS if name in request}
+
+
+def test_every_request_carries_every_sampling_field_as_validation_has_them(tmp_path):
+    changed = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
+    more = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    for name, given, sent in (("plain", (), DEFAULTS), ("changed", more, DEFAULTS | changed)):
+        done = played(answers, tmp_path / name, *given, limit=1)
+        assert done.status == 0 and sampling_of(done.requests[-1]) == sent
+        assert sampling_of(json.loads((tmp_path / name / "settings.json").read_text())) == sent
+    rollout = compose_stage("stage3", []).actor_rollout_ref.rollout
+    assert {name: rollout.val_kwargs[name] for name in ("temperature", "top_p", "top_k")}.items() <= DEFAULTS.items()
+    for hardware in ("cpu", "gpu8"):
+        command = server_command(tmp_path, 1234, hardware, ["--max-model-len", "64"])
+        assert command[0] == sys.executable and command[command.index("--generation-config") + 1] == "vllm"
+        assert command[-2:] == ["--max-model-len", "64"], "a user's flags win"
+
+
+REFUSALS = {
+    "top_k": (400, "Unrecognized request argument supplied: top_k"),
+    "temperature": (400, "Unsupported value: 'temperature' does not support 0.0 with this model."),
+    "repetition_penalty": (422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
+}
+"""How OpenAI and servers that validate with pydantic word it."""
+
+
+def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, capsys):
+    for name, (status, words) in REFUSALS.items():
+
+        def play(messages, name=name, refusal=(status, {"error": {"message": words}})):
+            return refusal if name in server.requests[-1] else answers(messages)
+
+        with serving(play) as server:
+            assert run(server.url, tmp_path / name, limit=1)[0] == 1
+            assert f"--leave-out {name}" in capsys.readouterr().err
+            assert run(server.url, tmp_path / f"no {name}", "--leave-out", name, limit=1)[0] == 0
+        assert sampling_of(server.requests[-1]) == {key: value for key, value in DEFAULTS.items() if key != name}
+        assert json.loads((tmp_path / f"no {name}" / "settings.json").read_text())[name] is None
+    quoting = "cannot answer 'set the temperature'"  # after it has taken the fields once
+    budget = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'."
+    for taken, words in ((1, quoting), (0, budget)):
+
+        def late(messages, taken=taken, refusal=(400, {"error": {"message": words}})):
+            return refusal if len(server.requests) > taken else answers(messages)
+
+        with serving(late) as server:
+            assert run(server.url, tmp_path / str(taken), "--max-tokens", "9", limit=1)[0] == evaluate.LOST_STATUS
+        assert "leave-out" not in capsys.readouterr().err
+
+
+def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
+    with serving(GOLD) as server:
+        run(server.url, tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        for more, said in {
+            "--temperature 0.7": "temperature was 0.0, is 0.7",
+            "--repetition-penalty 1.05": "repetition_penalty was 1.0, is 1.05",
+            "--protocol hermes": "protocol was 'think_xml', is 'hermes'",
+            "--max-tokens 9": "max_tokens was None, is 9",
+            "--split train": "split was 'val', is 'train'",
+            "--strategy dfsdt": "strategy was 'cot', is 'dfsdt'",
+            "": "model was 'm', is 'other'",
+        }.items():
+            server.name = "m" if more else "other"
+            assert run(server.url, tmp_path, *more.split())[0] == 1
+            assert said in capsys.readouterr().err
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for content in (b"", b"\0" * 50, b"{", b"\xff", b"[]", b'{"version": 9}', b"[" * 200_000):
+        (tmp_path / "settings.json").write_bytes(content)
+        with pytest.raises(SettingsError, match=r"settings\.json.*choose another --out"):
+            Store(tmp_path, SETTINGS)
+        assert (tmp_path / "settings.json").read_bytes() == content
+    assert evaluate.main(["--records", str(tmp_path)]) == 0
+
+
+def test_settings_without_an_episode_are_written_anew_and_hold_no_password(tmp_path):
+    (tmp_path / "settings.json").write_bytes(b"")
+    user = {"kind": "endpoint", "url": "http://me:secret@x/v1", "api_key": "sk-secret"}
+    Store(tmp_path, replace(SETTINGS, endpoint="http://me:secret@x/v1", user=user)).close()
+    text = (tmp_path / "settings.json").read_text()
+    assert json.loads(text)["split"] == "val" and "secret" not in text
+
+
+BY_BFCL = {
+    "": True,
+    "--option at_step_limit=official": True,
+    "--option augment=false --option withheld=official": True,
+    "--turn-policy max_format_errors_per_turn=3": True,
+    "--turn-policy max_steps_per_turn=21 --turn-policy max_steps=null": True,
+    "--turn-policy max_steps_per_turn=20": False,
+    "--turn-policy max_result_chars=2000": False,
+    "--option at_step_limit=judge": False,
+    "--option at_step_limit=judge --turn-policy max_steps_per_turn=21": False,
+    "--option augment=true": False,
+    "--option empty_gold=official": False,
+    "--environment bfcl_single": False,
+}
+
+
+def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
+    for words, expected in BY_BFCL.items():
+        given, _ = parse(["--endpoint", "http://x/v1", "--served-name", "m", *words.split()], None)
+        assert settings_of(given).by_bfcl() is expected, words
+    for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
+        done = played(lambda _: "malformed", tmp_path / str(errors), *more, category=None, limit=1)
+        assert done.status == 0 and len(done.requests) == 4 * errors
+        assert (done.found["multi_turn_official"] is not None) is official
+
+
+def test_other_settings_than_those_of_the_training_are_noted_with_the_results(tmp_path, monkeypatch):
+    model = finished_run(tmp_path, interaction__docs="signature", interaction__max_tokens_per_reply=96)
+    with serving(GOLD) as server:
+        server.name = "model"
+
+        @contextmanager
+        def serve(*_):
+            yield server.url
+
+        monkeypatch.setattr("recipe.evaluation.server.serve", serve)
+        given = ["--model", str(model / "stage2_base" / "hf"), "--category", "base", "--limit", "1"]
+        given += ["--docs", "signature", "--out"]
+        assert evaluate.main([*given, str(tmp_path / "other")]) == 0
+        assert evaluate.main([*given, str(tmp_path / "same"), "--max-tokens", "96"]) == 0
+    notes = {name: json.loads((tmp_path / name / "results.json").read_text())["note"] for name in ("other", "same")}
+    assert "trained with max_tokens_per_reply 96, not None" in notes["other"] and "trained" not in notes["same"]
+
+
+MISTAKES = (
+    "--samples 2",
+    "--category simple",
+    "--environment bfcl_single --category java",
+    "--api-key-env NO_SUCH",
+    "--api-key-env HOME --endpoint http://me:secret@x/v1",
+    "-- --tensor-parallel-size 2",
+    "--adapter /a",
+    "--limit 0",
+    "--top-k 20 --leave-out top_k",
+    "--model /m",
+    "--max-nodes 5",
+    "--strategy dfsdt --user kind=endpoint --user url=http://x/v1",
+    "--option volume",
+    "--option volume=[a",
+    "--option volume=3",
+    "--user kind=ghost",
+    "--user kind=scripted --user lines=[1]",
+    "--user kind=scripted --user lines=[a] --user seconds=.inf",
+    "--turn-policy steps=3",
+    "--domain telecom",
+)
+
+
+def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_path, capsys):
+    phone = str(write_phone(tmp_path))
+    for words in MISTAKES:
+        own = ["--environment", phone] if "--option" in words or "--user" in words else []
+        with pytest.raises(SystemExit) as exit_:
+            evaluate.main(["--endpoint", "http://x/v1", *own, *words.split()])
+        error = capsys.readouterr().err
+        assert exit_.value.code == 2 and words.split()[0] in error and "secret" not in error, words
+
+
+def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
+    out, own, changed = tmp_path / "out", write_example(tmp_path), tmp_path / "changed"
+    own.write_text(own.read_text().replace("parts[number % 4]", "['train', 'choose'][number % 2]"))
+    for folder in (tmp_path, changed):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text("[]" if folder == tmp_path else '{"model_type": "qwen2"}')
+    (changed / "model.safetensors").write_bytes(b"weights")
+    note_sums(changed)
+    (changed / "model.safetensors").write_bytes(b"weightz")
+    here = ["--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m"]
+    for given, said in (
+        (["--records", str(tmp_path / "nothing")], "holds no episodes"),
+        (["--records", str(tmp_path)], "holds no episodes"),
+        (["--model", str(tmp_path)], "is not a model folder"),
+        (["--model", str(tmp_path / "nothing")], "is not a model folder"),
+        (["--model", str(changed)], "model.safetensors is not what was written"),
+        ([*here, "--environment", str(own), "--split", "report"], "30 train in move, 30 choose in move"),
+    ):
+        assert evaluate.main([*given, "--out", str(out)]) == 1
+        assert said in capsys.readouterr().err and not out.exists(), given
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "out"):
+        assert evaluate.main([*here, "--out", str(path), "--limit", "1"]) == 1
+        assert f"{path} cannot be written" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
+    protocol, lines = get_protocol("hermes"), []
+    for scenario in load_scenarios("multi_turn_miss_func")[:3]:
+        with Conversation(scenario, protocol) as conversation:
+            conversation.start()
+            for turn in scenario.turns:
+                if turn.gold:
+                    conversation.reply(protocol.render_calls("", turn.gold))
+                conversation.reply("done")
+            lines.append(json.dumps({"score": 1.0, "episode": conversation.record().to_dict()}))
+    rollouts = tmp_path / "run" / "stage3_full" / "rollouts" / "train"
+    rollouts.mkdir(parents=True)
+    old = lines[0].replace(f'"version": {VERSION}', '"version": 0')
+    (rollouts / "000001.jsonl").write_text("\n".join([*lines, old, "{cut off"]))
+    assert evaluate.main(["--records", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
+    assert "3 episodes in 1 files; 1 lines are no record of this version" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["categories"]["multi_turn_miss_func"]["acc_bfcl"]["mean"] == 1.0
+    assert found["verdicts"]["agree"] == 3 and found["multi_turn_official"] is None and not kept(tmp_path / "out")
