@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.report_pages import log_steps, record, store
 from support.runs import STAGE, a_run
 
-from bfcl_env import load_scenarios
 from interaction.episode_file import append, parts_of, path_of, steps_in, whole_of
 from recipe.report import page, tables
 from recipe.report.episodes import LONGEST_TEXT, choose, headers, load, read_records, slowest, validation_files
@@ -46,12 +44,11 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None
             for run, part in zip(runs, ("", f"{launch}-{draw.choice(WORKERS)}"), strict=True):
                 for split in ("train", "val"):
                     append(path_of(run / STAGE / "rollouts", split, step, part), {**made, "split": split})
-    first, second = (run / STAGE / "rollouts" for run in runs)
-    assert [path.name for path in steps_in(first / "train")] == [path.name for path in steps_in(second / "train")]
-    for path in steps_in(first / "train"):
-        other = second / "train" / path.name
-        assert not other.exists() and len(parts_of(other)) > 1
-        assert len(read_records(path)) == TASKS * ROLLOUTS
+    first, second = (run / STAGE / "rollouts" / "train" for run in runs)
+    assert [path.name for path in steps_in(first)] == [path.name for path in steps_in(second)]
+    for path in steps_in(first):
+        other = second / path.name
+        assert not other.exists() and len(parts_of(other)) > 1 and len(read_records(path)) == TASKS * ROLLOUTS
         assert in_order(read_records(path)) == in_order(read_records(other))
         found = [[place.header for place in headers(each)] for each in (path, other)]
         assert in_order(found[0]) == in_order(found[1])
@@ -72,27 +69,18 @@ def test_later_launches_stand_behind_earlier_ones_and_a_file_without_part_before
         append(path, {})
     assert parts_of(whole) == [whole, *paths] and {whole_of(path) for path in parts_of(whole)} == {whole}
     assert [path.name for path in steps_in(whole.parent)] == ["000001.jsonl", "000002.jsonl", "000010.jsonl"]
-
-
-def test_a_task_that_one_launch_played_twice_in_a_step_counts_twice_and_one_of_an_earlier_launch_not(
-    tmp_path: Path,
-) -> None:
-    """The former is dynamic sampling, the latter a step that was played again after a resume."""
-    path = tmp_path / STAGE / "rollouts" / "train" / "000001.jsonl"
-    path.parent.mkdir(parents=True)
     played = [("first", "a", 0.1), ("first", "b", 0.2), ("second", "c", 0.3), ("second", "d", 0.4)]
     lines = [json.dumps(line(1, 0, 0, launch, score, uid=uid)) + "\n" for launch, uid, score in played]
-    for count, expected in ((2, [0.1, 0.2]), (4, [0.3, 0.4])):
+    path = tmp_path / STAGE / "rollouts" / "train" / "000001.jsonl"
+    path.parent.mkdir(parents=True)
+    for count, expected in ((2, [0.1, 0.2]), (4, [0.3, 0.4])):  # dynamic sampling; and a step played after a resume
         path.write_text("".join(lines[:count]))
         assert [place.header["score"] for place in headers(path)] == expected
         assert [record["score"] for record in read_records(path)] == expected
 
 
 DAMAGED = [
-    "",
-    "\0" * 100,
-    "null",
-    "[" * 20_000,
+    *("", "\0" * 100, "null", "[" * 20_000),
     json.dumps(line(1, 9, 9))[:-60],
     json.dumps(line(1, 9, 9))[:100],
     json.dumps(line(1, 9, 9, episode=None)),
@@ -113,46 +101,30 @@ def test_a_damaged_line_costs_no_other_and_the_page_is_made(tmp_path: Path) -> N
         shown = [one for one in load(choose([run / STAGE], 20)) if one["session_id"] != 9]
         assert len(shown) == 8 and all(one["episode"] == RECORD for one in shown)
     assert STAGE in page.write(run).read_text()
-
-
-def test_long_texts_are_cut_and_no_number_is_one_that_a_browser_cannot_read(tmp_path: Path) -> None:
     path = path_of(tmp_path / STAGE / "rollouts", "train", 1)
     append(path, line(1, 0, 0, score=float("nan"), episode={"turns": [{"user": "x" * (LONGEST_TEXT + 7)}]}))
-    (found,) = load(headers(path))
-    assert found["episode"]["turns"][0]["user"].endswith("... [7 more characters in the stored episode]")
-    json.dumps(found, allow_nan=False)
+    (cut,) = load(headers(path))
+    assert cut["episode"]["turns"][0]["user"].endswith("... [7 more characters in the stored episode]")
+    json.dumps(cut, allow_nan=False)
 
 
-def test_at_most_a_number_of_episodes_is_chosen_failures_of_validation_among_them(tmp_path: Path) -> None:
-    log_steps(tmp_path, "stage2_base", 14)
-    made = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, solved=True)
+def test_failures_of_validation_are_chosen_first_and_the_slowest_hundredth_is_named(tmp_path: Path) -> None:
+    stage = a_run(tmp_path, [0.5] * 14) / STAGE
     for step in range(1, 15):
-        store(tmp_path, "stage2_base", "train", step, [{**made, "step": step, "session_id": n} for n in range(20)])
-    failed = {**made, "step": 14, "reward": {**made["reward"], "acc": 0.0}}
-    store(tmp_path, "stage2_base", "val", 14, [{**failed, "session_id": n} for n in range(30)])
-    chosen = choose([tmp_path / "stage2_base"], 200)
+        for n in range(20):
+            seconds = {"total": 10.0 + step if n == 19 else 1.0, "generate": 9.0}
+            made = line(step, 0, n, score=1.0, seconds=seconds if n else None)
+            append(path_of(stage / "rollouts", "train", step), made)
+    for n in range(30):
+        append(path_of(stage / "rollouts", "val", 14), {**line(14, 0, n, score=0.0), "split": "val"})
+    chosen = choose([stage], 200)
     assert len(chosen) == 200 and sum(place.split == "val" for place in chosen) == 30
     assert len({place.header["step"] for place in chosen if place.split == "train"}) == 12
-    assert chosen == choose([tmp_path / "stage2_base"], 200)
-
-
-def test_the_slowest_hundredth_is_named_whatever_step_it_is_of(tmp_path: Path) -> None:
-    stage = tmp_path / STAGE
-    for step in (1, 2, 3):
-        for n in range(100):
-            seconds = {"total": 10.0 + step if n == 99 else 1.0, "generate": 9.0}
-            append(path_of(stage / "rollouts", "train", step), line(step, 0, n, seconds=seconds if n else None))
+    assert chosen == choose([stage], 200)
     found = slowest(stage)
-    assert found is not None and (found["episodes"], found["slow"]) == (297, 3)
-    assert found["mean"] == pytest.approx((294 + 36) / 297)
-    assert [(one["place"].header["step"], one["seconds"]) for one in found["named"]] == [
-        (3, 13.0),
-        (2, 12.0),
-        (1, 11.0),
-    ]
+    assert found is not None and (found["episodes"], found["slow"]) == (14 * 19, 3)
+    assert found["mean"] == pytest.approx((14 * 18 + sum(range(11, 25))) / (14 * 19))
+    named = [(one["place"].header["step"], one["seconds"]) for one in found["named"]]
+    assert named == [(14, 24.0), (13, 23.0), (12, 22.0)]
     assert found["named"][0]["waited"]["generate"] == 9.0 and found["named"][0]["turns"] == len(RECORD["turns"])
-    for n in range(2000):
-        append(path_of(stage / "rollouts", "train", 4), line(4, 0, n, seconds={"total": 1.0}))
-    found = slowest(stage)
-    assert found is not None and (found["slow"], len(found["named"])) == (23, 10)
     assert slowest(tmp_path / "nothing") is None

@@ -4,21 +4,53 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 import yaml
+from support.browser import CHROMIUM, chromium
 from support.report_pages import EVIL, choose, click, listed, log_steps, record, shown, store, think_xml
 from support.runs import STAGE, a_run
 
 from bfcl_env import load_scenarios
 from recipe.report import page as pages
 
+BASE = load_scenarios("multi_turn_base")
 
-def test_it_opens_without_a_network_and_without_an_error(page, run):
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the PATH (Debian: apt install chromium)")
+    with chromium(tmp_path_factory.mktemp("chromium")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with a hostile episode, a solved one and a failed validation."""
+    run = tmp_path_factory.mktemp("runs") / "first"
+    log_steps(run, "stage2_base", 12)
+    call = json.dumps([{"name": "echo", "arguments": {"content": EVIL}}])
+    evil = think_xml.render_calls(EVIL, []).replace("[]", call)
+    failed = record(load_scenarios("multi_turn_miss_func")[0], step=12, sample=0, answers=["no tags at all"])
+    store(run, "stage2_base", "train", 1, [record(BASE[0], step=1, sample=0, answers=[evil, EVIL])])
+    store(run, "stage2_base", "train", 12, [record(BASE[1], step=12, sample=n, solved=True) for n in range(2)])
+    store(run, "stage2_base", "val", 12, [failed])
+    (run / "manifest.json").write_text(json.dumps({"starts": [{"stage": "stage2_base", "time": "t", "x": EVIL}]}))
+    return run
+
+
+def test_it_opens_without_a_network_and_what_a_model_wrote_stays_text(page, run):
     page.events.clear()
-    page.open(pages.write(run))
+    page.open(path := pages.write(run))
     requests = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in requests if not url.startswith("file:")] == []
     assert [e for e in page.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")] == []
+    choose(page, "task", "multi_turn_base_0")
+    assert EVIL in shown(page) and page.value("document.getElementById('injected')") is None
     assert page.value("document.title") == "first"
+    text = path.read_text()
+    assert "<b id=injected" not in text and "<img" not in text
+    assert {part[0] for part in text.split('href="')[1:]} == {"#"}, "it loads nothing, not even from beside it"
 
 
 def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run):
@@ -26,13 +58,15 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     assert listed(page)[0] == "multi_turn_miss_func_0" and len(listed(page)) == 4, "a failed validation comes first"
     assert "no tags at all" in shown(page) and "malformed" in shown(page)
     click(page, "#list li:last-child button")
-    turns = load_scenarios("multi_turn_base")[1].turns
+    turns = BASE[1].turns
     assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed") and "I do it" in shown(page)
-    choose(page, "category", "multi_turn_base")
-    assert set(listed(page)) == {"multi_turn_base_0", "multi_turn_base_1"}
-    choose(page, "low", "1")
-    assert listed(page) == ["multi_turn_base_1"] * 2
-    choose(page, "low", "")
+    for control, value, expected in (
+        ("category", "multi_turn_base", ["multi_turn_base_0", *["multi_turn_base_1"] * 2]),
+        ("low", "1", ["multi_turn_base_1"] * 2),
+        ("low", "", ["multi_turn_base_0", *["multi_turn_base_1"] * 2]),
+    ):
+        choose(page, control, value)
+        assert sorted(listed(page)) == expected
     choose(page, "category", "")
     choose(page, "search", "NO TAGS AT ALL")
     assert listed(page) == ["multi_turn_miss_func_0"]
@@ -40,44 +74,19 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     assert (listed(page), shown(page)) == ([], "No episode is like this.")
 
 
-def test_what_a_model_wrote_stays_text(page, run):
-    page.open(pages.write(run))
-    choose(page, "task", "multi_turn_base_0")
-    assert EVIL in shown(page)
-    assert page.value("document.getElementById('injected')") is None and page.value("document.title") == "first"
-
-
-def test_nothing_that_a_run_holds_is_markup_in_the_file(run):
-    text = pages.write(run).read_text()
-    assert "<b id=injected" not in text and "<img" not in text
-    assert set(part[0] for part in text.split('href="')[1:]) == {"#"}, "it loads nothing, not even from beside it"
-
-
 def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(page, tmp_path):
-    scenarios = load_scenarios("multi_turn_base")
     log_steps(tmp_path, "stage2_base", 3)
     for step in range(1, 4):
         seconds = [{"seconds": {"total": 1.0 + n / 9, "user": n / 9}} for n in range(40)]
-        lines = [{**record(scenarios[n % 2], step=step, sample=n), **seconds[n]} for n in range(40)]
+        lines = [{**record(BASE[n % 2], step=step, sample=n), **seconds[n]} for n in range(40)]
         store(tmp_path, "stage2_base", "train", step, lines)
     page.open(pages.write(tmp_path))
-    choose(page, "task", scenarios[0].id)
+    choose(page, "task", BASE[0].id)
     click(page, "a[href^='#episode-']")
     end = time.monotonic() + 5  # the browser tells the page of a new address in its own time
     while len(listed(page)) != page.value("episodes.length"):
         assert time.monotonic() < end, listed(page)
     assert "step 1, sample 39" in shown(page) and "5.333 s in all, user 4.333 s" in shown(page)
-
-
-def judged_as_a_whole(outcome, difference=()):
-    """A stored line of an environment that judges no turn."""
-    line = record(load_scenarios("multi_turn_base")[0], step=1, sample=1, solved=True)
-    turns = [{**turn, "passed": None, "difference": list(difference)} for turn in line["episode"]["turns"][:1]]
-    return {
-        **line,
-        "environment": "shop",
-        "episode": {**line["episode"], "environment": "shop", "outcome": outcome, "turns": turns},
-    }
 
 
 def cells(page, session, kind):
@@ -91,8 +100,11 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(
         {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
         {"table": "users", "note": "gone", "found": "3"},
     ]
-    bfcl = record(load_scenarios("multi_turn_base")[0], step=1, sample=0, answers=[think_xml.render_answer("t", "x")])
-    own = judged_as_a_whole({"passed": False, "components": {"database": 1.0, "told": 0.0}}, items)
+    bfcl = record(BASE[0], step=1, sample=0, answers=[think_xml.render_answer("t", "x")])
+    own = {**record(BASE[0], step=1, sample=1, solved=True), "environment": "shop"}
+    own["episode"]["turns"] = [{**own["episode"]["turns"][0], "passed": None, "difference": items}]
+    outcome = {"passed": False, "components": {"database": 1.0, "told": 0.0}}
+    own["episode"] |= {"environment": "shop", "outcome": outcome}
     store(tmp_path, "stage2_base", "train", 1, [bfcl, own])
     page.open(pages.write(tmp_path))
     assert sorted(listed(page)) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
@@ -102,37 +114,24 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(
     assert "episode not passed" in shown(page) and "judgement: database 1, told 0" in shown(page)
 
 
-FOCUS = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
-
-
-def test_all_of_the_viewer_can_be_used_without_a_mouse(page, run):
-    page.open(pages.write(run))
+def test_all_of_the_viewer_can_be_used_without_a_mouse_in_the_dark_and_on_a_phone(page, run):
+    page.open(path := pages.write(run))
     at = "[shown.indexOf(current), document.activeElement === entryOf(current)]"
     for key, place in (("j", 1), ("j", 2), ("k", 1), ("End", 3), ("j", 3), ("ArrowUp", 2), ("Home", 0), ("k", 0)):
         page.press(key)
         assert page.value(at) == [place, True], key
-    turn = "[...document.querySelectorAll('.turn')].indexOf(document.activeElement)"
     for key, place in (("n", 0), ("n", 1), ("p", 0)):
         page.press(key)
-        assert page.value(turn) == place, key
-    page.press("Escape")
-    page.press("/")
-    page.press("j")
-    assert page.value(f"[{FOCUS}, byId('search').value]") == ["search", "j"], "a letter, and no command"
-    for key, focus in (("Escape", "BUTTON"), ("f", "stage")):
+        assert page.value("[...document.querySelectorAll('.turn')].indexOf(document.activeElement)") == place, key
+    for key in ("Escape", "/", "j"):
         page.press(key)
-        assert page.value(FOCUS) == focus or key == "Escape"
-
-
-def test_a_page_is_dark_where_the_system_is_and_fits_a_phone(page, run):
-    path, ink = pages.write(run), {}
-    look = "[document.body, document.querySelector('.curves text')].map(it => getComputedStyle(it))"
-    look += ".map(it => [it.color, it.fill])"
+    assert page.value("[document.activeElement.id, byId('search').value]") == ["search", "j"], "a letter, no command"
+    ink, plots = {}, "getComputedStyle(document.querySelector('.curves text')).fill"
     try:
         for scheme in ("light", "dark"):
             page.colors(scheme)
             page.open(path)
-            (ink[scheme], _), (_, plot) = page.value(look)
+            ink[scheme], plot = page.value(f"[getComputedStyle(document.body).color, {plots}]")
             assert plot == ink[scheme], "the plots have the page's ink"
         assert ink["light"] != ink["dark"]
         page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
@@ -149,37 +148,27 @@ def test_a_run_that_lacks_things_says_so(tmp_path):
     config.write_text("a: 1\n")
     assert f"{STAGE} has not logged a training step" in pages.write(tmp_path / "begun").read_text()
     log_steps(tmp_path / "bare", STAGE, 1)
-    text = pages.write(tmp_path / "bare").read_text()
-    for said in ("has no stored episodes", "has no validation so far"):
-        assert f"{STAGE} {said}" in text
     for name in ("manifest.json", "curriculum.json"):
         (tmp_path / "bare" / name).write_bytes(b"\xff{")
-    assert STAGE in pages.write(tmp_path / "bare").read_text(), "damaged notes are none"
+    text = pages.write(tmp_path / "bare").read_text()
+    assert f"{STAGE} has no stored episodes" in text and f"{STAGE} has no validation so far" in text
 
 
 def test_only_settings_in_which_runs_differ_are_named_and_a_runs_own_folder_is_none(tmp_path: Path) -> None:
-    runs = []
-    for name, more in (
-        ("one", {"seed": 1, "betas": [0.9, 0.95]}),
-        ("two", {"seed": 2, "betas": [0.9, 0.99], "x": EVIL}),
-    ):
+    runs, more = [], {"one": {"seed": 1, "betas": [0.9, 0.95]}, "two": {"seed": 2, "betas": [0.9, 0.99], "x": EVIL}}
+    for name, own in more.items():
         runs.append(run := a_run(tmp_path / name, [0.5] * 10))
-        launch = {"ray_init": {"runtime_env": {"py_executable": name}}}
-        settings = {
-            "paths": {"run": f"outputs/{name}"},
-            "folder": f"outputs/{name}/x",
-            "lr": 1e-6,
-            "ray_kwargs": launch,
-        }
+        settings = {"paths": {"run": f"outputs/{name}"}, "folder": f"outputs/{name}/x", "lr": 1e-6, **own}
+        settings["ray_kwargs"] = {"ray_init": {"runtime_env": {"py_executable": name}}}
         (run / STAGE / "config").mkdir()
-        (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings | more))
+        (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
     found = [(STAGE, "betas", ["[0.9, 0.95]", "[0.9, 0.99]"]), (STAGE, "seed", ["1", "2"]), (STAGE, "x", ["", EVIL])]
     assert pages.differing(runs, [STAGE]) == found
     text = pages.write(runs[0], (runs[1],)).read_text()
     assert "<td>betas</td>" in text and "<td>lr</td>" not in text and "<img" not in text
 
 
-def test_the_index_lists_every_run_the_latest_first(tmp_path, capsys, monkeypatch):
+def test_the_index_lists_every_run_the_latest_first(tmp_path):
     for number, name in enumerate(("<img src=x>", "a b?c#d")):
         run = a_run(tmp_path / name, [0.5])
         starts = [{"stage": STAGE, "time": f"2026-01-0{number + 1}T10:00:00+0000"}]

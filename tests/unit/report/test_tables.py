@@ -20,9 +20,9 @@ from recipe.stage.metrics_log import read_steps
 TIMES = 1000  # .7 % of coverage is one standard error of it
 
 
-def store(run: Path, step: int, scores: dict[str, list[float]], stage: str = STAGE) -> Path:
+def store(run: Path, step: int, scores: dict[str, list[float]]) -> Path:
     """The stored episodes of a step; a task's scores are its rollouts."""
-    path = run / stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+    path = run / STAGE / "rollouts" / "train" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     head = {"step": step, "environment": "bfcl", "category": "base", "cluster": "0", "uid": "u"}
     lines = [
@@ -74,17 +74,14 @@ def test_intervals_hold_the_true_difference_as_often_as_they_claim() -> None:
             assert found is not None and found.interval is not None
             held[name] += found.interval[0] <= truth <= found.interval[1]
     assert {name: count for name, count in held.items() if not 0.925 <= count / TIMES <= 0.975} == {}
-
-
-def test_the_interval_over_runs_holds_the_true_difference_and_pooling_them_would_not() -> None:
-    rng, held, pooled, own = np.random.default_rng(0), 0, 0, 0.02
+    over_runs, pooled, own = 0, 0, 0.02
     for _ in range(TIMES):
         values = rng.normal(0.0, 0.06, size=3) + rng.normal(0.0, own, size=3)
         interval = Rise(tuple(Difference(0.0, value, own) for value in values)).interval
         assert interval is not None
-        held += interval[0] <= 0 <= interval[1]
+        over_runs += interval[0] <= 0 <= interval[1]
         pooled += abs(values.mean()) <= 1.96 * own / 3**0.5
-    assert 0.925 <= held / TIMES <= 0.975 and pooled / TIMES < 0.9
+    assert 0.925 <= over_runs / TIMES <= 0.975 and pooled / TIMES < 0.9, "pooled runs would claim too much"
 
 
 def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
@@ -101,9 +98,8 @@ def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
     assert found.standard_error == pytest.approx((variance([1.0, 0.0, 0.0]) / 3) ** 0.5)
     assert compare({"a": [1.0, 0.0]}, {"b": [1.0, 0.0]}) is None
     one = compare({"a": [1.0, 0.0], "b": [1.0]}, {"a": [1.0, 0.0]})
-    assert one is not None and one.interval is None
     same = compare({"a": [0.0] * 4}, {"a": [0.0] * 4})
-    assert same is not None and same.interval == (0.0, 0.0)
+    assert one is not None and one.interval is None and same is not None and same.interval == (0.0, 0.0)
 
 
 def test_students_t_is_that_of_its_distribution() -> None:
@@ -112,33 +108,30 @@ def test_students_t_is_that_of_its_distribution() -> None:
         outside = betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)
         assert float(outside) == pytest.approx(0.05, abs=2e-6), degrees
     assert t_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
-    for wrong in (lambda: t_quantile(0.5), lambda: t_interval([1.0])):
-        with pytest.raises(ValueError, match="degree|two values"):
-            wrong()
+    with pytest.raises(ValueError, match="two values"):
+        t_interval([1.0])
 
 
 def test_the_error_of_a_run_comes_from_its_episodes_and_runs_give_an_interval(tmp_path: Path) -> None:
     one, two, three = (a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2, 0.3))
-    found = rise([two / STAGE], REWARD)
+    found, progress = rise([two / STAGE], REWARD), rise([two / STAGE], "train/progress")
     assert found is not None and found.interval is None and found.runs[0].tasks == 4
     spread = 10 * 0.01 / 9 / 10  # the variance of the mean of one task's ten episodes
     assert found.runs[0].standard_error == pytest.approx((2 * 4 * spread / 4**2) ** 0.5)
-    progress = rise([two / STAGE], "train/progress")
     assert progress is not None and progress.difference == pytest.approx(0.1)
-    assert "+0.200 +- 0.024 [+0.153, +0.247], one run" in tables.table([two])
     text = tables.table([one, two, three])
     assert "+0.200 [-0.048, +0.448]" in text and "+0.100 +- 0.024, +0.200 +- 0.024, +0.300 +- 0.024" in text
-
-
-def test_a_window_without_episodes_or_common_tasks_shows_no_error(tmp_path: Path) -> None:
-    assert "(no stored episodes: no error)" in tables.table([a_run(tmp_path / "bare", [0.0, 0.1] * 10)])
-    run = a_run_with_episodes(tmp_path / "one", 0.2)
-    store(run, 8, {})
-    assert "no stored episodes" in tables.table([run])
-    for shift, said in ((2, "on 2 tasks ["), (3, "one task in both windows"), (4, "no task in both windows")):
-        assert said in tables.table([a_run_with_episodes(tmp_path / str(shift), 0.2, shift=shift)])
-    short = a_run(tmp_path / "short", [1.0] * 9)
-    assert rise([short / STAGE], REWARD) is None and "fewer than 10 steps" in tables.table([short])
+    store(one, 8, {})
+    for run, said in (
+        (two, "+0.200 +- 0.024 [+0.153, +0.247], one run"),
+        (a_run(tmp_path / "bare", [0.0, 0.1] * 10), "(no stored episodes: no error)"),
+        (one, "no stored episodes"),
+        (a_run_with_episodes(tmp_path / "a", 0.2, shift=2), "on 2 tasks ["),
+        (a_run_with_episodes(tmp_path / "b", 0.2, shift=3), "one task in both windows"),
+        (a_run_with_episodes(tmp_path / "c", 0.2, shift=4), "no task in both windows"),
+        (a_run(tmp_path / "short", [1.0] * 9), "fewer than 10 steps"),
+    ):
+        assert said in tables.table([run]), said
 
 
 def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) -> None:
@@ -158,8 +151,8 @@ def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) 
 
 def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     one, other = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("other", 0.2)))
-    shutil.copytree(one, tmp_path / "copy")
-    for given in ([one, other, tmp_path / "copy"], [one, one], [tmp_path / "nothing"], ["--index", tmp_path / "none"]):
+    copy = shutil.copytree(one, tmp_path / "copy")
+    for given in ([one, other, copy], [one, one], [tmp_path / "nothing"], ["--index", tmp_path / "none"]):
         monkeypatch.setattr("sys.argv", ["report", *map(str, given)])
         with pytest.raises(SystemExit):
             command.main()
@@ -174,6 +167,5 @@ def test_metrics_of_interrupted_and_odd_runs_are_read(tmp_path: Path) -> None:
     assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
     run = a_run(tmp_path / "odd", [0.5] * 6 + [nan, inf, 1e308] * 2)
     assert STAGE in page.write(run).read_text() and tables.table([run])
-    bare = tmp_path / "bare"
-    write_metrics(bare, STAGE, "a.jsonl", [(step, {REWARD: 0.5}) for step in range(1, 11)])
-    assert tables.table([bare]).splitlines()[1].split()[:3] == [STAGE, "1", "10"]
+    write_metrics(tmp_path / "bare", STAGE, "a.jsonl", [(step, {REWARD: 0.5}) for step in range(1, 11)])
+    assert tables.table([tmp_path / "bare"]).splitlines()[1].split()[:3] == [STAGE, "1", "10"]

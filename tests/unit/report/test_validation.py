@@ -111,11 +111,11 @@ def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> N
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
-    for number, name in enumerate(("$x$", r"$\frac{1}{0}$", "_hidden", "<b>", "a$b", "100%")):
+    """matplotlib would read some as formulas, and hide others."""
+    for number, name in enumerate((r"$\frac{1}{0}$", "_hidden", "<b>", "100%")):
         runs = [a_run(tmp_path / f"{number}{half}" / name.replace("/", ""), [0.1] * 10) for half in "12"]
-        for folder in runs:
-            for step in (0, 9):
-                validated(folder, step, {f"{name}_1": [1, 0], "other_1": [0]})
+        for folder, step in ((folder, step) for folder in runs for step in (0, 9)):
+            validated(folder, step, {f"{name}_1": [1, 0], "other_1": [0]})
         lines = [figures.timeline(validations(folder), {STAGE: 0}) for folder in runs]
         shown = (" " if name.startswith("_") else "") + name.replace("<", "&lt;").replace(">", "&gt;")
         drawn = figures.draw_validation([name, "second"], lines, {STAGE: 0})

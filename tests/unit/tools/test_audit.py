@@ -70,37 +70,32 @@ def test_the_documented_environments_pass_and_rows_and_columns_are_documented(tm
     assert status == 0 and row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
 
 
+REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    return "
+EPISODE = "extra_info['episode']"
 PAID = {
-    "return 1.0": "what knows no gold earns as much",
-    "return float(extra_info['episode']['stop_reason'] == 'completed')": "earns as much",
-    "return sum(len(turn['steps']) for turn in extra_info['episode']['turns'])": "gold does not earn the most",
-    "return 1.0 if extra_info['episode']['outcome']['passed'] else .7": "what knows no gold earns more than half",
+    "1.0": "what knows no gold earns as much",
+    f"float({EPISODE}['stop_reason'] == 'completed')": "earns as much",
+    f"sum(len(turn['steps']) for turn in {EPISODE}['turns'])": "gold does not earn the most",
+    f"1.0 if {EPISODE}['outcome']['passed'] else .7": "what knows no gold earns more than half",
 }
 """Rewards that pay for nothing, and what is found."""
 
 
 def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> None:
-    own = write_example(tmp_path)
-    for number, (body, found) in enumerate(PAID.items()):
+    own = ("--environment", write_example(tmp_path), "--tasks", "5")
+    cases = [(body, found, own) for body, found in PAID.items()]
+    passed = f"float(all([turn['passed'] for turn in {EPISODE}['turns']][:-1]))"
+    cases.append((passed, "FOUND: what stops before the end earns as much", ("--tasks", "16")))
+    for number, (body, found, given) in enumerate(cases):
         reward = tmp_path / f"reward{number}.py"  # a file is run once in a process
-        reward.write_text(f"def compute_score(data_source, solution_str, ground_truth, extra_info):\n    {body}\n")
-        status, said = audit("--environment", own, "--tasks", "5", "--reward", reward)
+        reward.write_text(f"{REWARD}{body}\n")
+        status, said = audit(*given, "--reward", reward)
         assert status == 1 and found in said and "the audit has failed" in said, body
-    reward = tmp_path / "reward.py"
-    passed = "[turn['passed'] for turn in extra_info['episode']['turns']][:-1]"
-    reward.write_text(
-        f"def compute_score(data_source, solution_str, ground_truth, extra_info): return float(all({passed}))"
-    )
-    status, said = audit("--tasks", "16", "--reward", reward)
-    assert status == 1 and "FOUND: what stops before the end earns as much" in said
     assert f"{reward}, {CUT}: multi_turn_" in said
 
 
 def test_a_reward_gets_the_arguments_that_were_given(tmp_path: Path, audit: Audit) -> None:
-    body = "return extra_info['episode']['outcome']['passed'] * (1 + pay)"
-    (reward := tmp_path / "mine.py").write_text(
-        f"def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    {body}\n"
-    )
+    (reward := tmp_path / "mine.py").write_text(f"{REWARD}{EPISODE}['outcome']['passed'] * (1 + pay)\n")
     options = ("--environment", write_example(tmp_path), "--tasks", "2", "--reward", reward)
     for given, status, said in (
         ([], 0, " 1.000 "),
@@ -128,38 +123,33 @@ def test_an_environment_that_a_text_makes_fail_exit_or_hang_is_found(tmp_path: P
         assert status == 1 and "FOUND: the environment failed" in said and re.search(found, said), said
 
 
-def test_an_environment_that_does_not_fulfil_the_contract_is_refused_in_one_line(tmp_path: Path, audit: Audit) -> None:
+def test_an_environment_that_does_not_fulfil_the_contract_is_refused(tmp_path: Path, audit: Audit) -> None:
     for old, new, said in (
-        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is {}, which lacks"),
-        ("return Attempt(self)", "return None", "'NoneType' object has no attribute 'begin'"),
+        ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is {}"),
+        ("return Attempt(self)", "return None", "'NoneType' object"),
         ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
-        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives [] (list); expected"),
+        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives []"),
     ):
         status, text = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
-        assert status == 2 and said in text and text.count("\n") == 1 + text.count("NOTE"), text
-    assert audit("--environment", "elsewhere")[1].startswith("unknown environment 'elsewhere'")
+        assert status == 2 and said in text, text
+    assert audit("--environment", "elsewhere")[0] == 2
     for wrong in (["--tasks", "0"], ["--tasks", "some"], ["--seconds", "nan"], ["price=0.1"]):
         with pytest.raises(SystemExit):
             audit(*wrong)
 
 
-def test_gold_is_cut_after_each_turn_but_the_last_and_a_single_turn_before_its_end(tmp_path: Path) -> None:
+def test_policies_end_with_a_record_and_gold_is_cut_after_each_turn_but_the_last(tmp_path: Path) -> None:
     task = load_tasks()["multi_turn_miss_func_0"]
-    turns = len(play(task, PROTOCOL, POLICIES[GOLD]).turns)
-    cuts = [play(task, PROTOCOL, policy) for name, policy in plays(task) if name == CUT]
-    assert [[turn.ended for turn in cut.turns].count("answer") for cut in cuts] == [*range(1, turns)]
+    records = [(name, play(task, PROTOCOL, policy, name in WITH_GOLD)) for name, policy in plays(task)]
+    for name, record in records:
+        assert record.stop_reason not in (None, "environment_error"), name
+        assert (record.outcome is not None and record.outcome.passed) == (name == GOLD), name
+    cuts = [[turn.ended for turn in record.turns].count("answer") for name, record in records if name == CUT]
+    assert cuts == [*range(1, len(dict(records)[GOLD].turns))]
     environments.register({"inventory": str(write_example(tmp_path))})
     task = load_tasks("inventory")["move_0"]
     (single,) = [play(task, PROTOCOL, policy) for name, policy in plays(task) if name == CUT]
     assert len(single.turns[0].steps) == 1 and single.stop_reason == "max_tokens"
-
-
-def test_every_policy_ends_with_a_record_of_what_it_did() -> None:
-    task = load_tasks()["multi_turn_miss_func_0"]
-    for name, policy in plays(task):
-        record = play(task, PROTOCOL, policy, name in WITH_GOLD)
-        assert record.stop_reason not in (None, "environment_error"), name
-        assert (record.outcome is not None and record.outcome.passed) == (name == GOLD), name
 
 
 def test_a_function_that_does_not_exist_is_called_and_must_be_answered_with_an_error(

@@ -58,11 +58,11 @@ def test_other_words_do_not_use_up_the_tasks_own_nor_earn_its_verdict(talk):
     assert "end  completed; a new conversation begins" in out
 
 
-@pytest.mark.parametrize("says", ["[f()]", "I cannot."])
-def test_a_task_of_one_message_begins_anew_after_it(says, talk):
+def test_a_task_of_one_message_begins_anew_after_it(talk):
     single = ["--environment", "bfcl_single", "--task", "simple_python_0", "--protocol", "python_calls"]
-    _, requests = talk(lambda _: says, ["", "Hi.", "Bye."], *single)
-    assert [len(messages) for messages in requests] == [2, 2, 2]
+    for says in ("[f()]", "I cannot."):
+        _, requests = talk(lambda _, says=says: says, ["", "Hi.", "Bye."], *single)
+        assert [len(messages) for messages in requests] == [2, 2, 2], says
 
 
 def test_results_of_tools_are_typed(talk, tools):
@@ -83,11 +83,10 @@ def test_what_a_model_writes_can_neither_steer_the_terminal_nor_pass_for_ours(ta
         assert not any(line.startswith("      end  passed") for line in out.splitlines())
 
 
-@pytest.mark.parametrize("end", ["format_errors", "max_steps"])
-def test_a_model_that_never_answers_is_stopped(end, talk):
-    says = {"format_errors": "<answer>", "max_steps": PROTOCOL.render_calls("", [Call("pwd", {})])}[end]
-    out, requests = talk(lambda _: says, [""])
-    assert f"end  {end}; " in out and len(requests) < 25 and ("    wrong  Format error" in out) == (says == "<answer>")
+def test_a_model_that_never_answers_is_stopped(talk):
+    for end, says in {"format_errors": "<answer>", "max_steps": PROTOCOL.render_calls("", [Call("pwd", {})])}.items():
+        out, requests = talk(lambda _, says=says: says, [""])
+        assert f"end  {end}; " in out and len(requests) < 25 and ("wrong  Format error" in out) == (says == "<answer>")
 
 
 def test_whom_a_task_asks_for_a_users_words_is_who_types(talk, tmp_path):
