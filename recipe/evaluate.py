@@ -19,6 +19,7 @@ in no number; 4 BFCL's verdict differs from ours where nothing explains it; 130 
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -67,28 +68,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     """Play what is not played yet, judge everything, write results.json and results.txt."""
     if given.endpoint and not given.served_name:
-        given.served_name = asyncio.run(_only_model(given))
+
+        async def only_model() -> str:
+            asked = (given.timeout, given.attempts, given.backoff)
+            async with Endpoint(given.endpoint, None, key_of(given), *asked, named=OPTIONS) as endpoint:
+                return endpoint.model or ""
+
+        given.served_name = asyncio.run(only_model())
     settings = settings_of(given)
     settings.require_tasks()
     require_answer(settings.user)
-    folder = given.out or Path("outputs") / "evaluation" / _name(given)
-    tasks, notes, otherwise = len(settings.tasks()), list[str](), list[str]()
+    search = "" if given.strategy == "cot" else f"-{given.strategy}"
+    name = f"{given.adapter or given.model or given.served_name or given.endpoint}-{given.split}{search}"
+    folder = given.out or Path("outputs") / "evaluation" / re.sub(r"[^\w.-]", "_", name)
+    tasks, notes, otherwise = len(settings.tasks()), "", ""
     if given.model:  # of an endpoint's model nothing is known
         if len(finished_episodes(folder / EPISODES)) < tasks:
-            notes.append(context_note(given.model, vllm_flags, settings))
+            notes = context_note(given.model, vllm_flags, settings)
         trained = trained_with(given.adapter or given.model)
         now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
-        other = [
-            f"{name} {trained[name]}, not {value}" for name, value in now.items() if trained.get(name, value) != value
-        ]
-        otherwise += [f"NOTE the model was trained with {'; '.join(other)}. It may do worse here."] if other else []
+        other = [f"{key} {trained[key]}, not {value}" for key, value in now.items() if trained.get(key, value) != value]
+        otherwise = f"NOTE the model was trained with {'; '.join(other)}. It may do worse here." if other else ""
     store = Store(folder, settings)
     try:
-        print("\n".join(filter(None, [f"{tasks} episodes, kept in {store.folder}", *otherwise, *notes])), flush=True)
+        print("\n".join(filter(None, [f"{tasks} episodes, kept in {store.folder}", otherwise, notes])), flush=True)
         lost = _play(given, vllm_flags, settings, store)
         records = list(store.episodes().values())
         chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
-        note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), "\n".join(otherwise)]))
+        note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
         found = results(_judged(records), lost, settings.samples, cost_of([store.path]), settings.by_bfcl())
         return _report(found | {"note": note}, store.folder)
     finally:
@@ -159,18 +166,6 @@ def _judged(records: Sequence[EpisodeRecord]) -> list[Judged]:
                 judged.append(Judged(record, verdict))
                 bar.update()
     return judged
-
-
-async def _only_model(given: argparse.Namespace) -> str:
-    asked = (given.timeout, given.attempts, given.backoff)
-    async with Endpoint(given.endpoint, None, key_of(given), *asked, named=OPTIONS) as endpoint:
-        return endpoint.model or ""
-
-
-def _name(given: argparse.Namespace) -> str:
-    source = str(given.adapter or given.model or given.served_name or given.endpoint)
-    name = f"{source}-{given.split}" + ("" if given.strategy == "cot" else f"-{given.strategy}")
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
 
 
 if __name__ == "__main__":

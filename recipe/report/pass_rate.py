@@ -227,14 +227,18 @@ class Comparison:
 
         The CSV files have a line for each number, unrounded, in percent. Subsets put together have no votes.
         """
+
+        def percent(*shares: float | None) -> list[float | None]:
+            return [None if share is None else 100 * share for share in shares]
+
         rates: list[list[object]] = [["method", "subset", "queries", "votes", "pass_rate", "standard_deviation"]]
         for method, name, item in ((m, name, it) for m, found in self.figures.items() for name, it in found.items()):
-            rates.append([method, label(name), item.queries, item.votes, *_percent(item.mean, item.deviation)])
+            rates.append([method, label(name), item.queries, item.votes, *percent(item.mean, item.deviation)])
         head = "method baseline subset queries baseline_pass_rate pass_rate difference low high"
         differences: list[list[object]] = [[*head.split()]]
         for pair in self.pairs:
             numbers = (pair.before, pair.after, pair.after - pair.before, *(pair.interval or (None, None)))
-            differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *_percent(*numbers)])
+            differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *percent(*numbers)])
         out.mkdir(parents=True, exist_ok=True)
         texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
         texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(differences)}
@@ -254,10 +258,6 @@ def _settings(methods: Sequence[Method]) -> list[str]:
     values = {name: [json.dumps(one.get(name)) for one in settings] for one in settings for name in one}
     differing = "; ".join(f"{name}: {' | '.join(found)}" for name, found in values.items() if len({*found}) > 1)
     return [f"Settings that differ, {who}: {differing}" if differing else f"Settings of {who}: the same"]
-
-
-def _percent(*shares: float | None) -> list[float | None]:
-    return [None if share is None else 100 * share for share in shares]
 
 
 def _csv(lines: Sequence[Sequence[object]]) -> str:

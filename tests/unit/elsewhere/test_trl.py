@@ -32,11 +32,10 @@ def begun(adapter: ModuleType, task_id: str = TASK) -> tuple[Any, str]:
     return environment, environment.reset(**{key: row[key] for key in ("prompt", "task_id")})
 
 
-@pytest.mark.parametrize("owner", sorted(function_docs()))
-def test_a_method_is_documented_as_its_function(adapter: ModuleType, owner: str) -> None:
+def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
     from adapters.methods import method
 
-    for document in function_docs()[owner].values():
+    for document in (document for documents in function_docs().values() for document in documents.values()):
         found, wanted = get_json_schema(method(document, frozenset())), openai_tool(document)
         made, asked = found["function"], wanted["function"]
         assert made["name"] == asked["name"] and made["description"] == " ".join(asked["description"].split())
@@ -47,24 +46,20 @@ def test_a_method_is_documented_as_its_function(adapter: ModuleType, owner: str)
             assert there["type"] == schema["type"] and " ".join(schema["description"].split()) in there["description"]
 
 
-@pytest.mark.parametrize("name", ["_hidden", "reset", "get_reward", "answer_user", "call_function"])
-def test_a_function_that_cannot_be_a_tool_is_refused_by_name(adapter: ModuleType, tmp_path: Path, name: str) -> None:
-    path = write_example(tmp_path)
-    path.write_text(path.read_text().replace('"count"', f'"{name}"'), "utf-8")
-    with pytest.raises(ValueError, match=f"function {name}: TRL has no tools of this name"):
-        adapter.environments(str(path))
-
-
-@pytest.mark.parametrize("key", ["for", "two words", "1st"])
-def test_an_argument_that_cannot_be_one_is_refused_by_name(adapter: ModuleType, key: str) -> None:
+def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType, tmp_path: Path) -> None:
     from adapters.methods import method
 
-    schema = {"type": "dict", "properties": {key: {"type": "string"}}, "required": []}
-    with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
-        method({"name": "f", "parameters": schema}, frozenset())
-
-
-def test_tasks_of_one_message_are_refused(adapter: ModuleType) -> None:
+    for number, name in enumerate(("_hidden", "reset", "get_reward", "answer_user", "call_function")):
+        (folder := tmp_path / str(number)).mkdir()
+        path = write_example(folder).rename(folder / f"inventory{number}.py")
+        text = path.read_text().replace('"count"', f'"{name}"').replace('"inventory"', f'"inventory{number}"')
+        path.write_text(text, "utf-8")
+        with pytest.raises(ValueError, match=f"function {name}: TRL has no tools of this name"):
+            adapter.environments(str(path))
+    for key in ("for", "two words", "1st"):
+        schema = {"type": "dict", "properties": {key: {"type": "string"}}, "required": []}
+        with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
+            method({"name": "f", "parameters": schema}, frozenset())
     task = next(iter(load_tasks("bfcl_single")))
     with pytest.raises(ValueError, match=f"{task} ends with the first message"):
         adapter.environments("bfcl_single", tasks=[task])
