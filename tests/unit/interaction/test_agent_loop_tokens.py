@@ -17,7 +17,7 @@ from bfcl_env import load_scenarios
 from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
-from interaction.chat_template import closing_ids, missing_ids
+from interaction.chat_template import missing_ids
 from interaction.environment import DEFAULT, load_tasks
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 
@@ -147,19 +147,6 @@ async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_
     assert len(set(talker.requests)) == 1
 
 
-async def test_every_assistant_message_has_its_header(make_loop, engine, family, tokenizer):
-    talker = engine(tokenizer, replies_for(family))
-    output = await play(make_loop, family, tokenizer, talker)
-    header = as_ids(tokenizer, family.assistant)
-    ids = output.prompt_ids + output.response_ids
-    spans = spans_of(output.extra_fields["episode"])
-    assert len(spans) == len(replies_for(family))
-    for start, end in spans:
-        start, end = start + len(output.prompt_ids), end + len(output.prompt_ids)
-        assert ids[start - len(header) : start] == header
-        assert set(output.response_mask[start - len(output.prompt_ids) : end - len(output.prompt_ids)]) == {1}
-
-
 async def test_ids_that_the_tokenizer_would_not_choose_stay_as_the_engine_gave_them(
     make_loop, engine, family, tokenizer
 ):
@@ -229,24 +216,6 @@ async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, proto
 
 def spans_of(episode):
     return [step["tokens"] for turn in episode["turns"] for step in turn["steps"]]
-
-
-async def test_an_engine_that_gives_no_log_probabilities_is_fine(make_loop, engine, family, tokenizer):
-    from verl.workers.rollout.replica import TokenOutput
-
-    replies = [
-        TokenOutput(token_ids=[*as_ids(tokenizer, text), tokenizer.eos_token_id]) for text in replies_for(family)
-    ]
-    output = await play(make_loop, family, tokenizer, engine(tokenizer, replies))
-    assert output.response_logprobs is None
-    assert output.extra_fields["episode"]["stop_reason"] == "completed"
-
-
-def test_the_closing_is_what_the_template_writes_after_an_assistant_message(family, tokenizer):
-    def render(messages):
-        return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-
-    assert closing_ids(render) == as_ids(tokenizer, family.end + family.between)
 
 
 @pytest.mark.parametrize(

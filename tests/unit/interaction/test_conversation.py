@@ -56,13 +56,6 @@ def last_turn(conversation):
     return conversation.record().turns[conversation.turn]
 
 
-def test_the_start_is_the_system_prompt_and_the_first_request(conversation, scenario):
-    system, user = conversation.start()
-    assert system == {"role": "system", "content": think_xml.system_prompt(scenario.functions(0))}
-    assert user == {"role": "user", "content": scenario.turns[0].user}
-    assert not conversation.done
-
-
 def test_calls_bring_results_and_an_answer_brings_the_next_request(conversation, scenario):
     conversation.start()
     reply = conversation.reply(gold_messages(scenario, 0)[0])
@@ -80,33 +73,6 @@ def test_a_reply_says_what_the_model_can_see_was_wrong(conversation, scenario):
     seen = [conversation.reply(text).wrong for text in (LS, GARBAGE, both, CD_NOWHERE, ANSWER)]
     assert seen == [None, "missing_think", "unknown_function", "result", None]
     assert conversation.reply(LS, truncated=True).wrong == "truncated"
-
-
-def test_gold_play_completes_and_passes_every_turn(conversation, scenario):
-    reply = play(conversation, [text for turn in range(len(scenario.turns)) for text in gold_messages(scenario, turn)])
-    assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.completed)
-    assert all(turn.passed for turn in conversation.record().turns)
-
-
-def test_withheld_functions_are_shown_and_callable_only_from_their_turn_on():
-    scenario = scenario_of("miss_func", 0)
-    (reveal,) = [number for number, turn in enumerate(scenario.turns) if turn.revealed]
-    (name,) = scenario.turns[reveal].revealed
-    call = think_xml.render_calls("t", [Call(name=name, arguments={})])
-    with Conversation(scenario, think_xml) as conversation:
-        messages = conversation.start()
-        for turn in range(reveal):
-            assert f'"name":"{name}"' not in "".join(message["content"] for message in messages)
-            conversation.reply(call)
-            assert last_turn(conversation).steps[0].calls[0].error == "withheld_function"
-            for text in gold_messages(scenario, turn):
-                reply = conversation.reply(text)
-            messages = reply.messages
-        documentation, sentence = messages[0]["content"].split("\n")
-        assert json.loads(documentation)["name"] == name
-        assert sentence == "I have updated some more functions you can choose from. What about now?"
-        conversation.reply(call)
-        assert last_turn(conversation).steps[0].calls[0].error != "withheld_function"
 
 
 def test_a_malformed_message_brings_feedback_and_is_recorded(conversation):
@@ -164,22 +130,6 @@ def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_one
     assert [turn.ended for turn in record.turns[:2]] == ["answer", "cut"]
 
 
-def test_forty_one_calls_in_one_message_are_malformed_and_forty_are_run(conversation):
-    forty = [Call(name="ls", arguments={})] * 40
-    play(conversation, [think_xml.render_calls("t", forty), think_xml.render_calls("t", [*forty, forty[0]])])
-    first, second = last_turn(conversation).steps
-    assert (len(first.calls), second.calls, second.format_error) == (40, (), "too_many_calls")
-
-
-def test_unknown_functions_and_bad_arguments_are_results_not_format_errors(conversation):
-    unknown = Call(name="fly", arguments={})
-    surplus = Call(name="ls", arguments={"colour": "red"})
-    reply = play(conversation, [think_xml.render_calls("t", [unknown, surplus])])
-    (step,) = last_turn(conversation).steps
-    assert step.well_formed and [call.error for call in step.calls] == ["unknown_function", "bad_arguments"]
-    assert step.calls[0].shown is None and step.calls[0].result in json.loads(reply.messages[0]["content"][9:])
-
-
 def test_results_are_cut_for_the_model_and_whole_in_the_record(scenario):
     with Conversation(scenario, think_xml, max_result_chars=10) as conversation:
         content = play(conversation, [LS]).messages[0]["content"]
@@ -206,13 +156,6 @@ def test_hints_follow_the_result_they_belong_to(scenario, monkeypatch):
         " more characters] Hint: Look around with ls()."
     )
     assert json.loads(content.removeprefix("Results: ")) == [call.shown]
-
-
-def test_without_augmentation_the_model_reads_no_hint(scenario):
-    with Conversation(scenario, think_xml) as conversation:
-        play(conversation, [CD_NOWHERE])
-        (call,) = last_turn(conversation).steps[0].calls
-    assert (call.error, call.hint, call.shown) == ("result", None, None)
 
 
 class BrokenEpisode:
@@ -282,13 +225,6 @@ def test_a_record_survives_json_unchanged(conversation, scenario):
     data = json.loads(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False).encode("utf-8"))
     assert data == record.to_dict()
     assert EpisodeRecord.from_dict(data) == record
-
-
-def test_a_record_can_be_read_while_the_episode_is_running(conversation):
-    play(conversation, [LS])
-    record = conversation.record()
-    assert record.stop_reason is None and last_turn(conversation).ended is None
-    assert EpisodeRecord.from_dict(record.to_dict()) == record
 
 
 moves = st.sampled_from([GARBAGE, LS, CD_NOWHERE, ANSWER, "gold", "cut", ""])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.evaluation import completion, serving
 
 from interaction.endpoint import client
-from interaction.endpoint.client import Completion, Endpoint, EndpointFault, EndpointRefusal, Named
+from interaction.endpoint.client import Completion, Endpoint, EndpointFault
 
 JSON = st.recursive(
     st.none()
@@ -70,20 +70,6 @@ def test_any_reply_is_a_message_or_a_fault_of_the_server(path, new, everywhere):
     assert isinstance(said, Completion)
     said.text.encode()
     assert all(type(count) is int and count >= 0 for count in (said.prompt_tokens, said.completion_tokens))
-
-
-@given(JSON)
-@settings(max_examples=40, deadline=None)
-def test_any_list_of_models_is_one_model_or_a_refusal(body):
-    async def ask(url):
-        async with Endpoint(url, None, timeout=5, attempts=1, backoff=0) as endpoint:
-            return endpoint.model
-
-    with talking(json.dumps(body).encode()) as url:
-        try:
-            assert isinstance(asyncio.run(ask(url)), str)
-        except EndpointRefusal as refusal:
-            assert "\n" not in str(refusal)
 
 
 # Size.
@@ -191,13 +177,6 @@ def test_a_private_endpoint_follows_no_redirection():
                 asked(url, model="m", private=True)
             assert not other.requests
             assert asked(url, model="m").text == "elsewhere"
-
-
-@pytest.mark.parametrize("key", ["", "two words", "line\nfeed", "schl\u00fcssel", "nul\0"], ids=repr)
-def test_what_is_no_key_is_refused_and_never_shown(key):
-    with pytest.raises(EndpointRefusal, match="what MY_KEY names is no key") as refusal:
-        Endpoint("http://127.0.0.1:1/v1", "m", key, named=Named(key="MY_KEY"))
-    assert not key or key not in str(refusal.value)
 
 
 def test_a_message_of_no_use_is_asked_for_again():

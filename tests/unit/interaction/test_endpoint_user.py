@@ -17,7 +17,7 @@ from interaction.endpoint.client import Endpoint
 from interaction.environment import AskUser, load_tasks, register
 from interaction.gold import play_gold
 from interaction.plain_text import generic
-from interaction.users import EndpointUser, UserFault, endpoint, make_user, require_answer
+from interaction.users import EndpointUser, UserFault, endpoint, make_user
 from recipe.cpu.tiny_policy import make_tokenizer
 
 HELLO = AskUser(({"role": "system", "content": "You have a phone."}, {"role": "user", "content": "Hello."}))
@@ -80,11 +80,6 @@ def test_a_refusal_is_the_users_fault_at_once_and_names_the_settings(status: int
         with pytest.raises(UserFault, match="interaction.user.url, interaction.user.model and interaction.user.api_ke"):
             heard(server.url, attempts=5)
         assert len(server.requests) == 1
-
-
-def test_an_address_without_a_server_names_the_setting() -> None:
-    with pytest.raises(UserFault, match=r"interaction\.user\.url"):
-        require_answer({"kind": "endpoint", "url": "http://127.0.0.1:9/v1", "backoff": 0.0})
 
 
 def test_a_sampling_field_that_is_refused_names_the_setting() -> None:
@@ -244,9 +239,3 @@ def test_words_that_never_can_be_used_drop_the_episode(rollout: Any, caplog: pyt
     with serving(lambda _: "???") as server:
         assert rollout(server.url)[1] == []
     assert "the user says no sentence" in caplog.text and "environment fault" not in caplog.text
-
-
-@pytest.mark.parametrize("status", [401, 503])
-def test_an_episode_whose_server_fails_for_ever_is_dropped(rollout: Any, status: int) -> None:
-    with serving(says, [status] * 99) as server:
-        assert rollout(server.url)[1] == []

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.own_environment import write_example
 
-from interaction.environment import ENVIRONMENTS, known, load_tasks, named
+from interaction.environment import ENVIRONMENTS, load_tasks
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,13 +22,6 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".")[0])
     return found
-
-
-@pytest.mark.parametrize("room", ["interaction", "rewards", "data_prep", "recipe"])
-def test_no_other_room_imports_an_environment_but_through_the_table(room: str) -> None:
-    packages = {package.split(".")[0] for package in ENVIRONMENTS.values()}
-    for path in (ROOT / room).rglob("*.py"):
-        assert not imported(path) & packages, path
 
 
 def test_an_environment_imports_nothing_of_training() -> None:
@@ -52,10 +44,3 @@ def test_tasks_are_found_by_the_name_of_their_environment() -> None:
     with pytest.raises(ValueError, match=r"unknown environment 'nowhere'; known: bfcl") as error:
         load_tasks("nowhere")
     assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value), "as other processes hear of it"
-
-
-@pytest.mark.parametrize("place", ["first", "second"])
-def test_what_one_test_has_made_known_is_unknown_to_the_next(place: str, tmp_path: Path) -> None:
-    """Whatever order tests run in: the second would be told that the name is taken by the first one's file."""
-    assert known() == [*ENVIRONMENTS]
-    assert named(str(write_example(tmp_path))) == "inventory" and len(load_tasks("inventory")) == 60

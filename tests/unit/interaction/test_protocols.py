@@ -165,12 +165,6 @@ def test_examples_parse_and_gold_passes(name):
     play_gold(get_protocol(name), SCENARIOS[::20])
 
 
-@pytest.mark.slow
-@EACH
-def test_all_800_gold_conversations_pass_every_turn(name):
-    play_gold(get_protocol(name), SCENARIOS)
-
-
 @EACH
 def test_calls_that_fail_are_well_formed_and_bring_the_environments_error(name):
     protocol = get_protocol(name)

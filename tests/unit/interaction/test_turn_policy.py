@@ -58,21 +58,6 @@ def test_official_step_limit_judges_the_last_turn_as_it_stands(scenario):
     assert all(turn.passed for turn in record.turns)
 
 
-def test_without_it_the_20th_message_is_the_last_and_the_turn_is_judged(scenario):
-    with Conversation(scenario, think_xml) as conversation:
-        assert play(conversation, [gold(scenario, 0)] + [LS] * 19).done
-        first = conversation.record().turns[0]
-    assert (len(first.steps), first.ended, first.passed) == (20, "limit", True)
-
-
-def test_an_answer_as_21st_message_goes_on_to_the_next_turn_in_official(scenario):
-    with Conversation(
-        scenario, think_xml, max_steps_per_turn=21, environments={"bfcl": {"at_step_limit": "official"}}
-    ) as conversation:
-        assert not play(conversation, [LS] * 20 + [ANSWER]).done
-        assert conversation.turn == 1
-
-
 @pytest.mark.parametrize(("empty_gold", "passed"), [("state", False), ("official", True)])
 def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_gold, passed):
     scenario = next(

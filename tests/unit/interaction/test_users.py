@@ -101,16 +101,6 @@ def test_a_conversation_asks_and_hears_and_does_nothing_itself() -> None:
     assert record.outcome is not None and record.outcome.passed
 
 
-def test_start_says_that_the_first_words_have_to_be_asked_for() -> None:
-    with Conversation(Task(), PROTOCOL) as conversation, pytest.raises(RuntimeError, match="user model"):
-        conversation.start()
-
-
-def test_gold_of_such_a_task_is_a_conversation_to_learn_from() -> None:
-    said = [message["content"] for message in gold_messages(Task(), PROTOCOL)]  # type: ignore[arg-type]
-    assert said[1] == WORDS[0] and said[3] == WORDS[1]
-
-
 def test_words_of_a_user_are_bounded_and_are_text() -> None:
     with Conversation(Task(), PROTOCOL) as conversation:
         conversation.begin()
@@ -190,15 +180,6 @@ def test_the_first_request_is_known_without_a_conversation_or_it_is_said_why_not
         with pytest.raises(ValueError, match=words):
             first_request(task)
     assert len(closed) == 1
-
-
-def test_whoever_plays_the_user_learns_whose_it_is_and_how_often_it_has_spoken() -> None:
-    with Conversation(Task(), PROTOCOL) as conversation:
-        asked = [conversation.begin().ask]
-        conversation.hear(WORDS[0])
-        asked.append(conversation.reply(ANSWER).ask)
-        assert [(ask.task_id, ask.heard, ask.recording) for ask in asked if ask] == [("phone_0", n, 0) for n in (0, 1)]
-        assert conversation.record().heard == (WORDS[0],)
 
 
 EPISODES, SECONDS = 32, 0.2
