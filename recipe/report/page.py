@@ -47,8 +47,17 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     lines = [figures.timeline(found, begins) for found in validated]
     png, svg = figures.draw_curves(runs, lines)
     slow = [found for stage in stages if (found := episodes.slowest(stage))]
-    chosen = _chosen(stages, [one["place"] for found in slow for one in found["named"]])
+    first = [one["place"] for found in slow for one in found["named"]]
+    known = {(place.path, place.offset) for place in first}
+    further = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
+    chosen = list(episodes.load([*first, *further[: EPISODES - len(first)]]))
     timed = figures.stage_times(runs)
+
+    def configuration(stage: Path) -> dict[str, str]:
+        """The overrides, and the whole configuration of the last start, as YAML."""
+        files = {name: stage / "config" / f"{name}.yaml" for name in ("overrides", "resolved")}
+        return {name: path.read_text("utf-8", errors="replace") for name, path in files.items() if path.exists()}
+
     page = render(
         "report.html",
         runs=[path.name for path in runs],
@@ -73,7 +82,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         curriculum=entries(run / "curriculum.json", "stages"),
         starts=entries(run / "manifest.json", "starts"),
         differing=differing(runs, list(begins)) if others else [],
-        configurations={stage.name: _configuration(stage) for stage in stages},
+        configurations={stage.name: configuration(stage) for stage in stages},
         missing=_missing(run, stages),
         count=len(chosen),
         episodes=base64.b64encode(gzip.compress(json.dumps(chosen).encode(), mtime=0)).decode(),
@@ -81,13 +90,6 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     (run / "curves.png").write_bytes(png)
     write_atomic(run / "report.html", page)
     return run / "report.html"
-
-
-def _chosen(stages: list[Path], slow: list[episodes.Place]) -> list[dict[str, Any]]:
-    """The episodes of a page: the slowest ones, and others."""
-    known = {(place.path, place.offset) for place in slow}
-    others = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
-    return list(episodes.load([*slow, *others[: EPISODES - len(slow)]]))
 
 
 def _name(record: dict[str, Any]) -> tuple[str, ...]:
@@ -101,12 +103,6 @@ def entries(path: Path, name: str) -> list[dict[str, Any]]:
         return list(read_json(path)[name])
     except (FileNotFoundError, Damaged, KeyError, TypeError):
         return []
-
-
-def _configuration(stage: Path) -> dict[str, str]:
-    """The overrides, and the whole configuration of the last start, as YAML."""
-    files = {name: stage / "config" / f"{name}.yaml" for name in ("overrides", "resolved")}
-    return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in files.items() if path.exists()}
 
 
 def _missing(run: Path, stages: list[Path]) -> list[str]:

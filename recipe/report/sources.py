@@ -139,8 +139,7 @@ def _of_stage(run: Path, stage: Path) -> list[Episodes]:
         played = []
         for place, header in ((place, place.header) for place in places):
             names = (header["environment"], header["category"], header["task_id"])
-            passed = header["reward"].get("acc") == 1.0
-            record = partial(_episode, place)
+            passed, record = header["reward"].get("acc") == 1.0, partial(_episode, place)
             played.append(_played(names, several, header["session_id"], header["cluster"], passed, record))
         found += [Episodes(title, played, (note,))] if played else []
     return found
