@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from recipe.columns import aligned
+from recipe.files import aligned
 from recipe.trajectories import Limits, Stored, Vocabulary, found, read, survey
 
 ANY = Limits(prompt=2**31, response=2**31, context=None, reply=None, final_only=False)

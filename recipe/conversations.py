@@ -24,12 +24,10 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.errors import PreflightError
-from recipe.files import Damaged, write_atomic
+from recipe.files import Damaged, PreflightError, shown, write_atomic
 from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
-from recipe.typed import shown
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
 """Role in a file -> role in training. Results are messages of the user, as in a rollout."""

@@ -1,34 +1,119 @@
-"""State files: what one start writes and a later one reads.
+"""State files, JSON lines and values from outside: what one start writes and a later one reads.
 
-Every such file is one kind of frozen dataclass as JSON. It is replaced whole, so that a kill leaves the old text or
-the new one; it carries a version, so that a file of another release is known as such; and a damaged one is a `Damaged`
-that says so, never a traceback: whoever reads it says whether it can be made anew (`set_aside`) or what to do.
+A state file is one frozen dataclass as JSON. It is replaced whole, so that a kill leaves the old text or the new one.
+A damaged file is a `Damaged` that says so, never a traceback. A dataclass says what may stand in it: types, `Literal`
+for one of several, `Annotated[int, Field(ge=1)]` for a range. Reading is strict: `"5"` is no number.
 """
 
+import fcntl
 import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
-from recipe import typed
-from recipe.errors import PreflightError
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from interaction.environment import DEFAULT, ENVIRONMENTS
+from interaction.masked import masked_text
 
 T = TypeVar("T")
+
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""To be given to each dataclass that is read here: `__pydantic_config__ = STRICT`."""
 
 LARGEST = 64 * 2**20
 """Bytes of a file that is read whole, unless its reader says otherwise."""
 
-
 LONGEST_LINE = 2**26
 """Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
+
+MIXTURE, LAPTOP = "mixture", "--laptop"
+"""Data of several environments: their files' name, and that of the CPU profile's model."""
+
+
+class PreflightError(ValueError):
+    """A setting, a file or a machine with which a start cannot work. Its text holds no key."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(masked_text(str(text)))
 
 
 class Damaged(ValueError):
     """A file that is there and cannot be used. The message is one line that names it and says what is wrong with it."""
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """The dataclass `kind` with `values`, which are plain containers.
+
+    Args:
+        where: the beginning of a setting's name (`stage.gate`), or a file's path.
+
+    Raises:
+        PreflightError: something in it has the wrong type or range, is unknown or missing.
+    """
+    try:
+        text = json.dumps(values, default=repr, ensure_ascii=False).encode()
+        return _adapter(kind).validate_json(text)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise PreflightError("; ".join(_line(fault, where) for fault in error.errors()[:3])) from error
+    except (ValueError, TypeError, RecursionError) as error:  # a lone surrogate, a number of 5,000 digits, bytes
+        raise PreflightError(f"{where} holds what no text file could: {one_line(error)}") from error
+
+
+def _line(fault: Any, where: str) -> str:
+    name = ".".join([where, *(shown(part, quote=False) for part in fault["loc"])])
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{name} is not known"
+    if fault["type"] in ("missing", "missing_argument"):
+        return f"{name} is missing"
+    expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"{name}={shown(fault['input'])}; expected {expected}"
+
+
+def shown(value: Any, quote: bool = True) -> str:
+    """A value in a message: on one line of at most 80 characters, whatever it is."""
+    try:
+        text = str(value)
+        if quote or not text.isprintable() or not text.strip():
+            text = repr(value).replace("\n", " ")
+        text = masked_text(text)
+    except Exception:  # another's `__repr__`, a number of more digits than Python prints, a nest too deep
+        text = f"a value of type {type(value).__name__} that cannot be printed"
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def one_line(error: object) -> str:
+    """What an error says, on one line of at most 200 characters, whatever stands in it."""
+    words = " ".join(masked_text(str(error)).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in words)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def told(error: OSError) -> str:
+    """A fault of the disk in one line: what happened to which file."""
+    if error.strerror is None and error.args and isinstance(error.args[0], list) and error.args[0]:
+        return str(error.args[0][0][-1])  # of a folder that was copied: a reason for each file
+    return f"{error.strerror}: {error.filename}" if error.filename is not None else str(error)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as columns, two blanks between them; all rows have as many cells as the first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    texts = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(text.rstrip() for text in texts)
 
 
 def require_file(path: Path, largest: int | None = None) -> None:
@@ -54,12 +139,7 @@ def require_file(path: Path, largest: int | None = None) -> None:
 
 
 def read_text(path: Path, largest: int = LARGEST) -> str:
-    """The text of a UTF-8 file.
-
-    Raises:
-        FileNotFoundError: there is nothing of that name.
-        Damaged: it is no plain file, too large, or no UTF-8.
-    """
+    """The text of a UTF-8 file; errors as `require_file`, and Damaged where it is no UTF-8."""
     require_file(path, largest)
     try:
         return path.read_text(encoding="utf-8")
@@ -67,23 +147,12 @@ def read_text(path: Path, largest: int = LARGEST) -> str:
         raise Damaged(f"{path} cannot be read: {error}") from error
 
 
-def read_json(path: Path, largest: int = LARGEST, made: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
-    """What a JSON file holds.
-
-    Args:
-        largest: bytes that it may have.
-        made: what becomes of an object, of which it gets names and values: a name may stand there twice.
-
-    Raises:
-        FileNotFoundError: there is nothing of that name.
-        Damaged: it is no plain file, too large, no UTF-8, no JSON, or nested too deeply.
-    """
+def read_json(path: Path, largest: int = LARGEST) -> Any:
+    """What a JSON file holds; errors as `read_text`, and Damaged where it is no JSON or nested too deeply."""
     text = read_text(path, largest)
     try:
-        return json.loads(text, object_pairs_hook=made)
-    except RecursionError as error:
-        raise Damaged(f"{path} cannot be read: it is nested too deeply") from error
-    except ValueError as error:  # no JSON, or a number of thousands of digits
+        return json.loads(text)
+    except (RecursionError, ValueError) as error:  # no JSON, nested too deeply, a number of thousands of digits
         raise Damaged(f"{path} cannot be read: {error}") from error
 
 
@@ -109,13 +178,6 @@ def write_atomic(path: Path, text: str) -> None:
         raise
 
 
-def told(error: OSError) -> str:
-    """A fault of the disk in one line: what happened to which file."""
-    if error.strerror is None and error.args and isinstance(error.args[0], list) and error.args[0]:
-        return str(error.args[0][0][-1])  # of a folder that was copied: a reason for each file
-    return f"{error.strerror}: {error.filename}" if error.filename is not None else str(error)
-
-
 def set_aside(path: Path) -> Path:
     """Rename a file or folder that must not be used and must not be lost; returns its new path beside the old one."""
     number, aside = 1, path.with_name(f"{path.name}.aside")
@@ -123,6 +185,41 @@ def set_aside(path: Path) -> Path:
         number += 1
         aside = path.with_name(f"{path.name}.aside{number}")
     return path.rename(aside)
+
+
+@dataclass(frozen=True)
+class StateFile(Generic[T]):
+    """One kind of state file."""
+
+    kind: type[T]
+    """A frozen dataclass with `__pydantic_config__ = STRICT`."""
+
+    def read(self, path: Path) -> T | None:
+        """What the file says; None where there is none.
+
+        Raises:
+            Damaged: it is empty, cut off, no UTF-8, no JSON, or lacks or has what it should not.
+        """
+        try:
+            content = read_json(path)
+        except FileNotFoundError:
+            return None
+        if not isinstance(content, dict):
+            raise Damaged(f"{path} holds {shown(content)}; expected an object")
+        try:
+            return read(self.kind, content, str(path))
+        except PreflightError as error:
+            raise Damaged(str(error)) from error
+
+    def read_or_none(self, path: Path) -> T | None:
+        """What the file says; None where there is none or a damaged one, which a start mends and says."""
+        with suppress(Damaged):
+            return self.read(path)
+        return None
+
+    def write(self, path: Path, value: T) -> None:
+        """Replace the file, as `write_atomic`."""
+        write_atomic(path, json.dumps(asdict(value), indent=1) + "\n")  # type: ignore[call-overload]
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -139,45 +236,71 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-@dataclass(frozen=True)
-class StateFile(Generic[T]):
-    """One kind of state file."""
+class Appended:
+    """A file of JSON lines that one process at a time appends to, locked for as long as this lives; to be closed.
 
-    kind: type[T]
-    """A frozen dataclass with `__pydantic_config__ = typed.STRICT`."""
-    version: int = 1
-    """A file without one is of version 1."""
-    earlier: Callable[[Any], Any] = lambda content: content
-    """Makes of the content that an earlier release wrote what `kind` has; leaves any other as it is."""
+    A kill, a power cut or a full disk costs the line that was being written and no other: the next start cuts it off.
 
-    def read(self, path: Path) -> T | None:
-        """What the file says; None where there is none.
+    Raises:
+        BlockingIOError: another process has it.
+        Damaged: it is no plain file.
+        OSError: it cannot be written.
+    """
 
-        Raises:
-            Damaged: it is empty, cut off, no UTF-8, no JSON, of another version, or lacks or has what it should not.
-        """
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            require_file(path)
+        self._file = path.open("ab+", buffering=0)
         try:
-            content = self.earlier(read_json(path))
-        except FileNotFoundError:
-            return None
-        if not isinstance(content, dict):
-            raise Damaged(f"{path} holds {typed.shown(content)}; expected an object")
-        found = content.pop("version", 1)
-        if found != self.version:
-            raise Damaged(f"{path} is of version {typed.shown(found)}; this release reads {self.version}")
-        try:
-            return typed.read(self.kind, content, str(path))
-        except PreflightError as error:
-            raise Damaged(str(error)) from error
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            whole = max((begin + len(line) for begin, line in lines(path) if line.endswith(b"\n")), default=0)
+            self._file.truncate(whole)
+        except BaseException:
+            self._file.close()
+            raise
 
-    def read_or_none(self, path: Path) -> T | None:
-        """What the file says; None where there is none or a damaged one, which a start mends and says."""
-        try:
-            return self.read(path)
-        except Damaged:
-            return None
+    def close(self) -> None:
+        """Twice is fine."""
+        self._file.close()
 
-    def write(self, path: Path, value: T) -> None:
-        """Replace the file, as `write_atomic`."""
-        content = {"version": self.version, **asdict(value)}  # type: ignore[call-overload]
-        write_atomic(path, json.dumps(content, indent=1) + "\n")
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one line; where the disk takes it not (OSError), the file ends as before."""
+        left = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
+
+
+def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
+    """The command that makes the data of an environment, or of a mixture, for the chosen hardware profile."""
+    tiny, whose = config.paths.get("tiny_policy"), ""
+    if environment == MIXTURE:
+        whose = " --mixture NAME=WEIGHT ..."
+    elif environment not in (DEFAULT, LAPTOP):
+        own = (OmegaConf.select(config, "interaction.environments") or {}).get(environment, "FILE")
+        whose = f" --environment {environment if environment in ENVIRONMENTS else quote(str(own))}"
+    laptop = environment == LAPTOP or (environment == DEFAULT and config.trainer.device == "cpu" and not tiny)
+    size = f" {LAPTOP}" if laptop else " --tiny" if tiny and environment in ("bfcl", "tau") else ""
+    return f".venv/bin/python -m data_prep{whose} --out {config.paths.data}{size}"
+
+
+def environment_of(config: DictConfig, file: str) -> str:
+    """Whose data a file has by its name, as data_prep gives it; by any other name BFCL's.
+
+    The warm start does not say which environments there are, so any name but BFCL's is that of one.
+    """
+    from data_prep.laptop import FILES  # here, because it imports much
+
+    if config.trainer.device == "cpu" and not config.paths.get("tiny_policy") and Path(file).name in FILES:
+        return LAPTOP
+    found = re.fullmatch(r"(.+)_(?:train|val|sft)\.parquet", Path(file).name)
+    if found is None or found[1] in ("bfcl", "tiny", "sft"):
+        return DEFAULT
+    own = OmegaConf.select(config, "interaction.environments") or {}
+    return found[1] if found[1] in (MIXTURE, *ENVIRONMENTS, *own) or "interaction" not in config else DEFAULT

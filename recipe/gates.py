@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from recipe.errors import PreflightError
-from recipe.typed import STRICT, read
+from recipe.files import STRICT, PreflightError, read
 
 
 @dataclass(frozen=True)

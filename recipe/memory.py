@@ -22,7 +22,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.settings import CONFIG_DIR, compose
 from recipe.trajectories import is_offline
 

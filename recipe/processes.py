@@ -28,8 +28,7 @@ import psutil
 from interaction.masked import masked_text
 from recipe import loopback
 from recipe.cluster import TOKEN, TOKEN_FILE, ClusterError, ask
-from recipe.files import Damaged, StateFile
-from recipe.typed import STRICT
+from recipe.files import STRICT, Damaged, StateFile
 
 NOTE = "launch.json"
 """In a run's folder: the launch that is at work there, or was killed."""

@@ -16,8 +16,7 @@ from statistics import StatisticsError, correlation, fmean
 from typing import Any
 
 from interaction.episode_file import whole_of
-from recipe.columns import aligned
-from recipe.errors import PreflightError
+from recipe.files import PreflightError, aligned
 from recipe.report.episodes import read_records
 from recipe.reward import RewardError, caller, question_of, read_argument
 

@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from interaction import Conversation, StopReason, boundary, get_protocol
 from interaction.environment import DEFAULT, load_tasks, task_id_of
 from interaction.gold import play_gold
-from recipe.typed import shown
+from recipe.files import shown
 
 PACKAGE, FILE = "pkg://", "file://"
 OURS = "_recipe"

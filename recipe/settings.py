@@ -30,8 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from interaction.policy import TurnPolicy
-from recipe.errors import PreflightError
-from recipe.typed import one_line, read, shown
+from recipe.files import PreflightError, one_line, read, shown
 
 CONFIG_DIR = Path(__file__).parent / "config"
 """The folder of the configurations: a YAML file for each stage, and the groups they choose from."""

@@ -24,9 +24,7 @@ from interaction.masked import masked
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
-from recipe.data_files import data_command, environment_of
-from recipe.errors import PreflightError
-from recipe.files import told, write_atomic
+from recipe.files import PreflightError, data_command, environment_of, told, write_atomic
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights

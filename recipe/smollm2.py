@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 
 NAME = "smollm2"
 FOLDER = Path("models/smollm2-135m-instruct")

@@ -17,8 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import preflight, processes, reward
 from recipe.cluster import TOKEN, runtime_env, watching
-from recipe.errors import PreflightError
-from recipe.files import told
+from recipe.files import PreflightError, told
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread

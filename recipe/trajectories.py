@@ -27,9 +27,7 @@ from interaction.record import VERSION, StopReason
 from interaction.token_rewards import rewards_of
 from interaction.trajectory import Trajectory
 from interaction.words import wrong_settings
-from recipe.errors import PreflightError
-from recipe.files import lines
-from recipe.typed import shown
+from recipe.files import PreflightError, lines, shown
 
 ROLLOUTS, TRAJECTORIES = ".jsonl", ".parquet"
 FORMS = (

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipe.columns import aligned
 from recipe.curriculum import runner, stages
 from recipe.curriculum.stages import Stage
+from recipe.files import aligned
 from recipe.settings import quoted
 from recipe.stage import choosing, starts
 from recipe.stage.metrics_log import read_steps

@@ -14,7 +14,7 @@ from pathlib import Path
 from recipe import processes
 from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import model as preflight_model
 from recipe.preflight import require
 from recipe.settings import as_list, compose, quoted

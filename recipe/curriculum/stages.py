@@ -23,12 +23,10 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig
 
-from recipe.errors import PreflightError
-from recipe.files import Damaged, read_text
+from recipe.files import Damaged, PreflightError, one_line, read_text, shown
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FOLDER, compose, is_folder_name, quoted
 from recipe.stage import checkpoints
-from recipe.typed import one_line, shown
 
 OF_THE_FIRST = ("actor_rollout_ref.model.path=", "actor_rollout_ref.model.lora_adapter_path=")
 """Overrides for all stages that only the first one takes: the others start from what the one before exported."""

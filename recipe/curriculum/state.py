@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from recipe.curriculum.stages import Stage
-from recipe.files import Damaged, StateFile, set_aside
+from recipe.files import STRICT, Damaged, StateFile, set_aside
 from recipe.stage.notes import Step, Verdict
-from recipe.typed import STRICT
 
 FILE = "curriculum.json"
 WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (

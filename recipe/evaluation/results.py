@@ -14,10 +14,9 @@ from typing import Any
 
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
-from recipe.columns import aligned
 from recipe.evaluation.intervals import mean_interval, pass_all_k, pass_at_k, proportion_interval
 from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
-from recipe.files import Damaged, read_json
+from recipe.files import Damaged, aligned, read_json
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")

@@ -24,9 +24,8 @@ from interaction.gold import opening
 from interaction.plain_text import PlainText, generic
 from interaction.words import line_of
 from recipe import loopback
-from recipe.errors import PreflightError
 from recipe.evaluation.store import Settings
-from recipe.files import Damaged
+from recipe.files import Damaged, PreflightError
 from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR
 from recipe.stage.adapter import other_base, read_adapter

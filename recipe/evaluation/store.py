@@ -1,7 +1,7 @@
 """What an evaluation keeps: its settings, and every finished episode as a line of `episodes.jsonl`.
 
 A second start goes on where the first one stopped, and refuses to mix episodes of other settings. An episode that was
-being written when it stopped is played again (`recipe.appended`).
+being written when it stopped is played again (`recipe.files`).
 """
 
 import json
@@ -20,9 +20,7 @@ from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
 from interaction.policy import read_policy
 from interaction.record import VERSION, EpisodeRecord
-from recipe.appended import Appended
-from recipe.files import Damaged, StateFile, lines
-from recipe.typed import STRICT
+from recipe.files import STRICT, Appended, Damaged, StateFile, lines
 
 
 class SettingsError(RuntimeError):

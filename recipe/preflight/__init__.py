@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from omegaconf import DictConfig
 
 from recipe import loopback
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.stage import choosing, starts
 from recipe.trajectories import is_offline
 

@@ -26,8 +26,7 @@ from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.data_files import data_command, environment_of
-from recipe.files import Damaged
+from recipe.files import Damaged, data_command, environment_of
 from recipe.reward import SCORE, RewardError, tried
 from recipe.settings import as_list
 

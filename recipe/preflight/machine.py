@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
 from recipe.cluster import Answer, ClusterError, Node, ask, describe, secrets
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.memory import (
     cache_line,
     card_bytes,

@@ -15,8 +15,7 @@ from interaction.chat_template import closing_ids
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from recipe import smollm2
-from recipe.errors import PreflightError
-from recipe.files import Damaged
+from recipe.files import Damaged, PreflightError
 from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
 from recipe.stage.adapter import other_base, read_adapter

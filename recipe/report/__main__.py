@@ -6,8 +6,7 @@ import argparse
 from itertools import combinations
 from pathlib import Path
 
-from recipe.columns import aligned
-from recipe.errors import PreflightError
+from recipe.files import PreflightError, aligned
 from recipe.report import page, sources, tables, validation
 from recipe.report.pass_rate import Comparison
 from recipe.stage.metrics_log import read_steps

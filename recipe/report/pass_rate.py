@@ -19,9 +19,8 @@ from statistics import fmean, pstdev
 from textwrap import fill
 from typing import Any
 
-from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, t_interval
-from recipe.files import write_atomic
+from recipe.files import aligned, write_atomic
 from recipe.report.page import render
 
 STEPTOOL = {

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import known, load_tasks, task_name
-from recipe.errors import PreflightError
 from recipe.evaluation.results import all_lost, cost_of
 from recipe.evaluation.store import EPISODES, finished_episodes
-from recipe.files import Damaged, read_json
+from recipe.files import Damaged, PreflightError, read_json, shown
 from recipe.report.episodes import Place, read_record, validation_files
 from recipe.report.pass_rate import Method, Query
 from recipe.report.tables import trained_stages
 from recipe.report.validation import is_guard, reported
 from recipe.stage import choosing
-from recipe.typed import shown
 from rewards.votes import SOLVED, worth
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from interaction.environment import task_key_of
-from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, t_interval, t_quantile
+from recipe.files import aligned
 from recipe.report.episodes import headers
 from recipe.stage import trained
 from recipe.stage.metrics_log import read_steps

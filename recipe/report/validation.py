@@ -15,8 +15,8 @@ from textwrap import fill
 from typing import Any
 
 from interaction.environment import task_key_of
-from recipe.columns import aligned
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
+from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
 from recipe.report.tables import Rise, brackets, compare, trained_stages
 from recipe.stage import choosing

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recipe.files import Damaged
+from recipe.files import Damaged, shown
 from recipe.stage.integrity import broken_weights, changed, measured_identity, note_sums, read_object, tensor_shapes
 from recipe.stage.notes import BASE, BASE_FILE, Base
-from recipe.typed import shown
 
 SETTINGS_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 

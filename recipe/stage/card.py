@@ -11,7 +11,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from interaction import get_protocol
-from recipe.typed import one_line
+from recipe.files import one_line
 
 CARD = "README.md"
 OURS = "bfcl-grpo"

@@ -13,8 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.errors import PreflightError
-from recipe.files import Damaged, StateFile, set_aside
+from recipe.files import Damaged, PreflightError, StateFile, set_aside
 from recipe.gates import Gate, values_until
 from recipe.stage import choosing, trained
 from recipe.stage.export import ExportError, export

@@ -20,9 +20,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.environment import part_of, task_key_of
-from recipe.data_files import data_command, environment_of
-from recipe.errors import PreflightError
-from recipe.files import Damaged, read_json
+from recipe.files import Damaged, PreflightError, data_command, environment_of, read_json
 from recipe.settings import as_list
 
 CHOOSE, REPORT = "val_choose/", "val_report/"

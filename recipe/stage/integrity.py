@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from recipe.files import Damaged, StateFile, read_json, require_file
-from recipe.typed import STRICT, shown
+from recipe.files import STRICT, Damaged, StateFile, read_json, require_file, shown
 
 SUMS = "checksums.json"
 INDEX = "model.safetensors.index.json"

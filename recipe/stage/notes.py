@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from recipe.files import StateFile
-from recipe.typed import STRICT
+from recipe.files import STRICT, StateFile
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -143,7 +142,7 @@ class Queue:
 
 
 STARTED, TARGET, BEST, DONE = StateFile(Start), StateFile(Target), StateFile(Best), StateFile(Done)
-LEFT_OUT = StateFile(LeftOut, earlier=lambda content: {"tasks": content} if isinstance(content, list) else content)
+LEFT_OUT = StateFile(LeftOut)
 TRAINED_ON = StateFile(TrainedOn)
 KL_COEFFICIENT, ADAPTER, BASE = StateFile(KLCoefficient), StateFile(Adapter), StateFile(Base)
 QUEUE = StateFile(Queue)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recipe.errors import PreflightError
-from recipe.files import Damaged, StateFile, read_json, set_aside, write_atomic
+from recipe.files import Damaged, PreflightError, StateFile, read_json, set_aside, write_atomic
 from recipe.stage.integrity import READERS, broken_archive, broken_export
 from recipe.stage.notes import ADAPTER, ADAPTER_FILE, KL_COEFFICIENT, KL_FILE, QUEUE, QUEUE_FILE, QUEUE_FOLDER
 from recipe.stage.starts import TRACKER, latest, named_like_checkpoints, step_folders

@@ -12,8 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from recipe.errors import PreflightError
-from recipe.files import Damaged
+from recipe.files import Damaged, PreflightError
 from recipe.settings import as_list
 from recipe.stage.notes import LEFT_OUT, LEFT_OUT_FILE, TRAINED_ON, TRAINED_ON_FILE, TrainedOn
 from recipe.stage.starts import REMEDY, latest, resumes

@@ -15,8 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.errors import PreflightError
-from recipe.files import Damaged, read_json, read_text
+from recipe.files import Damaged, PreflightError, read_json, read_text
 from recipe.processes import LOCK
 from recipe.stage.integrity import identity, measured_identity
 from recipe.stage.notes import (

@@ -41,7 +41,7 @@ from interaction.environment import (
 )
 from interaction.gold import check_task
 from interaction.record import EpisodeRecord, StopReason
-from recipe.columns import aligned
+from recipe.files import aligned
 from recipe.reward import caller, question_of, read_argument
 from recipe.tools.policies import ANSWERS, CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
 

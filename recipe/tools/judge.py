@@ -30,10 +30,8 @@ from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, En
 from interaction.endpoint.reply import Completion, one_line
 from interaction.endpoint.workers import side_by_side
 from interaction.protocol import Message
-from recipe.appended import Appended
-from recipe.errors import PreflightError
 from recipe.evaluation.results import all_lost
-from recipe.files import lines, write_atomic
+from recipe.files import Appended, PreflightError, lines, write_atomic
 from recipe.report import sources
 from recipe.report.pass_rate import Comparison
 from rewards.votes import SOLVED

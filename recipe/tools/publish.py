@@ -22,15 +22,13 @@ import pyarrow.parquet as pq
 import yaml
 from omegaconf import OmegaConf
 
-from recipe.columns import aligned
-from recipe.errors import PreflightError
+from recipe.files import PreflightError, aligned, one_line
 from recipe.report.episodes import headers, validation_files
 from recipe.report.validation import METRICS, Validation, validation
 from recipe.settings import as_list
 from recipe.stage import choosing
 from recipe.stage.card import CARD, write_card
 from recipe.stage.integrity import broken_export
-from recipe.typed import one_line
 
 UPLOADED = re.compile(
     r"(README|LICENSE|NOTICE)(\.md|\.txt)?|((generation_|adapter_|processor_|preprocessor_)?config|checksums)\.json"

@@ -19,7 +19,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from data_prep.build import Options, build
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.processes import Interruptible, end_with_parent
 from recipe.report import page, tables
 from recipe.settings import compose, detect_hardware, quoted

@@ -11,7 +11,7 @@ import pytest
 from support.learning import learn, play
 from support.short_training import train
 
-from recipe.columns import aligned
+from recipe.files import aligned
 from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 

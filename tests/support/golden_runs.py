@@ -84,5 +84,5 @@ def golden_run(run: Path, seed: int) -> Path:
         json.dumps({"stages": [*listed, {"name": "stage3_full", "status": "waiting"}]})
     )
     starts = [{"stage": stage, "time": f"2026-01-0{place + 1}T10:00:00+0000"} for place, stage in enumerate(STAGES)]
-    (run / "manifest.json").write_text(json.dumps({"version": 1, "starts": starts}))
+    (run / "manifest.json").write_text(json.dumps({"starts": starts}))
     return run

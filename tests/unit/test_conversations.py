@@ -38,7 +38,7 @@ from recipe.conversations import (
     write_side,
 )
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.settings import compose
 from recipe.training.sft_trainer import Filled
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.gates import Gate, check_logged, values_until
 
 

@@ -19,7 +19,7 @@ from interaction.environment import GoldMessage
 from interaction.gold import play_gold
 from recipe import evaluate
 from recipe.curriculum import compose_stage
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import data, require
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from interaction.gold import play_gold
 from recipe.curriculum import compose_stage
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import data, require
 from rewards import progress
 

@@ -19,7 +19,7 @@ from verl.trainer.ppo.metric_utils import process_validation_metrics
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from recipe import reward
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import data, require
 from recipe.reward import RewardError, checked, sample_record
 from recipe.stage.choosing import validation_metrics

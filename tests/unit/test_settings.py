@@ -15,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.curriculum import stages
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, UNUSED, command, compose, one_of, quoted, unread
 from recipe.stage import checkpoints
@@ -62,7 +62,7 @@ BAD = {
     "lr=3": "Nearest: critic.optim.lr, actor_rollout_ref.actor.optim.lr",
     "algoritm.lam=1": "Nearest: algorithm.lam",
     "+stage.max_lost_shar=0.5": "stage has no max_lost_shar",
-    "+interaction.train.max_step=3": "interaction.train.max_step is not known (is max_steps meant?)",
+    "+interaction.train.max_step=3": "interaction.train.max_step is not known",
     "~trainer.total_epochs": "trainer.total_epochs is missing",
     "hydra.run.dir=x": "hydra.run.dir is not known",
     "hardware=gpu9": "Could not find 'hardware/gpu9' Available options in 'hardware': cpu gpu1 gpu8",

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from recipe import processes, sft
 from recipe.cluster import TOKEN
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import starts

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recipe import smollm2
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight.model import start_model
 
 WEIGHTS = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"

@@ -16,7 +16,7 @@ from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_
 
 from data_prep.steptool.lengths import Limits as TextLimits
 from data_prep.steptool.lengths import Measure
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.trajectories import Limits, Stored, Survey, Vocabulary, found, read, survey
 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)

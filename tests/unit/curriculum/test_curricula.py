@@ -7,7 +7,7 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from recipe.curriculum import stages
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import check, check_settings
 from recipe.preflight.settings import notes
 

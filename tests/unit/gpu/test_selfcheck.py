@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.gpu.attention import Bounds, bounds_of, sequence_by_sequence, varlen, varlen_repeat_kv
 from recipe.gpu.selfcheck import LENGTHS, LIMITS, errors, judge
 from recipe.preflight import machine, require

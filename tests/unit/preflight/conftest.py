@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.settings import compose
 

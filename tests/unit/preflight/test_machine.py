@@ -11,7 +11,7 @@ import pytest
 from recipe import cluster as nodes
 from recipe import loopback
 from recipe.cluster import Answer, Node
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import machine, settings
 
 Usage = namedtuple("Usage", "total used free")

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from interaction import get_protocol
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy, make_tokenizer
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import check, check_model, model
 from recipe.stage.adapter import note_base
 

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.credit import GROUPED
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.memory import read_settings
 from recipe.preflight import check_settings, settings, summary
 from recipe.settings import CONFIG_DIR

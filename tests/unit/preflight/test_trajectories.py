@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.stored import line, tokenizer, write_lines, write_rows
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.preflight.trajectories import check_trajectories
 

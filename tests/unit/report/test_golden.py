@@ -23,7 +23,7 @@ def made(folder: Path) -> dict[str, str]:
     pages = {"page": page.write(one, (two,)).read_text(), "page_of_one": page.write(two).read_text()}
     note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
     for stage in ("stage1_format", "stage2_base"):
-        done = {"version": 1, "global_step": 12, "model": "m", "model_step": 12, "chose": [note]}
+        done = {"global_step": 12, "model": "m", "model_step": 12, "chose": [note]}
         (two / stage / "done.json").write_text(json.dumps(done))
     pages["page_decided"] = page.write(two).read_text()
     pages["index"] = page.write_index(folder)[0].read_text()

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.stage import checkpoints, starts
 from recipe.stage.end import StageEnd
 from recipe.stage.export import ExportError

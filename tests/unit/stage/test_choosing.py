@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from bfcl_env import choose_indices, report_indices, train_indices
 from recipe import evaluate
 from recipe.curriculum import compose_stage
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.gates import check_logged
 from recipe.report import page, validation
 from recipe.stage import checkpoints, choosing

@@ -18,7 +18,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe import files
 from recipe.curriculum import state
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.stage import checkpoints, integrity, manifest, starts
 from recipe.stage.end import StageEnd
 from recipe.stage.metrics_log import read_steps

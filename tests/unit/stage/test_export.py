@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.preflight.model import weights
 from recipe.stage import export as module

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from support.evaluation import gold_player, run, serving
 
 from interaction.masked import masked, masked_text
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import compose
 from recipe.sft import fingerprint

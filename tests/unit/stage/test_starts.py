@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.errors import PreflightError
+from recipe.files import PreflightError
 from recipe.report.tables import stage_dirs
 from recipe.stage import checkpoints, choosing, starts
 from recipe.stage.integrity import note_sums

@@ -10,7 +10,7 @@ from support.runs import write_metrics
 from interaction.endpoint.client import Completion
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
-from recipe.appended import Appended
+from recipe.files import Appended
 from recipe.report import sources
 from recipe.reward import sample_record
 from recipe.tools import judge
