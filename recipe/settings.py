@@ -8,11 +8,11 @@ import argparse
 import importlib.util
 import math
 import os
-import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -220,7 +220,7 @@ def compose(
         chosen = [str(override.input_line) for override in choices]
         if not any(override.key_or_group == group for override in choices):
             chosen.append(f"{group}={detect_hardware()}")
-        config: DictConfig = pickle.loads(_composed(name, tuple(chosen), own))
+        config = deepcopy(_composed(name, tuple(chosen), own))
         for override in parsed:
             if override not in choices:
                 _apply(config, override)
@@ -241,15 +241,15 @@ def compose(
 
 
 @lru_cache(maxsize=32)
-def _composed(name: str, choices: tuple[str, ...], folder: str) -> bytes:
-    """What files and groups say, before any override; pickled, because that copies it fastest."""
+def _composed(name: str, choices: tuple[str, ...], folder: str) -> DictConfig:
+    """What files and groups say, before any override; to be copied before it is changed."""
     with hydra.initialize_config_dir(folder, version_base=None):
-        return pickle.dumps(hydra.compose(name, overrides=list(choices)))
+        return hydra.compose(name, overrides=list(choices))
 
 
 @lru_cache(maxsize=32)
 def _defaults(name: str, choices: tuple[str, ...], folder: str) -> Any:
-    return OmegaConf.to_container(pickle.loads(_composed(name, choices, folder)), resolve=True)
+    return OmegaConf.to_container(_composed(name, choices, folder), resolve=True)
 
 
 def _is_choice(override: Override, folder: str) -> bool:
@@ -356,7 +356,7 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     added = [one for one in OverridesParser.create().parse_overrides(list(overrides)) if str(one.input_line)[0] == "+"]
     if not added:
         return []
-    tree = pickle.loads(_composed("sft" if "engine" in config else "base", (), str(CONFIG_DIR)))
+    tree = _composed("sft" if "engine" in config else "base", (), str(CONFIG_DIR))
     known, found = {*_keys(OmegaConf.to_container(tree), "")}, []
     for override in added:
         key = override.key_or_group
