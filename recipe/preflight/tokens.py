@@ -192,4 +192,4 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         config.data.tasks = asdict(now)
         if names:
             config.data.leave_out = names
-            config.data.custom_cls = {"path": "pkg://recipe.training.fitting_rows", "name": "FittingRows"}
+            config.data.custom_cls = {"path": "pkg://recipe.training.left_out", "name": "FittingRows"}

@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from recipe.stage import trained
 from recipe.stage.notes import QUEUE, QUEUE_FILE, Queue
-from recipe.training.async_sampling import AsyncSampling
+from recipe.training.sampling import AsyncSampling
 from recipe.training.trainer import Curriculum
 
 

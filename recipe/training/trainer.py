@@ -35,10 +35,9 @@ from recipe.stage import checkpoints, choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.integrity import note_sums
 from recipe.training.alarms import Alarms
-from recipe.training.async_sampling import AsyncSampling
-from recipe.training.dynamic_sampling import DynamicSampling, GroupsLost
+from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.old_log_probs import OldLogProbs
-from recipe.training.overlong_filter import leave_out_cut_episodes
+from recipe.training.sampling import AsyncSampling, DynamicSampling, GroupsLost
 from recipe.trajectories import is_offline
 
 COUNTING = (DynamicSampling, AsyncSampling)

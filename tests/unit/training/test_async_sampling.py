@@ -8,8 +8,7 @@ from support.queue import PartlyFailed, Queue
 from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from recipe.training.async_sampling import AsyncSampling
-from recipe.training.dynamic_sampling import GroupsLost
+from recipe.training.sampling import AsyncSampling, GroupsLost
 
 N, BATCH = 4, 4
 GOOD, RAISED = [1.0, 0.0, 1.0, 0.5], ValueError("the reward raised")

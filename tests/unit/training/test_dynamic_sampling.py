@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.training import trainer as trainer_module
-from recipe.training.dynamic_sampling import DynamicSampling, GroupsAlike
+from recipe.training.sampling import DynamicSampling, GroupsAlike
 
 N, BATCH = 4, 2
 SOLVED, FAILED, MIXED = [1.0] * N, [0.0] * N, [1.0, 0.0, 0.0, 1.0]

@@ -18,7 +18,7 @@ from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.overlong import overlong_penalty
 from recipe.cpu.tiny_policy import make_tokenizer
-from recipe.training.overlong_filter import leave_out_cut_episodes
+from recipe.training.left_out import leave_out_cut_episodes
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
