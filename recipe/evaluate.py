@@ -41,7 +41,7 @@ from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, fi
 from recipe.files import write_atomic
 from recipe.processes import Interruptible
 from recipe.stage import choosing
-from recipe.stage.card import trained_with
+from recipe.stage.export import trained_with
 
 LOST_STATUS, DISAGREE_STATUS = 3, 4
 

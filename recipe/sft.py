@@ -24,20 +24,18 @@ from interaction.masked import masked
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
-from recipe.files import PreflightError, data_command, environment_of, told, write_atomic
+from recipe.files import PreflightError, data_command, environment_of, told
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
 from recipe.preflight.settings import model_lora
 from recipe.processes import LAUNCH, LOCK, NOTE
 from recipe.settings import as_list, command
-from recipe.stage import starts
-from recipe.stage.begin import say, set_environment, write_start, writing
-from recipe.stage.card import write_card
-from recipe.stage.export import ExportError, export
-from recipe.stage.integrity import broken_export
-from recipe.stage.notes import MADE_WITH_FILE
-from recipe.stage.resume import WARM_START, go_back
+from recipe.stage import starts, state
+from recipe.stage.end import read_done
+from recipe.stage.export import ExportError, export, write_card
+from recipe.stage.starts import say, writing
+from recipe.stage.state import Done
 
 DECIDE_NOTHING = ("resume_mode", "save_freq", "test_freq", "max_ckpt_to_keep", "logger")
 """Settings of `trainer` with which the same model is made."""
@@ -49,7 +47,7 @@ def machines() -> int:
 
 
 def fingerprint(config: DictConfig) -> str:
-    """Everything that decides the outcome as one line: configuration, data, and how the tiny policy is made."""
+    """Hash of everything that decides the outcome: configuration, data, and how the tiny policy is made."""
     settings: Any = OmegaConf.to_container(config, resolve=True)
     settings["trainer"] = {name: value for name, value in settings["trainer"].items() if name not in DECIDE_NOTHING}
     settings["paths"].pop("tiny_policy", None)  # stands in `run` and `stage`
@@ -57,13 +55,7 @@ def fingerprint(config: DictConfig) -> str:
     for names in (config.data.train_files, config.data.val_files):
         parts += [Path(name).read_bytes() for name in (as_list(names) if names else [])]
     parts.append((Path(__file__).parent / "cpu" / "tiny_policy.py").read_bytes())
-    return json.dumps({"sha256": hashlib.sha256(b"".join(parts)).hexdigest()})
-
-
-def made_with(folder: Path) -> str | None:
-    """The fingerprint of what is in a folder; None where it is not known."""
-    path = folder / MADE_WITH_FILE
-    return path.read_text("utf-8", "replace") if path.is_file() else None
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def process_group() -> None:
@@ -126,8 +118,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         PreflightError: it cannot start.
     """
     choose_folder(config)
-    set_environment(config, machines())
-    stage, checkpoints, sides = Path(config.paths.stage), Path(config.trainer.default_local_dir), None
+    starts.set_environment(config, machines())
+    stage, sides = Path(config.paths.stage), None
     for key in ("train_files", "val_files"):
         if names := config.data[key]:
             config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
@@ -135,8 +127,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
         environment = environment_of(config, config.data.train_files[0])
         sides = read_sides(config, data_command(config, environment))
-    made = fingerprint(config)
-    if config.trainer.resume_mode != "disable" and made_with(stage) == made and broken_export(stage / "hf") is None:
+    made, before = fingerprint(config), state.look(stage).began
+    if config.trainer.resume_mode != "disable" and before and before.digest == made and read_done(stage):
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
     require(model_lora(config.model, "model"))
@@ -149,12 +141,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         config.model.path = start_model(str(config.model.path))
         require(weights(config.model.path))
         starts.check_same_start(config)
-        before = made_with(checkpoints) or made_with(stage)
-        if starts.resumes(config) and before != made:  # at the last step nothing would be left to train
-            raise PreflightError(
-                f"{checkpoints} holds checkpoints made with {'other' if before else 'unknown'} settings or data; "
-                f"expected those of this start. {starts.REMEDY}"
-            )
+        starts.check_same_rows(config, 0, made)  # at the last step nothing would be left to train
         sides = arrange(sides, config) if sides else None
     elif config.trainer.device != "cpu" or not config.paths.get("tiny_policy"):
         raise PreflightError("no model to start from. Set MODEL=/path/to/huggingface/folder (or model.path=...).")
@@ -169,9 +156,8 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
         with writing(config):
             folder = Path(config.paths.run)
             hold(folder, held)
-            contents = list(config.checkpoint.save_contents)
-            goes_on = config.trainer.resume_mode == "auto" and checkpoints.is_dir()
-            say(go_back(checkpoints, contents, WARM_START, machines() == 1) if goes_on else starts.start_over(config))
+            goes_on = config.trainer.resume_mode == "auto"
+            say(state.go_back(checkpoints, machines() == 1) if goes_on else starts.start_over(config))
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
@@ -181,8 +167,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
     if sides:
         with writing(config):
             write(sides, folder_of(config))
-            write_start(config, overrides)
-            write_atomic(checkpoints / MADE_WITH_FILE, made)
+            starts.write_start(config, overrides, made)
     # every process, so that all come to the same attention
     lines = choose_attention(config, "cuda") if config.trainer.device == "cuda" else []
     if sides:
@@ -193,11 +178,11 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
     last = make_steps(for_verl(config))
     if not sides:
         return
-    if (reached := starts.latest(checkpoints)) != last:
+    if (reached := state.latest(checkpoints)) != last:
         sys.exit(f"{config.stage.name} ended at step {reached} of {last}. Start it again: it goes on from there.")
     try:
         target = export(checkpoints / f"global_step_{last}" / "huggingface", stage / "hf", str(config.model.path))
-        write_atomic(stage / MADE_WITH_FILE, made)
+        state.update(stage, done=Done(last, last, last, time.time()))
     except (OSError, ExportError) as error:
         sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
     print(f"warm-started model in {target}")

@@ -21,10 +21,11 @@ from recipe.files import PreflightError, told
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread
-from recipe.stage import checkpoints, manifest, starts, step_times
-from recipe.stage.begin import gate_advice, mask_prints, say, set_environment, write_start, writing
-from recipe.stage.card import write_card
+from recipe.stage import end, starts
 from recipe.stage.console import Tail
+from recipe.stage.export import write_card
+from recipe.stage.metrics_log import time_line
+from recipe.stage.starts import mask_prints, say, writing
 from recipe.trajectories import is_offline
 
 
@@ -139,7 +140,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     watched = TOKEN in os.environ
     if not config.preflight_only and not watched:
         sys.exit(supervise(config))
-    set_environment(config, config.trainer.nnodes)
+    starts.set_environment(config, config.trainer.nnodes)
     try:
         cluster, lacks = None, list[str]()
         try:
@@ -150,16 +151,16 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             lacks.append(str(error))
         if not config.preflight_only:
             with writing(config):
-                say(checkpoints.repair(config))
+                say(starts.repair(config))
         lacks += preflight.check(config)
-        if not config.preflight_only and not checkpoints.at_target(config) and cluster is None:
+        if not config.preflight_only and not end.at_target(config) and cluster is None:
             start_prefork(config)
         preflight.check_model(config)
         if not config.preflight_only:
             with writing(config):
                 say(starts.start_over(config))
-                write_start(config, overrides)
-                manifest.note(config)
+                starts.write_start(config, overrides)
+                starts.write_manifest(config)
     except PreflightError as error:
         sys.exit(f"\n{config.stage.name} cannot start: {error}")
     unknown = (f"NOTE       {line}" for line in unread(config, overrides))
@@ -170,21 +171,22 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
         print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
         return
-    if not checkpoints.at_target(config):
+    if not end.at_target(config):
         launch(config, cluster)
-        if times := step_times.line(Path(config.paths.stage)):
+        if times := time_line(Path(config.paths.stage)):
             print(times, flush=True)
     if config.trainer.save_freq > 0:
         try:
-            done = checkpoints.finish(config)
+            done = end.finish(config)
         except OSError as error:
             sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
-        print(f"model of step {done.model_step} exported to {done.model}")
-        write_card(config, Path(done.model))
+        model = Path(config.paths.stage) / "hf"
+        print(f"model of step {done.model_step} exported to {model}")
+        write_card(config, model)
         if done.gate:
             print(f"gate: {done.gate.text}")
             if done.gate.stops:
-                sys.exit(f"{config.stage.name} has not passed its gate. {gate_advice(config)}")
+                sys.exit(f"{config.stage.name} has not passed its gate. {starts.gate_advice(config)}")
 
 
 def main() -> None:
@@ -192,7 +194,7 @@ def main() -> None:
     try:
         config, overrides = command(sys.argv[1:])
         preflight.check_settings(config)
-        checkpoints.check(config)
+        end.check(config)
     except PreflightError as error:
         sys.exit(f"\ncannot start: {error}")
     logging.basicConfig(

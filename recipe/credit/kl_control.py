@@ -9,13 +9,15 @@ Formula: kl_coef *= 1 + clip(kl / target_kl - 1, -0.2, 0.2) * episodes / horizon
 TRL 0.10.1, `PPOTrainer.step`), kl the sum over an episode's own tokens, mean over the episodes of a step.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from verl.trainer.ppo.core_algos import AdaptiveKLController, kl_penalty
 
-from recipe.stage.notes import KL_COEFFICIENT, KL_FILE, KLCoefficient
+from recipe.files import read_json, write_atomic
+from recipe.stage.state import KL_FILE
 
 
 class EpisodeKLController(AdaptiveKLController):
@@ -36,14 +38,13 @@ class EpisodeKLController(AdaptiveKLController):
     def save(self, folder: Path) -> None:
         """Write the coefficient of the next step into the folder of a checkpoint."""
         folder.mkdir(parents=True, exist_ok=True)
-        KL_COEFFICIENT.write(folder / KL_FILE, KLCoefficient(float(self.value)))
+        write_atomic(folder / KL_FILE, json.dumps({"kl_coef": float(self.value)}))
 
     def load(self, folder: Path) -> bool:
-        """Take up the coefficient of a checkpoint. False if it has none: older checkpoints do not."""
-        note = KL_COEFFICIENT.read(folder / KL_FILE)
-        if note is None:
+        """Take up the coefficient of a checkpoint. False if it has none: its control was not adaptive."""
+        if not (folder / KL_FILE).exists():
             return False
-        self.value = note.kl_coef
+        self.value = read_json(folder / KL_FILE)["kl_coef"]
         return True
 
 

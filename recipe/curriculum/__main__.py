@@ -15,7 +15,6 @@ from recipe.curriculum import ablations, runner, stages
 from recipe.files import told
 from recipe.report import page, tables, validation
 from recipe.stage import console, starts
-from recipe.stage.begin import WRITABLE
 
 CURRICULUM_KEYS = ("stages", "overrides")
 
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> None:
     try:
         runner.run_stages(run, path.stem, listed)
     except OSError as error:
-        sys.exit(f"{told(error)}. {WRITABLE}")
+        sys.exit(f"{told(error)}. {starts.WRITABLE}")
     except KeyboardInterrupt:
         same = f"The same command{starts.going_on(*(stage.composed for stage in listed))}"
         sys.exit(f"\ninterrupted; nothing is left running. {same} goes on with the first unfinished stage.")

@@ -18,10 +18,9 @@ from recipe.files import PreflightError
 from recipe.preflight import model as preflight_model
 from recipe.preflight import require
 from recipe.settings import as_list, compose, quoted
-from recipe.stage import checkpoints, console, same_rows, starts, step_times
-from recipe.stage.begin import gate_advice
-from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import DONE_FILE, Done
+from recipe.stage import console, end, starts
+from recipe.stage.metrics_log import read_steps, time_line
+from recipe.stage.state import Done, look
 
 
 class StageFailed(SystemExit):
@@ -54,17 +53,16 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
         for number, stage in enumerate(stages):
             folder = run / stage.folder
             starts_over = stage.composed.trainer.resume_mode == "disable"
-            done = None if starts_over else checkpoints.read_done(folder)
-            if done and number == 0 and (other := starts.other_model(stage.composed)):
-                raise StageFailed(other)
+            done = None if starts_over else end.read_done(folder)
+            other_model, other_data = starts.other_start(stage.composed) if done else (None, None)
+            if other_model and number == 0:
+                raise StageFailed(other_model)
             if done and not (done.gate and done.gate.stops):
                 print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
-                if other := same_rows.other_data(stage.composed, folder):
-                    print(f"{stage.folder}: {other}")
+                if other_data:
+                    print(f"{stage.folder}: {other_data}")
                 _note_done(state, stage, done)
             else:
-                if done:  # and its gate was not passed, which is judged again
-                    (folder / DONE_FILE).unlink()
                 _run_stage(run, stage, state, note, stages)
             if number == 0:
                 os.environ.pop("MODEL", None)  # a start model is for the first stage
@@ -104,7 +102,7 @@ def _before(run: Path, stages: Sequence[Stage], note: Path) -> None:
     arguments = [*first.arguments, *VALIDATION_ONLY]
     arguments += [f"data.train_files=[{rows}]", f"actor_rollout_ref.model.path={quoted(model)}"]
     if code := launch("recipe.train", arguments, watch, note):
-        _fail(folder.name, watch.log, f"ended with status {code}", stages)
+        raise _failed(folder.name, watch.log, f"ended with status {code}", stages)
 
 
 def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
@@ -124,7 +122,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
     if not (folder / "config.json").is_file():
         if not name:
             try:
-                if checkpoints.read_done(run / first.folder) is None:
+                if end.read_done(run / first.folder) is None:
                     require(preflight_model.start(config, []))
                 return
             except PreflightError as error:
@@ -134,7 +132,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
         profile = [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
         print(f"{folder.parent.name}: warm start, log in {watch.log}", flush=True)
         if code := launch("recipe.sft", ["--config-name", name, *profile], watch, note):
-            _fail(folder.parent.name, watch.log, f"ended with status {code}", stages)
+            raise _failed(folder.parent.name, watch.log, f"ended with status {code}", stages)
     if name:
         os.environ.pop("MODEL", None)
         model.path = None
@@ -153,11 +151,11 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
     watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
 
     def advance(**values: object) -> None:
-        target = checkpoints.read_target(folder)
+        target = look(folder).target
         values.setdefault("target", target.planned if target else None)
         state.update(stage, seconds=round(before + time.time() - began, 1), **values)
 
-    earlier = _stamp(folder / DONE_FILE)
+    earlier = look(folder).done
     print(f"{stage.folder}: started, log in {watch.log}", flush=True)
     launches = state.entries[stage.name].launches + 1
     advance(status=states.RUNNING, reason=None, launches=launches, log=str(watch.log))
@@ -168,29 +166,22 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
         advance(status=states.INTERRUPTED, reason="interrupted")
         raise
     watch()
-    done = checkpoints.read_done(folder) if _stamp(folder / DONE_FILE) != earlier else None
-    if done is None:
+    done = end.read_done(folder)
+    if done is None or done == earlier:  # of an earlier launch
         reason = f"ended with status {code}" if code else "ended without reaching its last step"
         advance(status=states.FAILED, reason=console.cause(watch.log) or _last_words(watch.log) or reason)
-        _fail(stage.folder, watch.log, reason, stages)
-    assert done is not None
+        raise _failed(stage.folder, watch.log, reason, stages)
     advance(global_step=done.global_step)
     _note_done(state, stage, done)
     print(f"{stage.folder}: done in {console.duration(time.time() - began)}, {_ending(done)}", flush=True)
-    if times := step_times.line(folder):
+    if times := time_line(folder):
         print(f"{stage.folder}: {times}", flush=True)
     if done.gate and done.gate.stops:
         advance(status=states.GATE_FAILED)
         raise StageFailed(
             f"\n{state.table()}\n\n{stage.folder} has trained its {done.global_step} steps and has not passed its "
-            f"gate: {done.gate.text}. {gate_advice(*(each.composed for each in stages))}"
+            f"gate: {done.gate.text}. {starts.gate_advice(*(each.composed for each in stages))}"
         )
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that was in its place before; None where there is none."""
-    state = path.stat() if path.exists() else None
-    return (state.st_ino, state.st_mtime_ns) if state else None
 
 
 def _note_done(state: states.State, stage: Stage, done: Done) -> None:
@@ -198,10 +189,10 @@ def _note_done(state: states.State, stage: Stage, done: Done) -> None:
         stage,
         status=states.DONE,
         global_step=done.global_step,
-        target=done.global_step if done.target is None else done.target,
+        target=done.target,
         reason=_ending(done),
-        model=done.model,
-        model_step=done.global_step if done.model_step is None else done.model_step,
+        model=str(state.run / stage.folder / "hf"),
+        model_step=done.model_step,
         gate=done.gate,
     )
 
@@ -227,12 +218,12 @@ def _last_words(log: Path) -> str:
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
-def _fail(name: str, log: Path, what: str, stages: Sequence[Stage]) -> None:
-    """Raises StageFailed with the end of the log and, where one is known, the cause."""
+def _failed(name: str, log: Path, what: str, stages: Sequence[Stage]) -> StageFailed:
+    """The failure of a stage, with the end of its log and, where one is known, the cause."""
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
     cause = console.cause(log)
     same = f"the same command{starts.going_on(*(stage.composed for stage in stages))}"
-    raise StageFailed(
+    return StageFailed(
         f"{tail}\n\n{name} {what}. {f'Most likely {cause}. ' if cause else ''}The whole log: {log}\n"
         f"What was done before is kept; {same} goes on from there."
     )

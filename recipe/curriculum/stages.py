@@ -26,7 +26,7 @@ from omegaconf import DictConfig
 from recipe.files import Damaged, PreflightError, one_line, read_text, shown
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FOLDER, compose, is_folder_name, quoted
-from recipe.stage import checkpoints
+from recipe.stage import end
 
 OF_THE_FIRST = ("actor_rollout_ref.model.path=", "actor_rollout_ref.model.lora_adapter_path=")
 """Overrides for all stages that only the first one takes: the others start from what the one before exported."""
@@ -142,7 +142,7 @@ def read_stages(
         try:
             composed = compose_stage(entry["config"], overrides)
             check_settings(composed)
-            checkpoints.check(composed)
+            end.check(composed)
         except PreflightError as error:
             sys.exit(f"{where}, stage {entry['name']}: {error}")
         if composed.stage.name != entry["folder"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from recipe.curriculum.stages import Stage
 from recipe.files import STRICT, Damaged, StateFile, set_aside
-from recipe.stage.notes import Step, Verdict
+from recipe.stage.state import Step, Verdict
 
 FILE = "curriculum.json"
 WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (

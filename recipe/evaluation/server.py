@@ -28,8 +28,7 @@ from recipe.evaluation.store import Settings
 from recipe.files import Damaged, PreflightError
 from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR
-from recipe.stage.adapter import other_base, read_adapter
-from recipe.stage.integrity import SUMS, changed
+from recipe.stage.weights import SUMS, changed, other_base, read_adapter
 
 SERVED_NAME, ADAPTER_NAME = "model", "adapter"
 START_SECONDS = 1800.0

@@ -33,8 +33,8 @@ from recipe.memory import (
 )
 from recipe.preflight.settings import devices, playing_devices
 from recipe.settings import CONFIG_DIR, as_list
-from recipe.stage.manifest import PACKAGES
-from recipe.stage.starts import step_folders
+from recipe.stage.starts import PACKAGES
+from recipe.stage.state import step_folders
 
 GB = 10**9
 CHECKPOINT_PER_WEIGHTS, EXPORT_PER_WEIGHTS = 8, 2

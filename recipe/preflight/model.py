@@ -18,8 +18,7 @@ from recipe import smollm2
 from recipe.files import Damaged, PreflightError
 from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
-from recipe.stage.adapter import other_base, read_adapter
-from recipe.stage.integrity import broken_weights, changed
+from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
 from recipe.trajectories import is_offline
 
 MODEL = "actor_rollout_ref.model"
@@ -157,7 +156,7 @@ def weights(path: str) -> Iterator[str]:
 
     folder = Path(path).expanduser()
     if folder.is_dir() and (fault := changed(folder) or misfit(folder, surplus=False)):
-        yield f"the model in {path} is not whole: {fault}. If a stage left it, delete its done.json and start it again."
+        yield f"the model in {path} is not whole: {fault}. If a stage left it, start that stage again."
 
 
 def context(config: DictConfig, settings: Any) -> Iterator[str]:

@@ -5,9 +5,10 @@ counted with the model's tokenizer. A text is tokenized only where its bytes do 
 more tokens than bytes, and nearly all tasks have fewer bytes than the budget has tokens. Evaluation uses this too.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
-from recipe.stage.same_rows import check_same_rows, check_same_tasks, tasks_of
+from recipe.stage.starts import check_same_rows
 
 THOUGHT = "I call what this takes."
 """What gold thinks before each message: a short sentence, as no model leaves it out."""
@@ -182,14 +183,15 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
                 trained += [task_name(*task_key_of(info)) for info in infos]
                 left_out |= {task_name(*task_key_of(info)) for info in over}
     names = sorted(left_out) if leaves else []
-    if names and (stay := sum(name not in left_out for name in trained)) < data.train_batch_size:
-        yield f"stage.over_budget=leave_out leaves {stay} rows, fewer than data.train_batch_size. Lower that, or keep."
+    stay = [name for name in trained if name not in names]
+    if names and len(stay) < data.train_batch_size:
+        yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
     if names and data.custom_cls.path is not None:
         yield f"stage.over_budget=leave_out does not work with data.custom_cls.path={data.custom_cls.path}. Set keep."
-    check_same_rows(config, names)
-    check_same_tasks(config, now := tasks_of(trained))
+    digest = hashlib.sha256("\n".join(stay).encode()).hexdigest()
+    check_same_rows(config, len(stay), digest)
     with open_dict(config):
-        config.data.tasks = asdict(now)
+        config.data.tasks = {"rows": len(stay), "digest": digest}
         if names:
             config.data.leave_out = names
             config.data.custom_cls = {"path": "pkg://recipe.training.left_out", "name": "FittingRows"}

@@ -8,8 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from recipe.credit import GROUPED
-from recipe.stage.notes import TrainedOn
-from recipe.stage.same_rows import check_same_trajectories
+from recipe.stage.starts import check_same_rows
 from recipe.trajectories import MOST_SHOWN, Limits, Survey, Vocabulary, survey
 
 N = "actor_rollout_ref.rollout.n"
@@ -51,7 +50,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
         notes.append(f"offline: rollout_is={correction.rollout_is} is off: not all trajectories have log-probabilities")
         correction.rollout_is = None
     rollout.calculate_log_probs, digest = log_probs, result.digest(grouped)
-    check_same_trajectories(config, TrainedOn(rows, digest))
+    check_same_rows(config, rows, digest)
     with open_dict(config):
         config.data.stored = {
             **{"rows": rows, "digest": digest, "limits": asdict(limits), "vocabulary": known, "model": model},

@@ -10,8 +10,8 @@ from typing import Any
 
 from recipe.report.tables import CORRELATION, HELD_OUT_LOSS, LOSS, REWARD, trained_stages, warm_starts
 from recipe.report.validation import GUARD_MARK, METRICS, OVERALL, Measured, Validation, overall
-from recipe.stage import choosing, step_times
-from recipe.stage.metrics_log import read_steps
+from recipe.stage import choosing
+from recipe.stage.metrics_log import TIMED, parts_of, read_steps, total_times
 from rewards.metrics import STOP_REASONS
 
 CURVES: dict[str, Sequence[str]] = {
@@ -241,8 +241,8 @@ def stage_times(runs: list[Path]) -> list[dict[str, Any]]:
     found = []
     for run in runs:
         for stage in trained_stages(run):
-            if timed := [numbers for numbers in read_steps(stage).values() if step_times.parts_of(numbers)]:
-                parts = step_times.total(timed)
+            if timed := [numbers for numbers in read_steps(stage).values() if parts_of(numbers)]:
+                parts = total_times(timed)
                 found.append({"run": run.name, "stage": stage.name, "steps": len(timed), "parts": parts})
     return found
 
@@ -256,7 +256,7 @@ def draw_times(times: Sequence[Mapping[str, Any]]) -> str:
     with _pyplot("times") as pyplot:
         figure, axis = pyplot.subplots(figsize=(13, 0.9 + 0.32 * len(times)))
         begins = [0.0] * len(times)
-        for number, part in enumerate(step_times.TIMED):
+        for number, part in enumerate(TIMED):
             if any(part in time["parts"] for time in times):
                 widths = [time["parts"].get(part, 0.0) / time["steps"] for time in times]
                 color = pyplot.get_cmap("tab20")(2 * number % 19)

@@ -18,10 +18,10 @@ from markupsafe import Markup
 from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json, write_atomic
 from recipe.report import episodes, figures, tables, validation
-from recipe.stage import choosing, step_times
-from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import BATCHES_FILE, TARGET, TARGET_FILE
+from recipe.stage import choosing
+from recipe.stage.metrics_log import TIMED, read_steps
 from recipe.stage.starts import BEFORE
+from recipe.stage.state import BATCHES_FILE, look
 
 EPISODES = 2000
 """How many a page holds."""
@@ -67,7 +67,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         tables=tables,
         curves=Markup(svg),
         times=timed,
-        time_parts=[part for part in step_times.TIMED if any(part in time["parts"] for time in timed)],
+        time_parts=[part for part in TIMED if any(part in time["parts"] for time in timed)],
         time_bars=Markup(figures.draw_times(timed)),
         slowest=slow,
         shown_at={_name(record): number for number, record in enumerate(chosen)},
@@ -188,13 +188,13 @@ def _listed(run: Path) -> dict[str, Any]:
     names = [name for name in planned if name in folders] + [name for name in folders if name not in planned]
     stages = []
     for name in names:
-        files, target = episodes.validation_files(folders[name]), TARGET.read_or_none(folders[name] / TARGET_FILE)
+        files, state = episodes.validation_files(folders[name]), look(folders[name])
         stages.append(
             {
                 "name": name,
-                "status": "done" if (folders[name] / "done.json").is_file() else planned.get(name, "begun"),
+                "status": "done" if state.done else planned.get(name, "begun"),
                 "steps": max(read_steps(folders[name]), default=0),
-                "target": target.total_steps if target else None,
+                "target": state.target.total_steps if state.target else None,
                 "reward": tables.rise([folders[name]], tables.REWARD),
                 "validated": validation.overall(validation.validation(run, files[-1])) if files else None,
             }

@@ -21,10 +21,9 @@ from interaction.environment import task_key_of
 from recipe.evaluation.intervals import Interval, t_interval, t_quantile
 from recipe.files import aligned
 from recipe.report.episodes import headers
-from recipe.stage import trained
-from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import BATCHES_FILE
+from recipe.stage.metrics_log import read_steps, trained_files
 from recipe.stage.starts import BEFORE
+from recipe.stage.state import BATCHES_FILE
 
 REWARD = "critic/score/mean"
 CORRELATION = "training/rollout_actor_probs_pearson_corr"
@@ -188,7 +187,7 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
         before = sum(map(len, values.values()))
-        for path, uids in trained.files_of(stage, step).items():
+        for path, uids in trained_files(stage, step).items():
             for header in (place.header for place in headers(path)):
                 value = header["score"] if metric == REWARD else header["reward"].get(metric.removeprefix("train/"))
                 if value is not None and (uids is None or header["uid"] in uids):

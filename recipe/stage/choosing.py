@@ -20,8 +20,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.environment import part_of, task_key_of
-from recipe.files import Damaged, PreflightError, data_command, environment_of, read_json
+from recipe.files import PreflightError, data_command, environment_of
 from recipe.settings import as_list
+from recipe.stage import state
 
 CHOOSE, REPORT = "val_choose/", "val_report/"
 GUARD = "guard"
@@ -136,23 +137,9 @@ def of_model(model: Path) -> Decisions:
 
 
 def of_stage(stage: Path) -> Decisions | None:
-    """What its notes say, those of versions that did not keep it included; None for a folder without notes."""
-    note = _read(stage / "done.json") or _read(stage / "total_steps.json")
-    if not note:
-        return None
-    chose = note.get("chose")
-    if isinstance(chose, list):
-        return [item for item in chose if isinstance(item, dict) and {"stage", "setting", "metric"} <= item.keys()]
-    best = note.get("best") or _read(stage / "best.json")
-    best = best if isinstance(best, dict) else {}
-    metrics = {"stage.handover_metric": str(best.get("metric", ""))}
-    if gate := re.search(r"\bval[\w-]*/[\w/@-]+", str(note.get("gate"))):
-        metrics["stage.gate.metric"] = gate[0]
-    return [
-        {"stage": stage.name, "setting": setting, "metric": metric}
-        for setting, metric in metrics.items()
-        if metric.startswith("val")
-    ]
+    """What its state says; None for a folder that is no stage's."""
+    chose = state.look(stage).chose
+    return None if chose is None else list(chose)
 
 
 def of_run(run: Path) -> Decisions:
@@ -190,11 +177,3 @@ def note(found: Decisions, split: str) -> str:
 
 def _unique(found: Iterable[dict[str, str]]) -> Decisions:
     return [dict(pairs) for pairs in dict.fromkeys(tuple(item.items()) for item in found)]
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        note = read_json(path)
-    except (FileNotFoundError, Damaged):
-        return None
-    return note if isinstance(note, dict) else None

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from recipe.stage.checkpoints import read_target
 from recipe.stage.metrics_log import read_steps
+from recipe.stage.state import look
 
 SHOWN = {
     "critic/score/mean": "reward {:.3f}",
@@ -144,7 +144,7 @@ class Watch:
                 print(f"{self.stage.name}  {said}", flush=True)
 
     def _line(self, step: int, steps: Mapping[int, Mapping[str, float]]) -> str:
-        target = read_target(self.stage)
+        target = look(self.stage).target
         last = target.total_steps if target else 0
         number = f"{step:3}/{last}" if last else f"{step:3}"
         until = {other: numbers for other, numbers in steps.items() if other <= step}

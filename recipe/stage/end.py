@@ -1,19 +1,120 @@
-"""When a stage ends and with which model: watches the metrics while it trains.
+"""When a stage ends, and with which model: gate, best checkpoint, export, and the note that it is done.
 
 A gate that is reached does not end the stage in that step but makes the next one its last. verl decides on saving
 before a step's metrics exist, and saves while the engine has given its memory back; its own last step saves, validates
 and ends everything in the right order, for the price of one step.
 """
 
+import math
+import shutil
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe import gates
-from recipe.stage import checkpoints
+from recipe.files import PreflightError
+from recipe.gates import Gate
+from recipe.stage import choosing, state
+from recipe.stage.export import ExportError, export
 from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import BEST_FILE
+from recipe.stage.starts import going_on
+from recipe.stage.state import Best, Done, Target, Verdict, latest, model_of
+from recipe.stage.weights import broken_export
+
+
+def check(config: DictConfig) -> None:
+    """How the stage saves, ends and hands on fits together.
+
+    Raises:
+        PreflightError: it does not.
+    """
+    trainer, stage, gate = config.trainer, config.stage, gate_of(config)
+    checkpoint, validates = config.actor_rollout_ref.actor.checkpoint, trainer.test_freq > 0
+    critic = OmegaConf.select(config, "critic.enable") and trainer.max_critic_ckpt_to_keep == 1
+    choosing.check(config)
+    if trainer.save_freq <= 0:
+        return
+    if trainer.max_actor_ckpt_to_keep == 1 or critic or trainer.get("remove_previous_ckpt_in_save"):
+        raise PreflightError(
+            "trainer.max_actor_ckpt_to_keep=1 (or max_critic_ckpt_to_keep, or remove_previous_ckpt_in_save): verl "
+            "deletes that one before the next is whole. Set 2 or more."
+        )
+    if checkpoint.get("async_save"):
+        raise PreflightError(
+            "actor_rollout_ref.actor.checkpoint.async_save=true: verl then never names the newest checkpoint in "
+            f"{state.TRACKER}, and no start could go on from it. Leave it out."
+        )
+    if "hf_model" not in checkpoint.save_contents:
+        raise PreflightError(
+            "actor_rollout_ref.actor.checkpoint.save_contents lacks hf_model, which is what the next stage starts from."
+        )
+    if stage.handover == "best" and (not validates or trainer.save_freq % trainer.test_freq):
+        raise PreflightError(
+            f"stage.handover=best compares checkpoints that were validated, but trainer.save_freq={trainer.save_freq} "
+            f"is no multiple of trainer.test_freq={trainer.test_freq}. Make it one."
+        )
+    if gate is not None and gate.metric.startswith("val") and not validates:
+        raise PreflightError(f"stage.gate.metric={gate.metric} needs validations; set trainer.test_freq.")
+
+
+def gate_of(config: DictConfig) -> Gate | None:
+    """The gate that `stage.gate` states."""
+    return Gate.parse(OmegaConf.to_container(config.stage.gate) if config.stage.gate else None)  # type: ignore[arg-type]
+
+
+def asked_steps(config: DictConfig) -> dict[str, Any]:
+    """The settings that decide how many steps a stage has."""
+    trainer = config.trainer
+    return {
+        "total_epochs": trainer.total_epochs,
+        "total_training_steps": trainer.total_training_steps,
+        "train_batch_size": config.data.train_batch_size,
+        "train_files": str(config.data.train_files),
+        "over_budget": config.stage.get("over_budget"),
+    }
+
+
+def note_target(config: DictConfig, last: int, planned: int, reason: str | None = None) -> None:
+    """Note the step at which this stage ends. Only the trainer knows it: verl drops prompts that are too long."""
+    target = Target(last, planned, reason, str(config.stage.gate), asked_steps(config))
+    state.update(Path(config.paths.stage), target=target, chose=tuple(choosing.decisions(config)))
+
+
+def at_target(config: DictConfig) -> bool:
+    """Whether the last checkpoint is that of the last step, so that only the export is left to do."""
+    target = state.look(Path(config.paths.stage)).target
+    if config.trainer.resume_mode == "disable" or target is None or target.asked != asked_steps(config):
+        return False
+    if target.reason and target.gate != str(config.stage.gate):  # another gate may not have ended it
+        return False
+    return 0 < target.total_steps <= latest(Path(config.trainer.default_local_dir))
+
+
+def best_model(stage: Path, step: int) -> Path:
+    """Where the model of the best step is kept."""
+    return stage / "best" / f"global_step_{step}" / "hf"
+
+
+def whole_best(config: DictConfig) -> Best | None:
+    """The best checkpoint so far. A model that is damaged is exported again; without its checkpoint it is given up.
+
+    Raises:
+        ExportError: it cannot be exported.
+    """
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    if (best := state.look(stage).best) is None or not (fault := broken_export(best_model(stage, best.step))):
+        return best
+    print(f"RESUME the best model, of step {best.step}, is damaged: {fault}", flush=True)
+    if broken_export(source := model_of(checkpoints, best.step)):
+        print("RESUME its checkpoint is gone: the best is chosen from the steps to come", flush=True)
+        state.update(stage, best=None)
+        return None
+    export(source, best_model(stage, best.step), str(config.actor_rollout_ref.model.path))
+    return best
 
 
 class StageEnd:
@@ -25,23 +126,20 @@ class StageEnd:
     """
 
     def __init__(self, config: DictConfig, planned: int, done: int) -> None:
-        self.config = config
-        self.planned = planned
-        self.last = planned
-        self.gate = checkpoints.gate_of(config)
-        stage = Path(config.paths.stage)
+        self.config, self.planned, self.last, self.gate = config, planned, planned, gate_of(config)
+        stage, metric = Path(config.paths.stage), config.stage.handover_metric
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
-        best = checkpoints.read_best(stage)
+        best = whole_best(config) if config.stage.handover == "best" else state.look(stage).best
         if best and best.step > done:  # of a training that this one does not continue
-            (stage / BEST_FILE).unlink()
-        elif best and config.stage.handover == "best" and best.metric != config.stage.handover_metric:
-            (stage / BEST_FILE).unlink()  # their values do not compare
+            state.update(stage, best=None)
+        elif best and config.stage.handover == "best" and best.metric != metric:  # their values do not compare
+            state.update(stage, best=None)
             print(
-                f"RESUME step {best.step} was the best by {best.metric}; stage.handover_metric is now "
-                f"{config.stage.handover_metric}, so the best is chosen from the steps to come",
+                f"RESUME step {best.step} was the best by {best.metric}; stage.handover_metric is now {metric}, so the "
+                "best is chosen from the steps to come",
                 flush=True,
             )
-        checkpoints.note_target(config, planned, planned)
+        note_target(config, planned, planned)
         self._leave_after(done)
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> int:
@@ -49,7 +147,7 @@ class StageEnd:
         metric = self.config.stage.handover_metric
         if self.config.stage.handover == "best":
             gates.check_logged("stage.handover_metric", metric, metrics)
-            if metric in metrics and checkpoints.keep_best(self.config, step, float(metrics[metric])):
+            if metric in metrics and self.keep_best(step, float(metrics[metric])):
                 print(f"{metric} {metrics[metric]:.3f} is the best so far: kept the model of step {step}", flush=True)
         if self.gate is not None:
             gates.check_logged("stage.gate.metric", self.gate.metric, metrics)
@@ -58,11 +156,77 @@ class StageEnd:
                 self._leave_after(step)
         return self.last
 
+    def keep_best(self, step: int, value: float) -> bool:
+        """Export the model of the checkpoint just written if its validation is the best so far. True if it was."""
+        stage, config = Path(self.config.paths.stage), self.config
+        source, before = model_of(Path(config.trainer.default_local_dir), step), state.look(stage).best
+        if not source.is_dir() or not math.isfinite(value):
+            return False
+        if before and before.step < step and before.value >= value:
+            return False
+        model = export(source, best_model(stage, step), str(config.actor_rollout_ref.model.path))
+        state.update(stage, best=Best(step, value, str(config.stage.handover_metric)))
+        for old in (stage / "best").iterdir():
+            if old != model.parent:
+                shutil.rmtree(old, ignore_errors=True)
+        return True
+
     def _leave_after(self, step: int) -> None:
         """Make the next step the last one if the gate is reached after `step`."""
         reason = self.gate.reason_to_leave(self._values) if self.gate else None
         if reason and 0 < step and step + 1 < self.last:
             self.last = step + 1
             text = f"left at step {self.last} of {self.planned}: {reason}"
-            checkpoints.note_target(self.config, self.last, self.planned, text)
+            note_target(self.config, self.last, self.planned, text)
             print(f"GATE {text}", flush=True)
+
+
+def finish(config: DictConfig) -> Done:
+    """Export the model that the stage hands on to `<stage>/hf` and note that the stage is done.
+
+    A stage is done only if its checkpoint is that of its last step, or of the step at which its gate ended it.
+
+    Raises:
+        SystemExit: the stage is not at its end, or the model cannot be handed on.
+    """
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    step, target = latest(checkpoints), state.look(stage).target
+    if target is None or step < target.total_steps:
+        sys.exit(
+            f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
+            f"start it again{going_on(config)} to go on."
+        )
+    decided: Any = config
+    try:
+        best = whole_best(config) if config.stage.handover == "best" else None
+        source = best_model(stage, best.step) if best else model_of(checkpoints, step)
+        state.update(stage, done=None)
+        if fault := broken_export(source):
+            raise ExportError(f"{fault}. Rename that checkpoint to go on from the one before")
+        export(source, stage / "hf", str(config.actor_rollout_ref.model.path))
+    except ExportError as error:
+        sys.exit(f"{config.stage.name} has made all its steps, but {error}")
+    if best:  # by the metric of the start that chose it, which may have been another one
+        decided = OmegaConf.merge(config, {"stage": {"handover_metric": best.metric}})
+    model_step = best.step if best else step
+    done = Done(step, model_step, target.planned, time.time(), target.reason, best, judge(config, step))
+    state.update(stage, done=done, chose=tuple(choosing.decisions(decided)))
+    return done
+
+
+def judge(config: DictConfig, step: int) -> Verdict | None:
+    """How the stage's gate stands at `step`. None without a gate."""
+    stage, gate = Path(config.paths.stage), gate_of(config)
+    if gate is None:
+        return None
+    target = state.look(stage).target
+    if target and target.reason:  # the gate itself ended the stage; one step more must not take that back
+        return Verdict(passed=True, stops=False, text=target.reason)
+    passed, text = gate.judge(gates.values_until(read_steps(stage), gate.metric, step))
+    return Verdict(passed, gate.stops and not passed, text)
+
+
+def read_done(stage: Path) -> Done | None:
+    """What `finish` noted about a stage, or None if the stage is not done or its model is not whole."""
+    done = state.look(stage).done
+    return None if done is None or broken_export(stage / "hf") else done

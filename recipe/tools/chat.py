@@ -33,7 +33,7 @@ from recipe.evaluation.play import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
 from recipe.processes import Interruptible
-from recipe.stage.card import trained_with
+from recipe.stage.export import trained_with
 
 USAGE = (
     "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"

@@ -27,8 +27,9 @@ from recipe.report.episodes import headers, validation_files
 from recipe.report.validation import METRICS, Validation, validation
 from recipe.settings import as_list
 from recipe.stage import choosing
-from recipe.stage.card import CARD, write_card
-from recipe.stage.integrity import broken_export
+from recipe.stage.export import CARD, write_card
+from recipe.stage.state import look
+from recipe.stage.weights import broken_export
 
 UPLOADED = re.compile(
     r"(README|LICENSE|NOTICE)(\.md|\.txt)?|((generation_|adapter_|processor_|preprocessor_)?config|checksums)\.json"
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 def model_folder(given: Path) -> Path:
     """The folder itself, the export of a stage, or that of the finished stage of a run that was started last."""
     stages = [given / str(start["stage"]) for start in _read(given / "manifest.json").get("starts", [])]
-    ended = [stage / "hf" for stage in reversed(stages) if (stage / "done.json").is_file()]
+    ended = [stage / "hf" for stage in reversed(stages) if look(stage).done]
     for folder in (given, given / "hf", *ended):
         if (folder / "config.json").is_file():
             return folder
@@ -89,7 +90,7 @@ class Stage:
     """One training in the history of a model, as its own files have it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.done = folder, _read(folder / "done.json")
+        self.folder, self.done = folder, look(folder).done
         self.config = OmegaConf.create(yaml.safe_load((folder / "config" / "resolved.yaml").read_text("utf-8")))
         starts = _read(folder.parent / "manifest.json").get("starts", [])
         self.start: dict[str, Any] = next((one for one in reversed(starts) if one["stage"] == folder.name), {})
@@ -105,7 +106,7 @@ class Stage:
         reward = "stored with the trajectories" if self.get("offline.files") else reward
         told = [f"{key}={value}" for key in SETTINGS if (value := self.get(key)) is not None]
         told += [f"{name} {version}" for name, version in self.start.get("versions", {}).items()]
-        steps = self.done.get("global_step", "?")
+        steps = self.done.global_step if self.done else "?"
         return f"- **{self.folder.name}**: {steps} steps, reward `{one_line(reward)}`, {', '.join(told)}"
 
     def data(self) -> Iterator[str]:
@@ -116,7 +117,7 @@ class Stage:
 
     def scores(self) -> tuple[list[Validation], list[str]]:
         """The validation of the exported step, and its lines; that of another step is not this model's score."""
-        step = self.done.get("model_step") or self.done.get("global_step") or 0
+        step = self.done.model_step if self.done else 0
         path = self.folder / "rollouts" / "val" / f"{step:06d}.jsonl"
         if path not in validation_files(self.folder):
             return [], ["This step was not validated: `python -m recipe.evaluate --model FOLDER --split val`."]

@@ -8,6 +8,7 @@ episode may be older than the policy, in parts or as a whole; how much is bounde
 (`algorithm.rollout_correction`).
 """
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
-from recipe.stage import trained
-from recipe.stage.notes import QUEUE, QUEUE_FILE, Queue
+from recipe.files import write_atomic
+from recipe.stage.metrics_log import note_trained
+from recipe.stage.state import QUEUE_FILE
 from recipe.training.sampling import AsyncSampling
 from recipe.training.trainer import Curriculum
 
@@ -35,7 +37,8 @@ class PlayingOn(Curriculum):
     def _save_checkpoint(self) -> None:
         """As everywhere, with a note that what is in play is a part of it, before verl calls it whole."""
         self._checkpoint.mkdir(parents=True, exist_ok=True)
-        QUEUE.write(self._checkpoint / QUEUE_FILE, Queue(self.config.actor_rollout_ref.rollout.n))
+        rollouts = self.config.actor_rollout_ref.rollout.n
+        write_atomic(self._checkpoint / QUEUE_FILE, json.dumps({"rollouts": rollouts}))
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
@@ -49,7 +52,7 @@ class PlayingOn(Curriculum):
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         """As everywhere; then which episodes the step was trained on, which lie under the step of their prompts."""
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        trained.note(Path(self.config.paths.stage), global_steps, batch.keys, batch.tags)
+        note_trained(Path(self.config.paths.stage), global_steps, batch.keys, batch.tags)
 
 
 class AsyncTrainer(PlayingOn, PPOTrainerColocateAsync):

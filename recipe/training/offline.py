@@ -27,7 +27,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.workers.utils.padding import response_to_nested
 
 from interaction.episode_output import EpisodeOutput
-from recipe.stage.notes import BATCHES_FILE
+from recipe.stage.state import BATCHES_FILE
 from recipe.training import alarms
 from recipe.training.trainer import CurriculumTrainer
 from recipe.trajectories import Limits, Place, Stored, Survey, Vocabulary, read, survey

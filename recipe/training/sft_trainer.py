@@ -16,7 +16,7 @@ from verl.trainer import sft_trainer
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
-from recipe.stage.begin import mask_prints
+from recipe.stage.starts import mask_prints
 
 
 class Filled(Dataset):

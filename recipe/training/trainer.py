@@ -31,9 +31,9 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe import reward
 from recipe.credit import GROUPED, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
-from recipe.stage import checkpoints, choosing
+from recipe.stage import choosing
 from recipe.stage.end import StageEnd
-from recipe.stage.integrity import note_sums
+from recipe.stage.state import prune
 from recipe.training.alarms import Alarms
 from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.old_log_probs import OldLogProbs
@@ -97,24 +97,18 @@ class Curriculum(PPOTrainer):
         super()._load_checkpoint()
         if self.global_steps and self._kl_controller:
             known = self._kl_controller.load(self._checkpoint)
-            print(
-                f"KL coefficient {self._kl_controller.value:.4g} "
-                + ("of the checkpoint" if known else "as at the start: the checkpoint is older and has none"),
-                flush=True,
-            )
+            source = "of the checkpoint" if known else "as at the start: the checkpoint has none"
+            print(f"KL coefficient {self._kl_controller.value:.4g} {source}", flush=True)
 
     def _save_checkpoint(self) -> None:
         """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know.
 
-        The KL coefficient is in the folder before verl calls the checkpoint whole. The sums of the model to hand on
-        come after it: without them it is still one.
+        The KL coefficient is in the folder before verl calls the checkpoint whole.
         """
         if self._kl_controller:
             self._kl_controller.save(self._checkpoint)
         super()._save_checkpoint()
-        if (model := self._checkpoint / "actor" / "huggingface").is_dir():
-            note_sums(model)
-        checkpoints.prune(self.config)
+        prune(self.config)
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         """verl's metrics of a step, then those of the reward: `train/<name>` and `train/<data_source>/<name>`."""

@@ -27,7 +27,7 @@ from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
 from recipe.evaluation.server import adapter_flags, serve
 from recipe.stage.metrics_log import read_steps
-from recipe.stage.starts import TRACKER
+from recipe.stage.state import TRACKER
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("stage1_format", "stage2_base", "stage3_full")

@@ -19,7 +19,7 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from interaction.overlong import overlong_penalty
-from recipe.stage import checkpoints
+from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
@@ -135,7 +135,7 @@ def test_groups_that_are_all_alike_end_the_training_and_its_checkpoint_stays(fol
     assert "only 0 of the 4 groups that a step needs differ in algorithm.filter_groups.metric=reward" in said
     assert "8 groups were played, stage.max_gen_batches=2 batches" in said and "(8 at 0)" in said
     assert sorted(read_steps(stage)) == [1, 2]
-    assert checkpoints.latest(stage / "checkpoints") == STEPS
+    assert state.latest(stage / "checkpoints") == STEPS
     assert len(groups(stage, STEPS + 1)) == 2 * BATCH, "neither more nor fewer than the limit"
 
 

@@ -12,8 +12,7 @@ from support.short_training import train
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.episodes import headers
-from recipe.stage import trained
-from recipe.stage.metrics_log import read_steps
+from recipe.stage.metrics_log import read_steps, trained_files
 
 ROWS, ROLLOUTS, OLDEST = 4, 2, 2
 RAISES = """
@@ -37,7 +36,7 @@ def episodes_of(stage: Path, step: int) -> list[tuple[str, int]]:
     """Group and rollout of each stored episode that a step was trained on."""
     return [
         (place.header["uid"], place.header["session_id"])
-        for path, uids in trained.files_of(stage, step).items()
+        for path, uids in trained_files(stage, step).items()
         for place in headers(path)
         if place.header["uid"] in (uids or set())
     ]

@@ -7,7 +7,6 @@ training whose second node is killed in the middle, the same command again on a 
 minutes on two cores.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -29,7 +28,7 @@ from interaction.episode_file import parts_of, path_of, steps_in
 from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.episodes import read_records
-from recipe.stage import checkpoints
+from recipe.stage import end, state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = [
@@ -209,7 +208,7 @@ def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cl
 
 def generating_the_next(cluster: Cluster) -> bool:
     """A checkpoint is there, and an episode of the step after it."""
-    saved = checkpoints.latest(cluster.stage / "checkpoints")
+    saved = state.latest(cluster.stage / "checkpoints")
     return saved >= 2 and bool(parts_of(path_of(cluster.stage / "rollouts", "train", saved + 1)))
 
 
@@ -224,7 +223,7 @@ def wait_for(child: subprocess.Popen, cluster: Cluster, place: Callable[[Cluster
 def test_a_node_that_is_killed_ends_the_run_with_its_name(cluster: Cluster) -> None:
     child = cluster.start()
     wait_for(child, cluster, generating_the_next)
-    saved, began = checkpoints.latest(cluster.stage / "checkpoints"), time.time()
+    saved, began = state.latest(cluster.stage / "checkpoints"), time.time()
     cluster.raylet("second").send_signal(signal.SIGKILL)
     said = child.communicate(timeout=200)[0]
     print(f"\nthe second node killed with step {saved} saved: the command ended after {time.time() - began:.0f} s")
@@ -232,7 +231,7 @@ def test_a_node_that_is_killed_ends_the_run_with_its_name(cluster: Cluster) -> N
     assert child.returncode == 1
     assert "the cluster has lost the node" in said and "127.0.0.2" in said
     assert "the same command goes on from there" in said
-    assert checkpoints.latest(cluster.stage / "checkpoints") >= saved
+    assert state.latest(cluster.stage / "checkpoints") >= saved
     assert cluster.left() == []
     assert cluster.raylet("first").is_running()
 
@@ -251,8 +250,7 @@ def test_the_same_command_goes_on_when_the_node_is_back_and_leaves_the_cluster_a
     for path in steps_in(cluster.stage / "rollouts" / "train"):
         assert len(parts_of(path)) > 1, "one node alone has written episodes"
         assert len(read_records(path)) == ROWS * ROLLOUTS
-    assert checkpoints.broken_export(cluster.stage / "hf") is None
-    assert json.loads((cluster.stage / "done.json").read_text())["global_step"] == STEPS
+    assert (done := end.read_done(cluster.stage)) and done.global_step == STEPS
     sizes = {path.name for path in cluster.stage.glob(f"checkpoints/global_step_{STEPS}/actor/model_world_size_2_*")}
     assert sizes == {f"model_world_size_2_rank_{rank}.pt" for rank in range(2)}
     assert cluster.left() == []

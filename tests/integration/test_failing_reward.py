@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
@@ -98,4 +99,4 @@ def test_a_reward_that_always_fails_stops_training_before_the_update(
         in done.stdout
     )
     assert read_steps(stage) == {}
-    assert not (stage / "done.json").exists() and not (stage / "hf").exists()
+    assert read_done(stage) is None and not (stage / "hf").exists()

@@ -15,7 +15,7 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.stage import checkpoints
+from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_the_command_trains_and_its_curves_are_found(algorithm: str, folder: Pat
     for step in (1, 2):
         episodes = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
         assert len(episodes) == 4, "one for each thread"
-    assert checkpoints.latest(stage / "checkpoints") == 2
+    assert state.latest(stage / "checkpoints") == 2
 
     results = folder / "results" / names
     assert "<html" in (results / "report.html").read_text()

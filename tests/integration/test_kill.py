@@ -6,7 +6,6 @@ The tests of a run belong together and go in this order: each starts the same co
 harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -24,16 +23,16 @@ import pytest
 from data_prep.__main__ import main as prepare_data
 from recipe import processes
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.curriculum import state
+from recipe.curriculum import state as states
 from recipe.processes import LAUNCH, Launch
 from recipe.report.episodes import read_records
-from recipe.stage import checkpoints
+from recipe.stage import end, state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")]
 
 ROOT = Path(__file__).parents[2]
-KILLED = {"stage1_format": 4, "stage2_base": 2}
+KILLED = {"stage1_format": 8, "stage2_base": 2}
 """Steps of the run that is killed."""
 HARMED = {"stage1_format": 5}
 """Steps of the run that loses workers and disk."""
@@ -74,7 +73,7 @@ class Run:
 
     @property
     def saved(self) -> int:
-        return checkpoints.latest(self.stage / "checkpoints")
+        return state.latest(self.stage / "checkpoints")
 
     def launch(self) -> Launch | None:
         """What is running now."""
@@ -144,14 +143,13 @@ class Run:
         show(said)
         assert child.returncode == 0, said
         assert self.left() == []
-        entries = {entry.folder: entry for entry in state.read(self.folder / "run").stages}
+        entries = {entry.folder: entry for entry in states.read(self.folder / "run").stages}
         for name, steps in self.steps.items():
             stage = self.folder / "run" / name
             assert (entries[name].status, entries[name].global_step) == ("done", steps)
             logged = set(read_steps(stage)) | {step for folder, step in unlogged if folder == name}
             assert logged == set(range(1, steps + 1))
-            assert checkpoints.broken_export(stage / "hf") is None
-            assert json.loads((stage / "done.json").read_text())["global_step"] == steps
+            assert (done := end.read_done(stage)) and done.global_step == steps
             for step in range(1, steps + 1):
                 assert len(read_records(stage / "rollouts" / "train" / f"{step:06d}.jsonl")) == 2 * 4
 
@@ -193,11 +191,11 @@ def saving(run: Run) -> bool:
 
 
 def saved_and_not_exported(run: Run) -> bool:
-    return run.saved == run.steps["stage1_format"] and not (run.stage / "done.json").exists()
+    return run.saved == run.steps["stage1_format"] and not state.look(run.stage).done
 
 
 def between_stages(run: Run) -> bool:
-    return (run.stage / "done.json").exists()
+    return state.look(run.stage).done is not None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +223,7 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
         except psutil.NoSuchProcess:
             pass
     said = child.communicate()[0]
-    folders, left = sorted(checkpoints.step_folders(run.stage / "checkpoints")), run.left()
+    folders, left = sorted(state.step_folders(run.stage / "checkpoints")), run.left()
     print(
         f"\n{place.__name__}: killed after {seconds:.0f} s the curriculum"
         f"{f' and {len(victims)} processes' if whole_session else ''}; checkpoints {folders}, resumable {run.saved}; "
@@ -236,7 +234,7 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
 
 def test_a_killed_run_finishes_with_the_same_number_of_steps_and_leaves_nothing_behind(run: Run):
     run.finishes(unlogged=frozenset({("stage1_format", run.steps["stage1_format"])}))
-    entries = {entry.folder: entry for entry in state.read(run.folder / "run").stages}
+    entries = {entry.folder: entry for entry in states.read(run.folder / "run").stages}
     assert entries["stage1_format"].launches == 6
 
 

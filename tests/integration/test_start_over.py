@@ -3,7 +3,6 @@
 pytest -m slow -s tests/integration/test_start_over.py
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -18,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from data_prep.__main__ import main as prepare_data
 from recipe import processes
 from recipe.cpu.tiny_policy import make_tiny_policy
-from recipe.stage import checkpoints
+from recipe.stage import state
+from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
@@ -84,15 +84,15 @@ def test_a_stage_that_starts_over_trains_the_new_model_even_if_it_is_killed_befo
         child.wait()
     if (launch := processes.LAUNCH.read_or_none(tmp_path / "run" / "launch.json")) is not None:
         processes.clear(launch, tmp_path / "run")
-    assert not checkpoints.step_folders(stage / "checkpoints")
+    assert not state.step_folders(stage / "checkpoints")
 
     said = trained(tmp_path, "b")  # without `disable`
     assert "from the checkpoint of step" not in said
     assert list(read_steps(stage)) == [1]
     assert distance(stage / "hf", tmp_path / "b") < 0.1 < distance(stage / "hf", tmp_path / "a")
-    assert json.loads((stage / "checkpoints" / "started_from.json").read_text())["model"] == str(tmp_path / "b")
+    assert (began := state.look(stage).began) and began.model == str(tmp_path / "b")
 
     assert (aside / "hf" / "model.safetensors").read_bytes() == first
-    assert sorted(checkpoints.step_folders(aside / "checkpoints")) == [1]
-    old = checkpoints.read_done(aside)
+    assert sorted(state.step_folders(aside / "checkpoints")) == [1]
+    old = read_done(aside)
     assert old is not None and old.model_step == 1 and list(read_steps(aside)) == [1]

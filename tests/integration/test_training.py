@@ -24,6 +24,7 @@ from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.episodes import read_records
 from recipe.report.tables import CORRELATION
+from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +111,7 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
         child.kill()
     assert child.returncode != 0
     assert processes_of(environment) == []
-    assert not (stage / "done.json").exists()
+    assert read_done(stage) is None
     interrupted = read_steps(stage)
     checkpoint = int((stage / "checkpoints" / "latest_checkpointed_iteration.txt").read_text())
     assert checkpoint >= 2
@@ -121,7 +122,7 @@ def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_it
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert processes_of(environment) == []
-    assert json.loads((stage / "done.json").read_text())["global_step"] == last
+    assert (done := read_done(stage)) and done.global_step == last
 
     launches = sorted((stage / "metrics").glob("*.jsonl"))
     steps_of_second = [json.loads(line)["step"] for line in launches[-1].read_text().splitlines()]

@@ -20,8 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.metrics_log import read_steps
-from recipe.stage.notes import MADE_WITH_FILE
-from recipe.stage.starts import TRACKER
+from recipe.stage.state import TRACKER, update
 
 ROOT = Path(__file__).parents[2]
 EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
@@ -120,7 +119,7 @@ def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(f
     straight = load_file(stage / "adapter" / "adapter_model.safetensors")
     for path in (stage / "hf", stage / "adapter", stage / "checkpoints" / "global_step_12"):
         shutil.rmtree(path)
-    (stage / MADE_WITH_FILE).unlink()
+    update(stage, done=None)
     (stage / "checkpoints" / TRACKER).write_text("6")  # as if it had been killed after the first epoch
     said = start(*command)
     assert "RESUME from the checkpoint of step 6" in said and max(read_steps(stage)) == 12

@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 from safetensors.numpy import save_file
 
 from recipe.settings import compose
-from recipe.stage.integrity import note_sums
-from recipe.stage.manifest import MANIFEST, Manifest
-from recipe.stage.notes import DONE, DONE_FILE, Done
+from recipe.stage import state
+from recipe.stage.starts import MANIFEST, Manifest
+from recipe.stage.weights import note_sums
 
 STEP = 12
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -84,7 +84,7 @@ def finished_run(folder: Path, **change: Any) -> Path:
         (stage / "metrics" / "20260101-000000.jsonl").write_text(json.dumps(line) + "\n")
         starts.append({"stage": stage.name, "versions": {"verl": "0.9.1"}, "model": before, "data": hashes, "seed": 1})
         model(stage / "hf")
-        DONE.write(stage / DONE_FILE, Done(global_step=STEP, model=str(stage / "hf"), model_step=STEP, chose=()))
+        state.update(stage, done=state.Done(STEP, STEP, STEP, 0.0), chose=())
         before = str(stage / "hf")
     validated(stage, STEP, {f"multi_turn_base_{index}": float(index < 3) for index in range(4)})
     MANIFEST.write(run / "manifest.json", Manifest(tuple(starts)))

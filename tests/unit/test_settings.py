@@ -18,7 +18,7 @@ from recipe.curriculum import stages
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, UNUSED, command, compose, one_of, quoted, unread
-from recipe.stage import checkpoints
+from recipe.stage import end
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = No
     try:
         config = compose(name, overrides, folder=folder)
         check_settings(config)
-        checkpoints.check(config)
+        end.check(config)
     except PreflightError as error:
         return str(error)
     return ""

@@ -19,7 +19,7 @@ from recipe.cluster import TOKEN
 from recipe.files import PreflightError
 from recipe.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
-from recipe.stage import starts
+from recipe.stage import state
 
 Start = Callable[..., list[int]]
 
@@ -36,26 +36,26 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 
     def train(config: DictConfig) -> int:
         checkpoints = Path(config.trainer.default_local_dir)
-        resumed.append(starts.latest(checkpoints))
+        resumed.append(state.latest(checkpoints))
         (checkpoints / "global_step_7").mkdir(exist_ok=True)
         (checkpoints / "global_step_7" / "data_0.pt").touch()
-        (checkpoints / starts.TRACKER).write_text("7")
+        (checkpoints / state.TRACKER).write_text("7")
         return 7
 
     played: Any = ModuleType("recipe.training.sft_trainer")
     played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
-    monkeypatch.setattr(sft, "set_environment", lambda *_: None)
+    monkeypatch.setattr(sft.starts, "set_environment", lambda *_: None)
     monkeypatch.setattr(sft, "weights", lambda _: ())
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
     for name in ("process_group", "tee_output"):
         monkeypatch.setattr(sft, name, lambda *_: None)
     monkeypatch.setattr(sft, "start_model", str)
-    monkeypatch.setattr(sft, "go_back", lambda *_: [])
+    monkeypatch.setattr(sft.state, "go_back", lambda *_: [])
     monkeypatch.setattr(sft, "write_card", lambda *_: None)
     monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
-    monkeypatch.setattr(sft, "broken_export", lambda folder: None if folder.is_dir() else "not there")
+    monkeypatch.setattr(sft, "read_done", lambda stage: state.look(stage).done if (stage / "hf").is_dir() else None)
 
     def start(*overrides: str) -> list[int]:
         resumed.clear()
@@ -127,7 +127,7 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
 
     monkeypatch.setattr(played, "train", look)
     assert started("trainer.resume_mode=disable") == [0]
-    assert (tmp_path / "aside" / "run" / "checkpoints" / starts.TRACKER).is_file()
+    assert (tmp_path / "aside" / "run" / "checkpoints" / state.TRACKER).is_file()
 
 
 def test_a_changed_setting_is_not_taken_for_what_older_checkpoints_were_made_with(
@@ -135,24 +135,20 @@ def test_a_changed_setting_is_not_taken_for_what_older_checkpoints_were_made_wit
 ) -> None:
     assert started() == [0]
     assert started("trainer.save_freq=50", "trainer.logger=[console]") == []
-    noted = (tmp_path / "run" / "made_with.json").read_bytes()
-    with pytest.raises(SystemExit, match=r"with other settings or data; expected .* trainer.resume_mode=disable"):
+    noted = (tmp_path / "run" / "state.json").read_bytes()
+    with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
         started("optim.lr=1e-3")
-    assert (tmp_path / "run" / "made_with.json").read_bytes() == noted
+    assert (tmp_path / "run" / "state.json").read_bytes() == noted
     assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
     assert started("optim.lr=1e-3") == []
 
 
 def test_a_warm_start_that_was_interrupted_goes_on_with_the_same_settings_only(started: Start, tmp_path: Path) -> None:
     started()
-    (tmp_path / "run" / "made_with.json").unlink()
-    with pytest.raises(SystemExit, match="with other settings or data"):
+    state.update(tmp_path / "run", done=None)
+    with pytest.raises(SystemExit, match="other data"):
         started("optim.lr=1e-3")
     assert started() == [7]
-    for note in ("made_with.json", "checkpoints/made_with.json"):
-        (tmp_path / "run" / note).unlink()
-    with pytest.raises(SystemExit, match="with unknown settings or data"):
-        started()
 
 
 def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: Path) -> None:
@@ -163,9 +159,9 @@ def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: 
 
 def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_path: Path) -> None:
     started()
-    (tmp_path / "run" / "checkpoints" / "started_from.json").unlink()
+    (tmp_path / "run" / "state.json").unlink()
     shutil.rmtree(tmp_path / "run" / "hf")
-    with pytest.raises(SystemExit, match=r"checkpoints of unknown, this start is .* trainer.resume_mode=disable"):
+    with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
         started()
     assert started("trainer.resume_mode=disable") == [0]
 

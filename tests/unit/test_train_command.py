@@ -9,6 +9,7 @@ import pytest
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.stage import state
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,10 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("checkpoints/global_step_3/data.pt", "metrics/1.jsonl", "config/overrides.yaml", "hf/config.json"):
         (stage / name).parent.mkdir(parents=True, exist_ok=True)
         (stage / name).write_text("{}")
-    (stage / "done.json").write_text('{"damaged')
-    (stage / "total_steps.json").write_text('{"total_steps": 3, "planned": 3}')
     (stage / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
-    (stage / "checkpoints" / "started_from.json").write_text('{"stage": "stage1_format", "model": "/other"}')
+    state.update(stage, began=state.Start("/other", processes=1), target=state.Target(3, 3))
     return path
 
 

@@ -151,7 +151,7 @@ def verls_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", load)
     monkeypatch.setattr(PPOTrainerSync, "_save_checkpoint", save)
-    monkeypatch.setattr(recipe.training.trainer.checkpoints, "prune", lambda _: None)
+    monkeypatch.setattr(recipe.training.trainer, "prune", lambda _: None)
 
 
 def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeypatch, verls_checkpoints):

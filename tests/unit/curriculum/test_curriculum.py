@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from support.runs import write_metrics
 
 from recipe.curriculum import __main__ as command
 from recipe.curriculum import ablations, compose_stage, runner, stages, state
-from recipe.stage import checkpoints, choosing
+from recipe.stage import choosing, end
+from recipe.stage import state as stage_state
 
 ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
 
@@ -20,8 +22,7 @@ def finished(folder: Path, step: int = 12, **note) -> None:
     (folder / "hf").mkdir(parents=True, exist_ok=True)
     (folder / "hf" / "config.json").write_text("{}")
     (folder / "hf" / "model.safetensors").write_bytes(save({}))
-    done = {"global_step": step, "target": step, "reason": None, "model": str(folder / "hf"), "model_step": step}
-    (folder / "done.json").write_text(json.dumps({**done, "best": None, "gate": None, **note}))
+    stage_state.update(folder, done=stage_state.Done(step, step, step, time.time(), **note))
 
 
 COMPOSED: dict = {}
@@ -70,11 +71,11 @@ def statuses(run: Path) -> list[tuple[str, str]]:
 
 
 def test_a_stage_is_done_only_with_its_note_and_its_model(tmp_path):
-    assert checkpoints.read_done(tmp_path) is None
+    assert end.read_done(tmp_path) is None
     finished(tmp_path)
-    assert checkpoints.read_done(tmp_path).global_step == 12
+    assert end.read_done(tmp_path).global_step == 12
     (tmp_path / "hf" / "config.json").unlink()
-    assert checkpoints.read_done(tmp_path) is None
+    assert end.read_done(tmp_path) is None
 
 
 def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_path, launched, capsys):
@@ -129,19 +130,17 @@ def test_the_model_of_the_warm_start_is_validated_before_it_until_that_is_done(t
     assert choosing.deciding(before) == []
     assert compose_stage("stage1", launched[2][1][2:]).trainer.val_before_train
     assert statuses(tmp_path) == [("stage1_format", "done")]
-    (tmp_path / "stage1_format" / "done.json").unlink()
+    (tmp_path / "stage1_format" / "state.json").unlink()
     assert run() == began  # as after an interruption: nothing was logged
     write_metrics(tmp_path, "before", "1.jsonl", [(0, {"val/acc": 0.5})])
-    (tmp_path / "stage1_format" / "done.json").unlink()
+    (tmp_path / "stage1_format" / "state.json").unlink()
     assert run() == began[1:]
 
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
     finished(tmp_path / "stage1_format")
-    note = tmp_path / "stage1_format" / "checkpoints" / "started_from.json"
-    note.parent.mkdir()
     for model, refused in (("/a", True), ("/m", False)):
-        note.write_text(json.dumps({"stage": "stage1_format", "model": model}))
+        stage_state.update(tmp_path / "stage1_format", began=stage_state.Start(model))
         given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
         if refused:
             with pytest.raises(
@@ -172,28 +171,8 @@ def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_n
     monkeypatch.setattr(runner, "launch", refuse)
     with pytest.raises(SystemExit, match="(?s)status 1.*command without trainer.resume_mode=disable goes on"):
         command.main(given)
-    assert checkpoints.read_done(tmp_path / "stage1_format") is not None, "nothing was set aside yet"
+    assert end.read_done(tmp_path / "stage1_format") is not None, "nothing was set aside yet"
     assert statuses(tmp_path)[0] == ("stage1_format", "failed")
-
-
-@pytest.mark.parametrize("content", [b"", b'{"global_step": "12"}', None])
-def test_a_damaged_note_that_a_stage_is_done_is_left_to_the_stage_which_says_so(
-    tmp_path, launched, monkeypatch, content
-):
-    finished(tmp_path / "stage1_format")
-    note = tmp_path / "stage1_format" / "done.json"
-    note.unlink()
-    note.mkdir() if content is None else note.write_bytes(content)
-    inner = runner.launch
-
-    def mends(module, arguments, watch, place):
-        assert note.exists()
-        note.rename(note.with_name("done.json.aside"))
-        return inner(module, arguments, watch, place)
-
-    monkeypatch.setattr(runner, "launch", mends)
-    command.main(["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"])
-    assert statuses(tmp_path)[0] == ("stage1_format", "done")
 
 
 def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monkeypatch):
@@ -241,7 +220,7 @@ def test_an_override_can_be_for_one_stage(tmp_path, launched):
 
 
 def test_a_stage_that_ends_without_reaching_its_last_step_is_not_counted_as_done(tmp_path, monkeypatch, launched):
-    monkeypatch.setattr(checkpoints, "read_done", lambda folder: None)
+    monkeypatch.setattr(end, "read_done", lambda folder: None)
     with pytest.raises(SystemExit, match="ended without reaching its last step"):
         command.main([f"paths.run={tmp_path}"])
     assert statuses(tmp_path)[0] == ("stage1_format", "failed")
@@ -279,7 +258,9 @@ def test_an_interrupted_curriculum_says_which_command_goes_on(tmp_path, monkeypa
 def test_a_failed_stage_does_not_advise_a_command_that_starts_an_earlier_one_over(tmp_path, monkeypatch, launched):
     launch = runner.launch
     monkeypatch.setattr(runner, "launch", lambda *given: int(launch(*given) or "stage2" in given[1]))
-    monkeypatch.setattr(runner, "_stamp", lambda path: "stage2" in str(path) or object())
+    finished(tmp_path / "stage2_base")
+    fresh = end.read_done
+    monkeypatch.setattr(end, "read_done", lambda folder: None if folder.name == "stage2_base" else fresh(folder))
     with pytest.raises(SystemExit, match="stage2_base ended with.*\n.*command without trainer.resume_mode=disable"):
         command.main([f"paths.run={tmp_path}", "stage1:trainer.resume_mode=disable"])
 
@@ -470,7 +451,7 @@ def test_ablations_of_which_one_chose_are_all_compared_on_the_tasks_for_reportin
     runs = {run: (tmp_path / run, listed) for run in ("a", "b")}
     assert "0.900" in ablations.table(runs)
     chose = [{"stage": "stage1_format", "setting": "stage.handover_metric", "metric": "val_choose/score"}]
-    (tmp_path / "b" / "stage1_format" / "done.json").write_text(json.dumps({"chose": chose}))
+    stage_state.update(tmp_path / "b" / "stage1_format", chose=tuple(chose))
     text = ablations.table(runs)
     assert text.count("0.500") == 2 and text.count("0.125 / 0.250") == 2
     assert "0.900" not in text and "0.800" not in text
@@ -485,7 +466,7 @@ def test_an_ablation_that_fails_does_not_stop_the_others(tmp_path, launched, mon
     def fail_first(module, arguments, watch, note):
         code = launch(module, arguments, watch, note)
         if "/a/" in str(watch.stage):
-            (watch.stage / "done.json").unlink()
+            (watch.stage / "state.json").unlink()
             return 1
         return code
 

@@ -30,8 +30,7 @@ from recipe.evaluation.server import (
     profile_flags,
 )
 from recipe.evaluation.store import Settings
-from recipe.stage.adapter import note_base
-from recipe.stage.integrity import note_sums
+from recipe.stage.weights import note_base, note_sums
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from recipe.curriculum import compose_stage
 from recipe.evaluation.arguments import parse, settings_of
 from recipe.evaluation.server import server_command
 from recipe.evaluation.store import Settings, SettingsError, Store
-from recipe.stage.integrity import note_sums
+from recipe.stage.weights import note_sums
 
 GOLD = gold_player("base")
 DEFAULTS = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}

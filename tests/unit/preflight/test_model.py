@@ -14,7 +14,7 @@ from interaction import get_protocol
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy, make_tokenizer
 from recipe.files import PreflightError
 from recipe.preflight import check, check_model, model
-from recipe.stage.adapter import note_base
+from recipe.stage.weights import note_base
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def cut(folder: Path) -> None:
 def flipped(folder: Path) -> None:
     """One byte of weights whose checksums are noted."""
     content = bytearray((path := folder / "model.safetensors").read_bytes())
-    from recipe.stage.integrity import note_sums
+    from recipe.stage.weights import note_sums
 
     note_sums(folder)
     content[-9] ^= 1

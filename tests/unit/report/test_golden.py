@@ -1,6 +1,5 @@
 """Pages, tables and index of two runs, to the digit. `python tests/unit/report/test_golden.py` writes them anew."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipe.report import page, tables, validation
+from recipe.stage import state
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -23,8 +23,7 @@ def made(folder: Path) -> dict[str, str]:
     pages = {"page": page.write(one, (two,)).read_text(), "page_of_one": page.write(two).read_text()}
     note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
     for stage in ("stage1_format", "stage2_base"):
-        done = {"global_step": 12, "model": "m", "model_step": 12, "chose": [note]}
-        (two / stage / "done.json").write_text(json.dumps(done))
+        state.update(two / stage, done=state.Done(12, 12, 12, 0.0), chose=(note,))
     pages["page_decided"] = page.write(two).read_text()
     pages["index"] = page.write_index(folder)[0].read_text()
     found = {name: seen(text.replace(str(folder), "RUNS")) for name, text in pages.items()}

@@ -20,10 +20,18 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.files import Damaged
-from recipe.stage.adapter import other_base, read_adapter, weights_of
 from recipe.stage.export import export
-from recipe.stage.integrity import broken_export, changed, note_sums
-from recipe.stage.notes import BASE, BASE_FILE, Base
+from recipe.stage.weights import (
+    BASE,
+    BASE_FILE,
+    Base,
+    broken_export,
+    changed,
+    identity,
+    note_sums,
+    other_base,
+    read_adapter,
+)
 
 ROOT = Path(__file__).parents[3]
 EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
@@ -38,7 +46,6 @@ from verl.trainer.config import CheckpointConfig
 from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 from verl.workers.engine.base import EngineRegistry
 from recipe.stage.export import export
-from recipe.stage.integrity import note_sums
 
 fp32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 ids = torch.arange(40).reshape(2, 20)
@@ -72,7 +79,6 @@ for stage, adapter in (("first", None), ("second", f"{run}/first/adapter")):
     torch.save(seen | {"end": logits()}, f"{run}/{stage}.pt")
     engine.save_checkpoint(f"{run}/{stage}/global_step_1/actor", global_step=1)
     source = Path(run, stage, "global_step_1/actor/huggingface")
-    note_sums(source)  # as our trainer does after a save
     export(source, Path(run, stage, "hf"), start)
 """
 
@@ -157,7 +163,7 @@ def test_two_adapters_switched_back_and_forth_on_one_base_answer_as_each_alone(r
 def test_the_adapter_names_its_base_by_path_and_weights_and_knows_it_wherever_it_is(run: Path, tmp_path: Path) -> None:
     adapter = read_adapter(run / "second" / "adapter")
     assert (adapter.rank, adapter.alpha) == (8, 24)
-    assert adapter.base == Base(str(run / "base"), weights_of(str(run / "base"))) and adapter.base.weights
+    assert adapter.base == Base(str(run / "base"), identity(run / "base", measure=True)) and adapter.base.weights
     moved = shutil.copytree(run / "base", tmp_path / "moved")
     note_sums(moved)
     assert other_base(adapter, str(moved)) is None
@@ -197,19 +203,21 @@ def flipped(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda folder: shutil.rmtree(folder), "adapter_config.json is not there"),
-        (lambda folder: (folder / "adapter_config.json").write_text("[" * 200_000), "nested too deeply"),
-        (lambda folder: (folder / "adapter_config.json").write_text("[]"), "expected an object"),
+        (lambda folder: shutil.rmtree(folder), "adapter_config.json is missing"),
+        (
+            lambda folder: (folder / "adapter_config.json").write_text("[" * 200_000),
+            "adapter_config.json cannot be read",
+        ),
+        (lambda folder: (folder / "adapter_config.json").write_text("[]"), "lacks a setting"),
         (lambda folder: (folder / BASE_FILE).write_text("{}"), "base.json"),
-        (lambda folder: (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin"), "is not there"),
-        (lambda folder: os.truncate(folder / "adapter_model.safetensors", 3000), "cut off or damaged"),
+        (lambda folder: (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin"), "missing"),
+        (lambda folder: os.truncate(folder / "adapter_model.safetensors", 3000), "not what was written"),
         (flipped, "is not what was written"),
-        (settings(peft_type="IA3"), "peft_type='IA3'; expected LORA"),
-        (settings(r="8"), "r='8'; expected a whole number"),
-        (settings(lora_alpha=True), "lora_alpha=True; expected a whole number"),
-        (settings(target_modules="(a+)+$"), "target_modules=.*expected a list of names"),
-        (settings(target_modules=[]), "expected a list of names"),
-        (settings(exclude_modules=".*"), "exclude_modules='.*'; expected a list of names"),
+        (settings(peft_type="IA3"), "peft_type='IA3'; expected plain LoRA"),
+        (settings(r="8"), "r='8'; expected plain LoRA"),
+        (settings(lora_alpha=True), "lora_alpha=True; expected plain LoRA"),
+        (settings(target_modules="(a+)+$"), "target_modules=.*expected plain LoRA"),
+        (settings(target_modules=[]), "expected plain LoRA"),
         (settings(auto_mapping={"parent_library": "os"}), "auto_mapping=.*expected plain LoRA"),
         (settings(init_lora_weights="pissa"), "init_lora_weights='pissa'; expected plain LoRA"),
         (settings(lora_dropout=0.1), "lora_dropout=0.1; expected plain LoRA"),
@@ -233,7 +241,7 @@ def test_an_adapter_without_a_base_is_none(run: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(run / "first" / "adapter", tmp_path / "adapter"))
     (folder / BASE_FILE).unlink()
     settings(base_model_name_or_path=None)(folder)
-    with pytest.raises(Damaged, match="base_model_name_or_path=None; expected its base"):
+    with pytest.raises(Damaged, match="base_model_name_or_path=None"):
         read_adapter(folder)
 
 

@@ -16,7 +16,7 @@ from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.gates import check_logged
 from recipe.report import page, validation
-from recipe.stage import checkpoints, choosing
+from recipe.stage import choosing, end, state
 
 CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_choose/score"}
@@ -76,7 +76,7 @@ def test_a_metric_that_decides_nothing_and_one_of_training_are_taken_as_they_are
 
 @pytest.mark.parametrize("name", ["stage1", "stage2", "stage3", "stage4"])
 def test_every_stage_may_hand_on_its_best_without_another_setting(name):
-    checkpoints.check(compose_stage(name, ["stage.handover=best", "trainer.save_freq=12", "trainer.test_freq=12"]))
+    end.check(compose_stage(name, ["stage.handover=best", "trainer.save_freq=12", "trainer.test_freq=12"]))
 
 
 @pytest.mark.parametrize("tasks", [(REPORT,), (TRAIN,), (TRAIN, REPORT)])
@@ -146,7 +146,7 @@ def test_what_has_decided_goes_on_to_the_models_that_start_from_it(config, tmp_p
     for folder in ("hf", "best/global_step_4", "checkpoints/global_step_4/actor/huggingface"):
         (stage / folder).mkdir(parents=True)
     config.stage.handover = "best"
-    (stage / "done.json").write_text(json.dumps({"chose": choosing.decisions(config)}))
+    state.update(stage, chose=tuple(choosing.decisions(config)))
     for folder in ("hf", "best/global_step_4", "checkpoints/global_step_4/actor/huggingface"):
         assert choosing.of_model(stage / folder) == [BY_SCORE]
     config.stage.update({"name": "stage3_full", "handover": "last"})
@@ -156,27 +156,6 @@ def test_what_has_decided_goes_on_to_the_models_that_start_from_it(config, tmp_p
     by_gate = {"stage": "stage3_full", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
     assert choosing.decisions(config) == [BY_SCORE, by_gate]
     assert choosing.of_model(tmp_path / "elsewhere" / "model") == []
-
-
-@pytest.mark.parametrize(
-    ("note", "metrics"),
-    [
-        ({"best": {"metric": "val/score", "step": 4}, "gate": None}, ["val/score"]),
-        ({"best": None, "gate": {"text": "left at step 5 of 20: val/acc reached 0.600 (gate 0.5)"}}, ["val/acc"]),
-        (
-            {"best": None, "gate": {"text": "val-core/bfcl/base/acc/mean@1 stays at 0.1"}},
-            ["val-core/bfcl/base/acc/mean@1"],
-        ),
-        ({"best": None, "gate": {"text": "critic/score/mean reached 1.800 (gate 1.8)"}}, []),
-        ({"best": None, "gate": None}, []),
-    ],
-)
-def test_notes_of_a_run_that_chose_by_all_held_out_tasks_are_read_and_called_what_they_are(note, metrics, tmp_path):
-    (tmp_path / "done.json").write_text(json.dumps(note))
-    found = choosing.of_stage(tmp_path)
-    assert [item["metric"] for item in found] == metrics
-    assert choosing.all_by_choosing_part(found) == (not metrics)
-    assert ("no held-out figure of this model is free" in choosing.note(found, "report")) == bool(metrics)
 
 
 # --- an evaluation of such a model -----------------------------------------------------------------------------------
@@ -220,7 +199,7 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(
     stage = tmp_path / "stage2_base"
     (stage / "hf").mkdir(parents=True)
     (stage / "hf" / "config.json").write_text("{}")
-    (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
+    state.update(stage, chose=tuple([BY_SCORE]))
     given = ["--model", str(stage / "hf"), "--out", str(tmp_path / "out"), "--hardware", "cpu", "--docs", "signature"]
     assert evaluate.main([*given, "--category", "base", "--limit", "12", "--split", split]) == 0
     printed, kept = capsys.readouterr().out, (tmp_path / "out" / "results.txt").read_text()
@@ -259,7 +238,7 @@ def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tm
     (row,) = validation.validations(tmp_path)
     assert (row["tasks"], row["acc"].value) == (3, pytest.approx(2 / 3))
     assert "val_choose" not in page.write(tmp_path).read_text()
-    (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
+    state.update(stage, chose=tuple([BY_SCORE]))
     (row,) = validation.validations(tmp_path)
     assert (row["tasks"], row["acc"].value) == (1, 0.0)
     text = page.write(tmp_path).read_text()
@@ -275,7 +254,7 @@ def test_the_curves_of_a_run_that_chose_are_those_of_the_reporting_tasks(tmp_pat
     )
     title = "validation, reporting tasks: progress"
     assert title not in page.write(tmp_path).read_text()
-    (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
+    state.update(stage, chose=tuple([BY_SCORE]))
     text = page.write(tmp_path).read_text()
     assert title in text and ">validation: progress<" not in text
 
@@ -286,22 +265,14 @@ def test_a_stage_that_is_not_done_has_noted_how_it_chooses(config, tmp_path):
     config.data.update({"train_batch_size": 4, "train_files": "rows.parquet"})
     config.stage.handover = "best"
     (tmp_path / "stage2_base").mkdir()
-    checkpoints.note_target(config, 4, 4)
+    end.note_target(config, 4, 4)
     assert choosing.of_run(tmp_path) == [BY_SCORE]
-
-
-def test_a_run_that_chose_by_all_tasks_is_shown_with_all_and_says_so(tmp_path):
-    stage = a_validated_run(tmp_path)
-    (stage / "done.json").write_text(json.dumps({"best": {"metric": "val/score"}, "gate": None}))
-    (row,) = validation.validations(tmp_path)
-    assert row["tasks"] == 3
-    assert "no held-out figure of this model is free" in page.write(tmp_path).read_text()
 
 
 def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
     stage = a_validated_run(tmp_path)
     path = stage / "rollouts" / "val" / "000001.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
-    (stage / "done.json").write_text(json.dumps({"chose": [BY_SCORE]}))
+    state.update(stage, chose=tuple([BY_SCORE]))
     assert validation.validations(tmp_path) == []
     assert "None so far, of tasks for reporting" in page.write(tmp_path).read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.stage import console
+from recipe.stage import console, state
 
 NUMBERS = {
     "critic/score/mean": 1.25,
@@ -27,7 +27,7 @@ def test_a_step_is_one_line_with_the_numbers_a_person_watches(tmp_path, capsys):
     stage = tmp_path / "stage1_format"
     watch = console.Watch(stage, tmp_path / "log")
     log_step(stage, 3)
-    (stage / "total_steps.json").write_text('{"total_steps": 80, "planned": 80}')
+    state.update(stage, target=state.Target(80, 80))
     watch()
     watch()
     assert capsys.readouterr().out == (

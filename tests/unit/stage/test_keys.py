@@ -15,8 +15,7 @@ from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import compose
 from recipe.sft import fingerprint
-from recipe.stage import manifest
-from recipe.stage.begin import mask_prints, write_start
+from recipe.stage.starts import mask_prints, write_manifest, write_start
 
 KEY = "hunter2/Zq9"
 GIVEN = [
@@ -42,7 +41,7 @@ def test_a_start_writes_and_prints_no_key(
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "1.jsonl"))
     monkeypatch.setattr(sys, "argv", ["recipe.train", *GIVEN])
     write_start(config, GIVEN)
-    manifest.note(config)
+    write_manifest(config)
 
     monkeypatch.setattr(tracking.Tracking, "__init__", tracking.Tracking.__init__)
     tracked: list[Any] = []

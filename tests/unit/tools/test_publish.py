@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from support.finished_run import STEP, finished_run, validated
 
 from recipe.report.validation import validation
-from recipe.stage.card import trained_with, write_card
-from recipe.stage.integrity import broken_export, identity
+from recipe.stage.export import trained_with, write_card
+from recipe.stage.weights import broken_export, identity
 from recipe.tools.publish import complete_card, main
 
 ROOT = Path(__file__).parents[3]
@@ -122,7 +122,7 @@ def test_known_files_are_listed_and_no_link_or_other_file(run: Path, capsys: pyt
 
 
 def test_a_run_a_stage_or_a_model_can_be_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.utime(run / "stage1_format" / "done.json", (2e9, 2e9))  # a copy gives its files any dates
+    os.utime(run / "stage1_format" / "state.json", (2e9, 2e9))  # a copy gives its files any dates
     for given, stage in (("", LAST), ("stage1_format", "stage1_format"), ("stage1_format/hf", "stage1_format")):
         assert main([str(run / given), "--dry-run"]) == 0
         assert str(run / stage / "hf") in capsys.readouterr().out

@@ -1,7 +1,6 @@
-"""Checkpoints on the disk: whole or not, which one a start goes on from, and what a stage hands on."""
+"""Checkpoints on the disk: whole or not, which one a start goes on from, when a stage ends, and what it hands on."""
 
 import json
-import shutil
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,11 +12,13 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from recipe.files import PreflightError
-from recipe.stage import checkpoints, starts
+from recipe.stage import end as ends
+from recipe.stage import starts, state
 from recipe.stage.end import StageEnd
 from recipe.stage.export import ExportError
-from recipe.stage.notes import Verdict
-from recipe.stage.resume import broken
+from recipe.stage.state import Verdict
+
+LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
 
 
 def config_of(tmp_path: Path, **stage) -> DictConfig:
@@ -77,7 +78,7 @@ def save(config: DictConfig, step: int, noted: bool = True) -> Path:
     save_file(weights, hf / "model.safetensors", metadata={"format": "pt"})
     torch.save({}, folder / "data.pt")
     if noted:
-        (folder.parent / starts.TRACKER).write_text(str(step))
+        (folder.parent / state.TRACKER).write_text(str(step))
     return folder
 
 
@@ -85,57 +86,12 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def test_a_whole_checkpoint_is_left_alone(tmp_path):
-    config = config_of(tmp_path)
-    folder = save(config, 2)
-    assert broken(folder, list(config.actor_rollout_ref.actor.checkpoint.save_contents)) is None
-    assert checkpoints.repair(config) == ["from the checkpoint of step 2"]
-    assert checkpoints.latest(folder.parent) == 2
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "data.pt",
-        "actor/model_world_size_1_rank_0.pt",
-        "actor/optim_world_size_1_rank_0.pt",
-        "actor/extra_state_world_size_1_rank_0.pt",
-        "actor/huggingface/model.safetensors",
-        "actor/fsdp_config.json",
-    ],
-)
-@pytest.mark.parametrize("harm", [Path.unlink, cut], ids=["missing", "cut off"])
-def test_a_checkpoint_with_a_part_missing_or_cut_off_is_not_resumed(tmp_path, name, harm):
-    config = config_of(tmp_path)
-    save(config, 2)
-    harm(save(config, 4) / name)
-    assert any("step 4 is not whole" in line for line in checkpoints.repair(config))
-    assert checkpoints.latest(Path(config.trainer.default_local_dir)) == 2
-    assert list(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [2]
-
-
-def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path):
-    config = config_of(tmp_path)
-    tracker = save(config, 3).parent / starts.TRACKER
-    tracker.write_text("")
-    assert checkpoints.repair(config)[0] == f"{starts.TRACKER} said nothing and now says 3"
-    assert tracker.read_text() == "3"
-
-
-def test_without_any_whole_checkpoint_training_starts_from_step_0(tmp_path):
-    config = config_of(tmp_path)
-    folder = save(config, 3)
-    cut(folder / "data.pt")
-    assert checkpoints.repair(config)[-1] == "no whole checkpoint is left: from the start model"
-    assert [path.name for path in folder.parent.iterdir()] == ["global_step_3.aside"]
-
-
 def test_old_checkpoints_go_whichever_start_wrote_them(tmp_path):
     config = config_of(tmp_path)
     for step in (1, 2, 3, 4):
         save(config, step)
-    checkpoints.prune(config)
-    assert sorted(checkpoints.step_folders(Path(config.trainer.default_local_dir))) == [3, 4]
+    state.prune(config)
+    assert sorted(state.step_folders(Path(config.trainer.default_local_dir))) == [3, 4]
 
 
 def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
@@ -146,7 +102,7 @@ def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
     (rollouts / "000002.jsonl").write_text('{"a": 1}\n{"a"')
     (rollouts / "000003.jsonl").write_text('{"a": 1}\n')
     (rollouts / "000004.jsonl").write_text("")
-    checkpoints.repair(config)
+    starts.repair(config)
     assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
 
 
@@ -154,28 +110,25 @@ def test_a_stage_is_done_only_at_its_last_step(tmp_path):
     config = config_of(tmp_path)
     save(config, 3)
     with pytest.raises(SystemExit, match="step 3 of an unknown number"):
-        checkpoints.finish(config)
-    checkpoints.note_target(config, 4, 4)
-    assert not checkpoints.at_target(config)
+        ends.finish(config)
+    ends.note_target(config, 4, 4)
+    assert not ends.at_target(config)
     with pytest.raises(SystemExit, match="step 3 of 4"):
-        checkpoints.finish(config)
+        ends.finish(config)
     save(config, 4)
-    assert checkpoints.at_target(config)
-    done = checkpoints.finish(config)
+    assert ends.at_target(config)
+    done = ends.finish(config)
     assert (done.global_step, done.target, done.model_step) == (4, 4, 4)
-    assert checkpoints.read_done(tmp_path / "stage") == done
+    assert ends.read_done(tmp_path / "stage") == done
 
 
 def test_more_epochs_than_were_asked_for_before_are_trained(tmp_path):
     config = config_of(tmp_path)
     save(config, 4)
-    checkpoints.note_target(config, 4, 4)
-    assert checkpoints.at_target(config)
+    ends.note_target(config, 4, 4)
+    assert ends.at_target(config)
     config.trainer.total_epochs = 21
-    assert not checkpoints.at_target(config)
-
-
-LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
+    assert not ends.at_target(config)
 
 
 def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, capsys):
@@ -185,8 +138,8 @@ def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, c
     assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
     assert "GATE left at step 4 of 20: m reached 1.100 (gate 1)" in capsys.readouterr().out
     save(config, 4)
-    assert checkpoints.at_target(config)
-    done = checkpoints.finish(config)
+    assert ends.at_target(config)
+    done = ends.finish(config)
     assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
     assert (done.global_step, done.target) == (4, 20)
 
@@ -207,7 +160,7 @@ def test_a_gate_that_was_not_reached_is_said_and_stops_only_where_it_is_required
         Path(config.paths.stage).mkdir(parents=True)
         StageEnd(config, planned=2, done=0)
         save(config, 2)
-        gate = checkpoints.finish(config).gate
+        gate = ends.finish(config).gate
         assert gate is not None and (gate.passed, gate.stops) == (False, required)
 
 
@@ -220,26 +173,15 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
         end(step, {"val_choose/score": value})
     end(4, {"other": 1.0})
     save(config, 4)
-    done = checkpoints.finish(config)
+    done = ends.finish(config)
     assert (done.model_step, done.best and done.best.value) == (2, 0.7)
     chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
-    best = checkpoints.read_best(tmp_path / "stage")
-    assert done.chose == (chose,) and best is not None and best.metric == chose["metric"]
+    best = state.look(tmp_path / "stage").best
+    assert state.look(tmp_path / "stage").chose == (chose,) and best is not None and best.metric == chose["metric"]
     exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
     assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
-
-
-def test_a_best_model_of_a_run_from_before_adapters_is_handed_on(tmp_path):
-    config = config_of(tmp_path, handover="best")
-    checkpoint = save(config, 2)
-    old = Path(shutil.copytree(checkpoint / "actor" / "huggingface", tmp_path / "stage" / "best" / "global_step_2"))
-    note = {"step": 2, "value": 0.5, "metric": "val/score", "model": str(old)}
-    (tmp_path / "stage" / "best.json").write_text(json.dumps(note))
-    checkpoints.note_target(config, 2, 2)
-    assert checkpoints.finish(config).model_step == 2
-    assert (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes() == (old / "model.safetensors").read_bytes()
 
 
 def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
@@ -247,12 +189,12 @@ def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
         config = config_of(tmp_path / handover, handover=handover)
         weights = save(config, 2) / "actor" / "huggingface" / "model.safetensors"
         save_file({"base_model.model.weight": torch.zeros(4)}, weights)
-        checkpoints.note_target(config, 2, 2)
+        ends.note_target(config, 2, 2)
         with pytest.raises(SystemExit, match="has made all its steps, but .* cannot be handed on.* are missing"):
-            checkpoints.finish(config)
-        assert checkpoints.read_done(Path(config.paths.stage)) is None
+            ends.finish(config)
+        assert ends.read_done(Path(config.paths.stage)) is None
         with pytest.raises(ExportError, match="are missing"):
-            checkpoints.keep_best(config, 2, 0.5)
+            StageEnd(config, 4, 0).keep_best(2, 0.5)
 
 
 def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
@@ -260,9 +202,9 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     Path(config.paths.stage).mkdir()
     save(config, 3)
     StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
-    assert (best := checkpoints.read_best(tmp_path / "stage")) and best.step == 3
+    assert (best := state.look(tmp_path / "stage").best) and best.step == 3
     StageEnd(config, planned=4, done=0)
-    assert checkpoints.read_best(tmp_path / "stage") is None
+    assert state.look(tmp_path / "stage").best is None
 
 
 def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, capsys):
@@ -272,20 +214,8 @@ def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, caps
     StageEnd(config, planned=4, done=0)(1, {"val_choose/score": 0.9})
     config.stage.handover_metric = "val_choose/acc"
     StageEnd(config, planned=4, done=1)
-    assert checkpoints.read_best(tmp_path / "stage") is None
+    assert state.look(tmp_path / "stage").best is None
     assert "RESUME step 1 was the best by val_choose/score" in capsys.readouterr().out
-
-
-def test_the_best_stays_while_the_last_is_to_be_handed_on(tmp_path, capsys):
-    config = config_of(tmp_path, handover="best", handover_metric="val_choose/acc")
-    Path(config.paths.stage).mkdir()
-    save(config, 1)
-    StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 0.9})
-    config.stage.update({"handover": "last", "handover_metric": "val_choose/score"})
-    StageEnd(config, planned=4, done=1)
-    best = checkpoints.read_best(tmp_path / "stage")
-    assert best is not None and best.metric == "val_choose/acc"
-    assert "RESUME" not in capsys.readouterr().out
 
 
 def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_was_chosen(tmp_path):
@@ -296,10 +226,10 @@ def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_
         save(config, step)
         end(step, {"val_choose/score": value})
     config.stage.handover_metric = "val_choose/acc"
-    assert checkpoints.at_target(config), "nothing is trained again"
-    done = checkpoints.finish(config)
+    assert ends.at_target(config), "nothing is trained again"
+    done = ends.finish(config)
     assert done.model_step == 1
-    assert [item["metric"] for item in done.chose or ()] == ["val_choose/score"]
+    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_choose/score"]
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
@@ -307,13 +237,14 @@ def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tm
     Path(config.paths.stage).mkdir()
     assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
     save(config, 2)
-    assert [item["metric"] for item in checkpoints.finish(config).chose or ()] == ["val_choose/acc"]
+    ends.finish(config)
+    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_choose/acc"]
     config.stage.gate = None
-    assert not checkpoints.at_target(config), "all steps are trained now"
+    assert not ends.at_target(config), "all steps are trained now"
     assert StageEnd(config, planned=4, done=2).last == 4
     save(config, 4)
-    done = checkpoints.finish(config)
-    assert (done.global_step, done.chose) == (4, ())
+    done = ends.finish(config)
+    assert (done.global_step, state.look(tmp_path / "stage").chose) == (4, ())
 
 
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
@@ -329,7 +260,7 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
     ("change", "message"),
     [
         ({"trainer": {"max_actor_ckpt_to_keep": 1}}, "Set 2 or more"),
-        ({"critic": {"enable": True}, "trainer": {"max_critic_ckpt_to_keep": 1}}, "max_critic_ckpt_to_keep=1: verl"),
+        ({"critic": {"enable": True}, "trainer": {"max_critic_ckpt_to_keep": 1}}, "Set 2 or more"),
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": -1}}, "no multiple of trainer.test_freq=-1"),
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": 4, "save_freq": 6}}, "trainer.save_freq=6"),
         ({"stage": {"gate": {"kind": "leave_at"}}}, "set stage.gate.value"),
@@ -346,6 +277,89 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
 )
 def test_what_cannot_work_is_said_before_anything_starts(tmp_path, change, message):
     config = config_of(tmp_path)
-    checkpoints.check(config)
+    ends.check(config)
     with pytest.raises(PreflightError, match=message):
-        checkpoints.check(OmegaConf.merge(config, change))
+        ends.check(OmegaConf.merge(config, change))
+
+
+def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there(tmp_path):
+    config = config_of(tmp_path)
+    tracker = save(config, 2).parent / state.TRACKER
+    for step in (3, 4):
+        save(config, step)
+    assert starts.repair(config) == ["from the checkpoint of step 4"]
+    tracker.write_text("")  # cut off
+    starts.repair(config)
+    assert tracker.read_text() == "4"
+    for step, name in ((4, "data.pt"), (3, "data.pt"), (5, "data.pt")):
+        (save(config, 5, noted=False) if step == 5 else tracker.with_name(f"global_step_{step}")).joinpath(
+            name
+        ).unlink()
+    said = starts.repair(config)
+    assert said[0] == "checkpoint of step 5 is not whole and is removed" and tracker.read_text() == "2"
+    assert sorted(state.step_folders(tracker.parent)) == [2] and len(list(tracker.parent.glob("*.aside"))) == 2
+    (tracker.parent / "global_step_2" / state.QUEUE_FILE).write_text("{}")  # and its queue was not written
+    assert starts.repair(config)[-1] == "no whole checkpoint is left: from the start model"
+    assert not tracker.exists() and not state.resumes(config)
+
+
+def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 2, noted=False)
+    (folder / "data.pt").unlink()
+    assert "set aside" in state.go_back(folder.parent, alone=False)[0] and list(folder.parent.iterdir())
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [flip, cut, Path.unlink])
+@pytest.mark.parametrize("handover", ["last", "best"])
+def test_a_damaged_export_is_made_again_from_its_checkpoint(tmp_path, capsys, harm, handover):
+    config = config_of(tmp_path, handover=handover)
+    Path(config.paths.stage).mkdir()
+    end = StageEnd(config, planned=2, done=0)
+    for step, value in ((1, 0.9), (2, 0.1)):
+        save(config, step)
+        end(step, {"val_choose/score": value})
+    stage, first = tmp_path / "stage", ends.finish(config)
+    weights = (stage / "hf" / "model.safetensors").read_bytes()
+    harm(stage / "hf" / "model.safetensors")
+    if handover == "best":
+        harm(stage / "best" / "global_step_1" / "hf" / "model.safetensors")
+    assert ends.read_done(stage) is None and ends.at_target(config)
+    assert ends.finish(config).model_step == first.model_step
+    assert (stage / "hf" / "model.safetensors").read_bytes() == weights and ends.read_done(stage)
+    assert ("is damaged" in capsys.readouterr().out) == (handover == "best")
+
+
+def test_a_checkpoint_with_damaged_weights_is_not_handed_on(tmp_path):
+    config = config_of(tmp_path)
+    cut(save(config, 2) / "actor" / "huggingface" / "model.safetensors")
+    ends.note_target(config, 2, 2)
+    with pytest.raises(SystemExit, match="cut off or damaged"):
+        ends.finish(config)
+
+
+def test_a_checkpoint_is_known_by_its_whole_name_and_a_tracker_by_its_number(tmp_path):
+    config = config_of(tmp_path)
+    folder = save(config, 5).parent
+    for name in ("global_step_10.bak", "global_step_010", "global_step_", "global_step_10 (copy)", "Global_step_10"):
+        (folder / name).mkdir()
+    (folder / "global_step_3").write_text("a file")
+    (folder / "global_step_11").symlink_to(tmp_path / "nothing")
+    assert sorted(state.step_folders(folder)) == [5]
+    for content in (b"", b"x", b"-4", b"1.5", b"\xff", b"9" * 10_000, b"nan"):
+        (folder / state.TRACKER).write_bytes(content)
+        assert state.latest(folder) == 0, content
+
+
+def test_a_state_that_cannot_be_read_is_said(tmp_path):
+    for content in (b"", b"{", b"[]", b"\xff", b'{"began": 1}', b"[" * 100_000):
+        (tmp_path / state.FILE).write_bytes(content)
+        assert state.look(tmp_path) == state.State()
+        with pytest.raises(PreflightError, match=r"state\.json.*\n.*resume_mode=disable"):
+            state.read(tmp_path)

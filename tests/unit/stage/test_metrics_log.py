@@ -1,5 +1,6 @@
 """Where the time of steps went: nothing is counted twice, nothing is claimed that was not logged."""
 
+import json
 import math
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import write_metrics
 
-from recipe.stage.step_times import TIMED, line, parts_of, total
+from recipe.report.tables import REWARD, rise
+from recipe.stage.metrics_log import TIMED, TRAINED_FILE, note_trained, parts_of, time_line, total_times, trained_files
 
 NAMES = [name for names in TIMED.values() for name in names]
 STEP = {
@@ -54,14 +56,60 @@ def test_whatever_was_logged_no_part_is_negative_and_all_can_be_drawn(numbers: d
 def test_a_stage_ends_with_a_line_the_largest_part_first_and_none_of_less_than_a_hundredth(tmp_path: Path) -> None:
     steps = [(1, {**STEP, **SAID}), (2, {"critic/score/mean": 1.0}), (3, {"timing_s/step": 20.0, "timing_s/gen": 20.0})]
     write_metrics(tmp_path, "stage1", "1.jsonl", steps)
-    assert line(tmp_path / "stage1") == (
+    assert time_line(tmp_path / "stage1") == (
         "time: generation 56 %, update 13 %, validation 11 %, log-probs 7 %, rest 4 %, users 4 %, environment 2 %, "
         "weights 1 %, checkpoint 1 %"
     )
-    assert list(total(numbers for _, numbers in steps))[0] == "generation"
+    assert list(total_times(numbers for _, numbers in steps))[0] == "generation"
 
 
 def test_a_stage_without_times_ends_without_the_line(tmp_path: Path) -> None:
-    assert line(tmp_path) == ""
+    assert time_line(tmp_path) == ""
     write_metrics(tmp_path, "stage1", "1.jsonl", [(1, {"timing_s/step": 0.0})])
-    assert line(tmp_path / "stage1") == ""
+    assert time_line(tmp_path / "stage1") == ""
+
+
+STEPS = 10
+
+
+def tags(*steps: int) -> list[dict[str, int]]:
+    return [{"global_steps": step} for step in steps]
+
+
+def test_a_stage_that_says_nothing_has_each_steps_episodes_in_its_own_file(tmp_path: Path) -> None:
+    assert trained_files(tmp_path, 3) == {tmp_path / "rollouts" / "train" / "000003.jsonl": None}
+
+
+def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "rollouts" / "train"
+    note_trained(tmp_path, 2, ["old_0_0"], tags(1))
+    with (tmp_path / TRAINED_FILE).open("a") as file:
+        file.write('{"step": 2, "pla\n')
+    note_trained(tmp_path, 2, ["a_0_0", "a_1_0", "b_0_0", "c_0_0"], [*tags(1, 1, 2), {"is_padding": True}])
+    note_trained(tmp_path, 3, ["d_0_0"], tags(2))
+    assert trained_files(tmp_path, 2) == {folder / "000001.jsonl": {"a"}, folder / "000002.jsonl": {"b"}}
+    assert trained_files(tmp_path, 9) == {folder / "000009.jsonl": None}  # of a launch that did not play on
+
+
+def test_a_report_compares_what_was_trained_on_and_not_what_was_handed_out(tmp_path: Path) -> None:
+    """All prompts were handed out in step 1, as a file shows, and each was trained on in a step of its own."""
+    stage = tmp_path / "stage2_base"
+    write_metrics(tmp_path, stage.name, "1.jsonl", [(step, {REWARD: step / 10}) for step in range(1, STEPS + 1)])
+    path = stage / "rollouts" / "train" / "000001.jsonl"
+    path.parent.mkdir(parents=True)
+    with path.open("w") as file:
+        for step in range(1, STEPS + 1):
+            note_trained(stage, step, [f"u{step}_{number}_0" for number in range(2)], tags(1, 1))
+            for number in range(2):
+                line = {
+                    "step": 1,
+                    "launch": "one",
+                    "uid": f"u{step}",
+                    "session_id": number,
+                    "environment": "bfcl",
+                    "task_id": "base_1",
+                    "score": step / 10,
+                }
+                file.write(json.dumps({**line, "reward": {}, "episode": {}}) + "\n")
+    (run,) = rise([stage], REWARD).runs  # type: ignore[union-attr]
+    assert (run.first, run.last) == pytest.approx((0.3, 0.8)) and run.standard_error is not None
