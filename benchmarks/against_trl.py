@@ -163,7 +163,7 @@ def solved(side: str, step: int, given: argparse.Namespace) -> dict[str, float]:
 
     path = f"trl/checkpoint-{step}" if side == "trl" else f"{CHECKPOINTS}/global_step_{step}/actor/huggingface"
     model, out = given.out / path if step else given.model, given.out / f"held_out_{side if step else 'start'}_{step}"
-    words = f"""-m recipe.evaluate --model {model} --out {out} --environment bfcl_single --split report
+    words = f"""-m recipe.evaluate --model {model} --out {out} --environment bfcl_single --split test
         --category simple_python --category multiple --category irrelevance
         --protocol python_calls --docs signature --max-tokens {REPLY} --limit {given.limit}"""
     with open(given.out / "held_out.log", "a") as log:

@@ -16,10 +16,8 @@ from bfcl_env.scenarios import (
     CATEGORIES,
     Scenario,
     Turn,
-    choose_indices,
     load_scenarios,
     part_of,
-    report_indices,
     train_indices,
 )
 from interaction.call import Call, CallError, make_call
@@ -51,14 +49,12 @@ __all__ = [
     "ToolResult",
     "Turn",
     "TurnVerdict",
-    "choose_indices",
     "data_sets",
     "load_scenarios",
     "load_tasks",
     "make_call",
     "parse_call",
     "part_of",
-    "report_indices",
     "made_from",
     "train_indices",
 ]

@@ -63,8 +63,8 @@ def rl_tasks() -> list[Scenario]:
 
 
 def val_tasks() -> list[Scenario]:
-    """The first short base tasks for choosing and for reporting; the tiny policy passes none, so one each will do."""
-    parts = (load_scenarios("multi_turn_base", split=part) for part in ("choose", "report"))
+    """The first short dev and test tasks of base; the tiny policy passes none, so one each will do."""
+    parts = (load_scenarios("multi_turn_base", split=part) for part in ("dev", "test"))
     return [next(scenario for scenario in part if is_short(scenario)) for part in parts]
 
 

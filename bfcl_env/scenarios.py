@@ -2,9 +2,9 @@
 
 The four categories are the same 200 tasks in four dresses, with mostly identical gold calls, so the split into
 training and validation goes by task index: one set of 100 indices (`split.json`) for all categories. Of the other 100,
-25 are for choosing (a checkpoint, the end of a stage) and 75 for reporting, so that a reported number is not the best
+25 are dev tasks, which may choose a checkpoint or end a stage, and 75 are test tasks: a reported number is not the best
 of several. Two held-out tasks resemble a training task: 66 starts from the same parked car as 70, and 40 begins with
-the request of 43; both are for choosing. Otherwise no initial state, and no list of gold calls, occurs in two parts.
+the request of 43; both are dev tasks. Otherwise no initial state, and no list of gold calls, occurs in two parts.
 """
 
 import json
@@ -22,8 +22,8 @@ from interaction.environment import GoldMessage, Part
 if TYPE_CHECKING:
     from bfcl_env.environment import BFCLEnvironment
 
-SPLITS = ("train", "val", "choose", "report")
-"""`val` is `choose` and `report` together."""
+SPLITS = ("train", "val", "dev", "test")
+"""`val` is `dev` and `test` together."""
 
 TASKS = 200
 
@@ -149,20 +149,8 @@ def train_indices() -> tuple[int, ...]:
     return tuple(_split()["train"])
 
 
-@cache
-def choose_indices() -> tuple[int, ...]:
-    """The 25 held-out indices whose results may decide something: which checkpoint goes on, when a stage ends."""
-    return tuple(_split()["choose"])
-
-
-@cache
-def report_indices() -> tuple[int, ...]:
-    """The 75 held-out indices that decide nothing, ascending: what is reported of a run that has chosen."""
-    return tuple(index for index, part in enumerate(_parts()) if part == "report")
-
-
 def part_of(index: int) -> Part:
-    """`train`, `choose` or `report`: the part of the split to which the tasks with this index belong.
+    """`train`, `dev` or `test`: the part of the split to which the tasks with this index belong.
 
     Raises:
         ValueError: no task has this index.
@@ -175,9 +163,9 @@ def part_of(index: int) -> Part:
 @cache
 def _parts() -> tuple[Part, ...]:
     """The part of each index."""
-    held: tuple[Part, ...] = ("train", "choose")
+    held: tuple[Part, ...] = ("train", "dev")
     parts = {index: part for part in held for index in _split()[part]}
-    return tuple(parts.get(index, "report") for index in range(TASKS))
+    return tuple(parts.get(index, "test") for index in range(TASKS))
 
 
 def split_seed() -> int:
@@ -204,7 +192,7 @@ def _load(category: str | None, split: str | None) -> tuple[Scenario, ...]:
     if category is None:
         return tuple(scenario for name in CATEGORIES for scenario in _load(name, split))
     if split is not None:
-        parts = ("choose", "report") if split == "val" else (split,)
+        parts = ("dev", "test") if split == "val" else (split,)
         return tuple(item for item in _load(category, None) if part_of(item.index) in parts)
     answers = {row["id"]: row["ground_truth"] for row in read_rows(f"possible_answer/BFCL_v4_{category}.json")}
     rows = read_rows(f"BFCL_v4_{category}.json")

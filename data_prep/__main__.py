@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, reason in manifest.get("left_out", {}).items():
         print(f"left out, since no message of {options.protocol} can do it: {name} ({reason})")
     for name in (name for name, entry in manifest["files"].items() if not entry["rows"]):
-        parts = " (no task has the part choose or report)" * name.endswith("_val.parquet")
+        parts = " (no task is of dev or test)" * name.endswith("_val.parquet")
         print(f"NOTE {options.out / name} is empty: no task belongs there{parts}")
     print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
     return 0

@@ -29,8 +29,8 @@ ORIGINS = {
 COLUMNS = (
     "Files for training and validation have a row a task: `data_source` (environment/category), `prompt` (what the "
     "conversation begins with, in the protocol's words), `reward_model.ground_truth` (gold's calls of each user "
-    "turn, as JSON) and `extra_info` (environment, task, category, and whether the task is to train, to choose or "
-    "to report on). Conversations are played when they are trained on; they do not stand here. Files of "
+    "turn, as JSON) and `extra_info` (environment, task, category, and whether it is a train, dev or "
+    "test task). Conversations are played when they are trained on; they do not stand here. Files of "
     "conversations have `messages`, gold's own, for supervised training."
 )
 

@@ -34,8 +34,8 @@ TRAIN = {
 SFT_ALL = "sft_all.parquet"
 """All single-turn training tasks and the warm start's multi-turn ones, for a comparison with supervised training."""
 HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
-    "val.parquet": ("report", {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12}),
-    "val_choose.parquet": ("choose", {"simple_python": 48, "multiple": 24, "irrelevance": 24, "multi_turn_base": 6}),
+    "val.parquet": ("test", {"simple_python": 100, "multiple": 50, "irrelevance": 50, "multi_turn_base": 12}),
+    "val_dev.parquet": ("dev", {"simple_python": 48, "multiple": 24, "irrelevance": 24, "multi_turn_base": 6}),
 }
 """File -> its part and, of each category, tasks."""
 FILES = (*TRAIN, SFT_ALL, *HELD_OUT)

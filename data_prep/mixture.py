@@ -15,6 +15,8 @@ from data_prep.choice import Sets, full_names, of_categories
 from interaction.environment import DataSet, Task, is_file, known, named
 
 SEED = 20261122
+DRAWN_AS = {"train": "train", "dev": "choose", "test": "report"}
+"""Part -> its word in a seed; other words would draw other tasks than those of the published results."""
 NAMES = {"train": "mixture_train.parquet", "val": "mixture_val.parquet", "sft": "mixture_sft.parquet"}
 
 
@@ -126,5 +128,5 @@ def draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:
     counts = shares(count, {part: len(tasks) for part, tasks in parts.items()}) if parts else {}
     drawn = set()
     for part, tasks in parts.items():
-        drawn |= {task.id for task in Random(f"{SEED} {name} {part}").sample(tasks, counts[part])}
+        drawn |= {task.id for task in Random(f"{SEED} {name} {DRAWN_AS[part]}").sample(tasks, counts[part])}
     return [task for task in pool if task.id in drawn]

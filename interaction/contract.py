@@ -11,7 +11,7 @@ from typing import Any
 from interaction.boundary import CALL_SECONDS, call, how
 
 TASK = ("environment", "id", "category", "cluster", "part")
-PARTS = ("train", "choose", "report")
+PARTS = ("train", "dev", "test")
 
 
 class ContractError(ValueError):

@@ -46,8 +46,8 @@ DEFAULT = "bfcl"
 _files: dict[str, str] = {}
 """Environments of a user's: name -> Python file, which has what the packages above have, or a file of `READERS`."""
 
-Part = Literal["train", "choose", "report"]
-"""Where a task stands: tasks to train on; held-out tasks that may decide something; held-out tasks to report."""
+Part = Literal["train", "dev", "test"]
+"""Where a task stands: tasks to train on; dev tasks, which may choose; test tasks, which are reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> d
             "tau_format.parquet": DataSet("train", [task for task in train if _size(task) <= EASY]),
             "tau_solo.parquet": DataSet("train", train),
             "tau_user.parquet": DataSet("train", _of(_mode(tasks, "user"), "train")[:16]),
-            "tau_val.parquet": DataSet("val", _of(mobile, "choose", "report")),
-            "tau_user_val.parquet": DataSet("val", _of(_mode(tasks, "user"), "choose")[:2]),
+            "tau_val.parquet": DataSet("val", _of(mobile, "dev", "test")),
+            "tau_user_val.parquet": DataSet("val", _of(_mode(tasks, "user"), "dev")[:2]),
         }
     solo, user = _mode(tasks, "solo"), _mode(tasks, "user")
     train = _of(solo, "train")
@@ -44,8 +44,8 @@ def data_sets(tiny: bool = False, options: Mapping[str, Any] | None = None) -> d
         "tau_format.parquet": DataSet("train", [task for task in train if _size(task) <= EASY]),
         "tau_solo.parquet": DataSet("train", train),
         "tau_user.parquet": DataSet("train", [task for task in _of(user, "train") if not is_idle(task)]),
-        "tau_val.parquet": DataSet("val", _spread(_of(solo, "choose", "report"))),
-        "tau_user_val.parquet": DataSet("val", _spread(_of(user, "choose", "report"))),
+        "tau_val.parquet": DataSet("val", _spread(_of(solo, "dev", "test"))),
+        "tau_user_val.parquet": DataSet("val", _spread(_of(user, "dev", "test"))),
     }
 
 

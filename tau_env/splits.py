@@ -1,10 +1,10 @@
-"""Which tasks train, which decide, and which are reported: three ways to split a domain.
+"""Which tasks train and which are dev or test: three ways to split a domain.
 
 faults    drawn by cluster (fault set, or customer), stratified by category and number of faults; the default
 size      telecom trains on tasks of at most three faults, and the others are held out; elsewhere as `faults`
 official  tau2-bench's own: its training tasks train, its test tasks are held out, the rest is left out
 
-What is held out is drawn into a quarter for choosing and three quarters to report, so that each has its own tasks.
+A quarter of the held-out tasks are dev tasks and three quarters are test tasks.
 """
 
 import json
@@ -20,8 +20,8 @@ from tau_env.domain import Domain, Task
 Split = Literal["faults", "size", "official"]
 
 SEED = 20261122
-SHARES: Mapping[Part, float] = {"train": 0.5, "choose": 0.125, "report": 0.375}
-HELD_OUT: Mapping[Part, float] = {"choose": 0.25, "report": 0.75}
+SHARES: Mapping[Part, float] = {"train": 0.5, "dev": 0.125, "test": 0.375}
+HELD_OUT: Mapping[Part, float] = {"dev": 0.25, "test": 0.75}
 SMALL = 3
 """Faults that a task of the training side has at most, where the split is by size."""
 

@@ -141,7 +141,7 @@ class FileEnvironment:
             self._notes.append(idle[0] + (f"; {len(idle) - 1} more do nothing" if len(idle) > 1 else ""))
         alike = self._clusters({name: entry for name, (entry, *_) in made.items()})
         sides = parts(dict.fromkeys(alike, ""), alike, ())
-        for part, what in (("choose", "choosing a checkpoint"), ("report", "reporting")):
+        for part, what in (("dev", "choosing a checkpoint"), ("test", "reporting")):
             if part not in sides.values():
                 self._notes.append(f"no entry is held out for {what}: that takes more entries that resemble no other")
         return tuple(

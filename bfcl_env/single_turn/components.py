@@ -16,7 +16,7 @@ from typing import Any
 from interaction.environment import Part
 
 SEED = 20261122
-SHARES: Mapping[Part, float] = {"train": 0.5, "choose": 0.125, "report": 0.375}
+SHARES: Mapping[Part, float] = {"train": 0.5, "dev": 0.125, "test": 0.375}
 """As tau's. Of each category about these shares, as far as large components allow."""
 
 _BETWEEN = re.compile(r"\W+")

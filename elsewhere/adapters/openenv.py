@@ -1,7 +1,7 @@
 """An environment behind OpenEnv's server: a message of the model is an action, what it reads next the observation.
 
 `app = server("bfcl")` in a file app.py, then `uvicorn app:app`. A client calls `reset(task_id="multi_turn_base_17")`,
-`reset(split="report", index=3)` or `reset(seed=1)`, which draws a task; then `step({"text": ...})` until `done`.
+`reset(split="test", index=3)` or `reset(seed=1)`, which draws a task; then `step({"text": ...})` until `done`.
 """
 
 from typing import Any, get_args

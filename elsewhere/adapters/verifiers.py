@@ -1,6 +1,6 @@
 """An environment as verifiers has them: its tasks a taskset, and an `Env` in which the environment is the model's user.
 
-    vf-eval bfcl-grpo-environments --env.taskset.environment bfcl --env.taskset.part report -m MODEL
+    vf-eval bfcl-grpo-environments --env.taskset.environment bfcl --env.taskset.part test -m MODEL
 
 Each message of the model is a turn: the environment parses it, runs its calls and says what comes next. The harness is
 verifiers' `null`, a chat without tools: calls are written in the text, as the protocol has them.
@@ -25,7 +25,7 @@ class ConversationConfig(vf.TasksetConfig):
 
     environment: str = "bfcl"
     """Its name, or a Python file of the user's."""
-    part: Literal["train", "choose", "report"] = "train"
+    part: Literal["train", "dev", "test"] = "train"
 
 
 class ConversationData(vf.TaskData):

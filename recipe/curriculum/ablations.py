@@ -32,7 +32,7 @@ WINDOW = 5
 TRAINED = {"critic/score/mean": "reward", "train/progress": "progress", "train/acc": "acc"}
 HELD_OUT = ("progress", "acc", "acc_official")
 CATEGORY = re.compile(r"^(?:val-core|val-aux)/(?:bfcl/)?(.+)/(acc|progress)/mean@\d+$")
-REPORTED_CATEGORY = re.compile(rf"^{choosing.REPORT}bfcl/(.+)/(acc|progress)$")
+REPORTED_CATEGORY = re.compile(rf"^{choosing.TEST}bfcl/(.+)/(acc|progress)$")
 
 
 def main(name: str, arguments: list[str]) -> None:
@@ -84,11 +84,11 @@ def table(runs: Mapping[str, tuple[Path, Sequence[Stage]]]) -> str:
 
     Training numbers are of the tasks, the reward and the hints that the run trained with, and compare only where these
     are the same; the held-out ones compare. If validation has decided anything in one of the runs, they are those of
-    the tasks for reporting in all of them.
+    the test tasks in all of them.
     """
     decided = [item for folder, _ in runs.values() if folder.is_dir() for item in choosing.of_run(folder)]
-    apart = decided and choosing.all_by_choosing_part(decided)
-    prefix, category = (choosing.REPORT, REPORTED_CATEGORY) if apart else ("val/", CATEGORY)
+    apart = decided and choosing.all_by_dev_part(decided)
+    prefix, category = (choosing.TEST, REPORTED_CATEGORY) if apart else ("val/", CATEGORY)
     rows, categories = [], []
     for name, (folder, listed) in runs.items():
         steps = [read_steps(folder / stage.folder) for stage in listed]

@@ -4,7 +4,7 @@
       - stage1                        # short for {name: stage1}
       - name: polish                  # how overrides, the console and --stages call it
         config: stage3                # the file beside curriculum.yaml; without it: the name
-        gate: {kind: plateau, metric: val_choose/progress, patience: 4, window: 1}
+        gate: {kind: plateau, metric: val_dev/progress, patience: 4, window: 1}
         handover: best
         overrides: [trainer.total_epochs=5]
     overrides: [trainer.save_freq=5]  # for all stages

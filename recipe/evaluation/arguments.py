@@ -98,7 +98,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
     add("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
     add("--hardware", choices=server.PROFILES, help="profile for --model (default: as in training)")
-    add("--split", choices=tuple(PARTS), default="val", help="which tasks; val is choose and report together")
+    add("--split", choices=tuple(PARTS), default="val", help="which tasks; val is dev and test together")
     add("--environment", default=DEFAULT, help="whose tasks are played: a name, or a Python or JSON file")
     pairs: dict[str, Any] = {"action": "append", "default": [], "type": key_value, "metavar": "KEY=VALUE"}
     add("--option", **pairs, help="of the environment, as interaction.val.environments.NAME")

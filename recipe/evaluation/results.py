@@ -82,7 +82,7 @@ def results(
         category if names[category] < 2 else f"{name}/{category}": _group(items, samples)
         for (name, category), items in groups.items()
     }
-    parts = {part: [item for item in episodes if item.task.part == part] for part in ("choose", "report")}
+    parts = {part: [item for item in episodes if item.task.part == part] for part in ("dev", "test")}
     official = samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(groups) == len(known)
     return {
         "categories": categories,

@@ -30,10 +30,10 @@ class SettingsError(RuntimeError):
 EPISODES = "episodes.jsonl"
 PARTS = {
     "train": ("train",),
-    "val": ("choose", "report"),
-    "choose": ("choose",),
-    "report": ("report",),
-    "all": ("train", "choose", "report"),
+    "val": ("dev", "test"),
+    "dev": ("dev",),
+    "test": ("test",),
+    "all": ("train", "dev", "test"),
 }
 """The parts of the tasks that each split has."""
 

@@ -411,4 +411,4 @@ def notes(config: DictConfig) -> Iterator[str]:
         yield f"{GROUPS[mode]}: episodes may span {oldest} versions of the policy (training/off_policy/...)"
     metric = (stage.gate or {}).get("metric", "critic/score/mean")
     if config.algorithm.filter_groups.enable and stage.gate and not metric.startswith("val"):
-        yield f"stage.gate reads {metric}, from which dynamic sampling takes solved tasks: set a metric of val_choose/"
+        yield f"stage.gate reads {metric}, from which dynamic sampling takes solved tasks: set a metric of val_dev/"

@@ -125,10 +125,10 @@ def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes,
     """
     curves, begins = CURVES, stage_begins(runs[0])
     decided = [item for run in runs for item in choosing.of_run(run)]
-    if decided and choosing.all_by_choosing_part(decided):  # then validation is that of the tasks for reporting
+    if decided and choosing.all_by_dev_part(decided):  # then validation is that of the test tasks
         curves = {
-            title.replace("validation:", "validation, reporting tasks:"): [
-                name.replace("val/", choosing.REPORT) for name in names
+            title.replace("validation:", "validation, test tasks:"): [
+                name.replace("val/", choosing.TEST) for name in names
             ]
             for title, names in CURVES.items()
         }

@@ -1,6 +1,6 @@
 """Held-out tasks: shares and means of each validation with 95 % intervals, and how much they moved over a run.
 
-Where the tasks for choosing have decided something in a run, only tasks for reporting count. They stand for tasks that
+Where the dev tasks have decided something in a run, only test tasks count. They stand for tasks that
 nobody has played, so the standard error of a move covers which tasks they are, and which episodes were sampled.
 """
 
@@ -28,7 +28,7 @@ OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""
 WARM_START = "warm start"
 MEANING = (
-    "Shares of held-out tasks for reporting that are solved, each task counting the same; since: how far the last "
+    "Shares of test tasks that are solved, each task counting the same; since: how far the last "
     "column is above that one, task by task. Brackets are 95 %."
 )
 
@@ -83,9 +83,9 @@ def is_guard(header: Mapping[str, Any]) -> bool:
 
 
 def reported(run: Path, path: Path) -> list[Place]:
-    """The episodes of one validation of a run; where the tasks for choosing decided something, of the others only."""
+    """The episodes of one validation of a run; where the dev tasks decided something, of the others only."""
     decided = choosing.of_run(run)
-    left_out = {"choose", "train"} if decided and choosing.all_by_choosing_part(decided) else set()
+    left_out = {"dev", "train"} if decided and choosing.all_by_dev_part(decided) else set()
     return [place for place in headers(path) if place.header["part"] not in left_out]
 
 
@@ -180,7 +180,7 @@ def _values(path: Path) -> dict[tuple[str, int, str], Values]:
     """What a validation has of each row, under a key by which the rows are sorted: guard, kind of row, name."""
     found: dict[tuple[str, int, str], Values] = defaultdict(lambda: defaultdict(list))
     for header in (place.header for place in headers(path)):
-        mark = {"report": "", choosing.GUARD: GUARD_MARK}.get(header["part"])
+        mark = {"test": "", choosing.GUARD: GUARD_MARK}.get(header["part"])
         names = ((0, header["category"], "acc"), (1, OVERALL, "acc"), (2, f"{OVERALL}, official", "acc_official"))
         for kind, name, metric in names[: 2 if mark else 3]:
             if mark is not None and (value := header["reward"].get(metric)) is not None:

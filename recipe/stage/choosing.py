@@ -2,8 +2,8 @@
 
 Whoever takes the best of several checkpoints by some tasks, and then reports the same tasks, reports the best of
 several. So validation plays all held-out tasks and is logged three times: `val/<name>` over all of them, and
-`val_choose/<name>` and `val_report/<name>` over the two parts of their environment's split. Gates and hand-over may
-use the choosing part only. What they decided is noted beside the model, and goes on to every model that starts from it.
+`val_dev/<name>` and `val_test/<name>` over the two parts of their environment's split. Gates and hand-over may
+use the dev part only. What they decided is noted beside the model, and goes on to every model that starts from it.
 
 The part of a row follows from its task, not from anything else that a data file says. A file of one's own may hold
 training tasks: they are in `val/<name>` and in neither part. Rows of `environment.guard` are logged as
@@ -24,18 +24,18 @@ from recipe.files import PreflightError, data_command, environment_of
 from recipe.settings import as_list
 from recipe.stage import state
 
-CHOOSE, REPORT = "val_choose/", "val_report/"
+DEV, TEST = "val_dev/", "val_test/"
 GUARD = "guard"
 """The part of an episode that was played for `environment.guard`, whatever its task's is."""
 
-APART = ("choose", "report", GUARD)
+APART = ("dev", "test", GUARD)
 
 Decisions = list[dict[str, str]]
 """What validation has decided: stage, setting (`stage.gate.metric` or `stage.handover_metric`) and metric of each."""
 
 
 def part_of_row(row: Mapping[str, Any]) -> str | None:
-    """`train`, `choose` or `report` for what names a task, as a row's `extra_info` does; None if there is no such."""
+    """`train`, `dev` or `test` for what names a task, as a row's `extra_info` does; None if there is no such."""
     try:
         return part_of(row)
     except (ValueError, TypeError):
@@ -76,16 +76,16 @@ def deciding(config: DictConfig) -> list[tuple[str, str]]:
 
 
 def check(config: DictConfig) -> None:
-    """What decides is of the choosing part.
+    """What decides is of the dev part.
 
     Raises:
         PreflightError: it is not.
     """
     for setting, metric in deciding(config):
-        if not metric.startswith(CHOOSE):
+        if not metric.startswith(DEV):
             raise PreflightError(
                 f"{setting}={metric} would let held-out tasks decide that are also reported. Set {setting}="
-                f"{_of_choosing_part(metric)}, the mean over the tasks for choosing (docs/train.md)."
+                f"{_of_dev_part(metric)}, the mean over the dev tasks (docs/train.md)."
             )
 
 
@@ -107,20 +107,20 @@ def check_rows(config: DictConfig) -> None:
         for name in files
         for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
     ]
-    if not any(part_of_row(row) == "choose" for row in rows):
+    if not any(part_of_row(row) == "dev" for row in rows):
         names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
         environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, files[0])
         raise PreflightError(
-            f"{names} needs tasks for choosing, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
+            f"{names} needs dev tasks, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
             f"is one. Make the data again with `{data_command(config, environment)}`; or set stage.handover=last, and "
             "stage.gate to a metric of training."
         )
 
 
-def _of_choosing_part(metric: str) -> str:
-    """The metric of the choosing part that stands for one over all tasks, or one of verl's for a data source."""
+def _of_dev_part(metric: str) -> str:
+    """The metric of the dev part that stands for one over all tasks, or one of verl's for a data source."""
     by_source = re.match(r"val-(?:core|aux)/(.+)/\w+@\d+(?:/\w+)?$", metric)
-    return CHOOSE + (by_source[1] if by_source else metric.partition("/")[2] or "<name>")
+    return DEV + (by_source[1] if by_source else metric.partition("/")[2] or "<name>")
 
 
 def decisions(config: DictConfig) -> Decisions:
@@ -148,9 +148,9 @@ def of_run(run: Path) -> Decisions:
     return _unique(item for stage in stages for item in of_stage(stage) or [])
 
 
-def all_by_choosing_part(found: Decisions) -> bool:
-    """Whether nothing but the choosing part has decided."""
-    return all(item["metric"].startswith(CHOOSE) for item in found)
+def all_by_dev_part(found: Decisions) -> bool:
+    """Whether nothing but the dev part has decided."""
+    return all(item["metric"].startswith(DEV) for item in found)
 
 
 def sentence(found: Decisions) -> str:
@@ -158,21 +158,21 @@ def sentence(found: Decisions) -> str:
     if not found:
         return ""
     by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in _unique(found))
-    if all_by_choosing_part(found):
-        return f"The choosing tasks decided here, by {by}. The figure to report is that of the reporting tasks."
+    if all_by_dev_part(found):
+        return f"The dev tasks decided here, by {by}. The figure to report is that of the test tasks."
     return (
         f"All held-out tasks decided here, by {by}, so no held-out figure of this model is free of that choice. "
-        "A run that is trained now keeps tasks for reporting apart."
+        "A run that is trained now keeps test tasks apart."
     )
 
 
 def note(found: Decisions, split: str) -> str:
     """What a reader of an evaluation on `split` has to know of these decisions; empty where they do not touch it."""
-    if not found or split == "train" or (split == "report" and all_by_choosing_part(found)):
+    if not found or split == "train" or (split == "test" and all_by_dev_part(found)):
         return ""
-    if not all_by_choosing_part(found):
+    if not all_by_dev_part(found):
         return sentence(found)
-    return f"{sentence(found)[:-1]}: --split report{'' if split == 'choose' else ', or the row report above'}."
+    return f"{sentence(found)[:-1]}: --split test{'' if split == 'dev' else ', or the row test above'}."
 
 
 def _unique(found: Iterable[dict[str, str]]) -> Decisions:

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _task(settings: Settings, name: str | None) -> Callable[[], Any]:
     tasks = load_tasks(settings.environment)
-    name = name or min(tasks, key=lambda name: tasks[name].part != "report")
+    name = name or min(tasks, key=lambda name: tasks[name].part != "test")
     if name not in tasks:
         raise SettingsError(f"environment {settings.environment} has no task {name} (--task), but {[*tasks][:3]} ...")
     options = read_options(settings.environment, settings.rules())

@@ -31,6 +31,6 @@ def test_it_trains(tmp_path: Path) -> None:
     lines = episodes(stage)
     assert {line["environment"] for line in lines} == {"office"} and len(lines) == 2 * 2 * 4
     held_out = episodes(stage, "val")
-    assert {line["part"] for line in held_out} == {"choose", "report"}
+    assert {line["part"] for line in held_out} == {"dev", "test"}
     told = [*lines, *held_out]
     assert {line["episode"]["task_id"] for line in told if line["episode"]["facts"]} == {"multi_turn_base_1"}

@@ -57,7 +57,7 @@ def test_it_trains_beside_bfcl_and_stands_in_the_report(tmp_path: Path) -> None:
     assert all([turn["user"] for turn in episode["turns"]] == ["My line is dead."] for episode in heard)
     assert all(episode["options"] == {"greeting": "Be short."} for episode in heard)
     held_out = [json.loads(line) for line in next(stage.glob("rollouts/val/*.jsonl")).read_text().splitlines()]
-    assert {line["part"] for line in held_out} == {"choose", "report"}
+    assert {line["part"] for line in held_out} == {"dev", "test"}
     report = subprocess.run(
         [sys.executable, "-m", "recipe.report", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True
     )

@@ -36,7 +36,7 @@ def test_a_mixture_of_categories_trains_and_each_has_metrics_of_its_own(tmp_path
     for category in ("simple_python", "irrelevance"):
         source = f"bfcl_single/{category}/acc"
         assert f"train/{source}" in metrics
-        assert {f"val_choose/{source}", f"val_report/{source}"} & metrics.keys(), sorted(metrics)
+        assert {f"val_dev/{source}", f"val_test/{source}"} & metrics.keys(), sorted(metrics)
     of_guard = [name for name in metrics if name.startswith("val_") and name.endswith("live_multiple/acc")]
     assert of_guard == ["val_guard/bfcl_single/live_multiple/acc"]
     assert {"val/acc", "val_guard/acc"} <= metrics.keys()

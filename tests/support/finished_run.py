@@ -44,7 +44,7 @@ def model(folder: Path) -> None:
     note_sums(folder)
 
 
-def validated(stage: Path, step: int, passed: dict[str, float], part: str = "report") -> None:
+def validated(stage: Path, step: int, passed: dict[str, float], part: str = "test") -> None:
     """The episodes of a validation: task -> whether it was solved."""
     path = stage / "rollouts" / "val" / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

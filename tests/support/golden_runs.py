@@ -44,7 +44,7 @@ def golden_run(run: Path, seed: int) -> Path:
         return {**head, **task, "part": part, **scored, "episode": records[name]}
 
     def validation(stage: str, step: int, gain: float) -> None:
-        parts = {name: "choose" if name[-1] == "3" else "report" for name in names} | {"multi_turn_base_9": "guard"}
+        parts = {name: "dev" if name[-1] == "3" else "test" for name in names} | {"multi_turn_base_9": "guard"}
         lines = [line(name, step, "val", 0, part, gain) for name, part in parts.items()]
         _write(run / stage / "rollouts" / "val" / f"{step:06d}.jsonl", lines)
 

@@ -29,7 +29,7 @@ class Task:
     cluster: str
     environment: str = "{name}"
     category: str = "maze"
-    part: str = "report"
+    part: str = "test"
 
     def open(self, **options):
         return Attempt(self.id, Options(**options))

@@ -65,7 +65,7 @@ class Attempt(EnvironmentBase):
 
 
 def load_tasks():
-    return [Task(f"phone_{{number}}", f"{{number}}", part="report" if number < 8 else "train") for number in range(12)]
+    return [Task(f"phone_{{number}}", f"{{number}}", part="test" if number < 8 else "train") for number in range(12)]
 """
 SAYS = ("My line is dead.", "Goodbye.")
 """What its user says."""

@@ -250,7 +250,7 @@ def verifiers(plays: list[Play], harness: str | None = None, fails: bool = False
     name, model, tasks = plays[0]["environment"], Scripted(), dict[str, Any]()
     os.environ["SCRIPTED_KEY"] = "none"
     harness = harness or in_process()
-    for part in ("train", "choose", "report"):
+    for part in ("train", "dev", "test"):
         player = {"harness": {"id": harness}, "runtime": {"type": "subprocess"}}
         taskset = {"id": PACKAGE.replace("_", "-"), "environment": name, "part": part}
         reward = "clean" if name == "tau" else "progress"

@@ -46,7 +46,7 @@ def record(scenario, *, step, sample, answers=(), solved=False):
         conversation.stop("max_tokens")
         episode = conversation.record().to_dict()
     metrics = compute_score("bfcl", "", None, {"episode": episode})
-    head = {"step": step, "split": "train", "uid": "u", "session_id": sample, "task_id": scenario.id, "part": "report"}
+    head = {"step": step, "split": "train", "uid": "u", "session_id": sample, "task_id": scenario.id, "part": "test"}
     task = {"environment": "bfcl", "category": scenario.category, "cluster": scenario.cluster}
     return {**head, **task, "score": metrics["score"], "reward": metrics, "episode": episode}
 

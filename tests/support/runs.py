@@ -21,7 +21,7 @@ def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
     return folder
 
 
-def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "report", stage: str = STAGE) -> None:
+def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "test", stage: str = STAGE) -> None:
     """A validation of these tasks, a value an episode; that of step 0 is logged too."""
     if step == 0:
         write_metrics(run, stage, "0.jsonl", [(0, {})])

@@ -56,7 +56,7 @@ def texts(line: dict[str, Any]) -> list[list[str]]:
 
 def in_maze(folder: Path, play: Play, *more: str, name: str = "out") -> tuple[dict[str, Any], list[Any]]:
     """The stored line of the first task of the maze, and the conversations that the server was sent."""
-    given = ["--environment", str(write_maze(folder)), "--docs", "signature", "--limit", "1", "--split", "report"]
+    given = ["--environment", str(write_maze(folder)), "--docs", "signature", "--limit", "1", "--split", "test"]
     with serving(play) as server:
         where = ["--endpoint", server.url, "--out", str(folder / name), "--backoff", "0.01"]
         assert evaluate.main([*where, *given, *DFSDT, *more]) == 0

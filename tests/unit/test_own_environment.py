@@ -44,7 +44,7 @@ def test_the_example_is_short_and_plays_its_gold(tmp_path):
     assert len(example().splitlines()) <= 80
     environments.register({"inventory": str(write_example(tmp_path))})
     tasks = environments.load_tasks("inventory")
-    assert {task.part for task in tasks.values()} == {"train", "choose", "report"}
+    assert {task.part for task in tasks.values()} == {"train", "dev", "test"}
     for task in tasks.values():
         record = play_gold(task, PROTOCOL)[1].to_dict()
         assert progress.compute_score("", "", "", {"episode": record})["score"] == 1.0

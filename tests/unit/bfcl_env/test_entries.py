@@ -182,7 +182,7 @@ def test_entries_with_one_function_state_or_question_stand_on_one_side(tmp_path:
     tasks = tasks_of(write(tmp_path, entries))
     by_cluster = sides(tasks)
     assert len(by_cluster) == 20 + 10 + 10 and all(len(parts) == 1 for parts in by_cluster.values())
-    counts = [sum(task.part == part for task in tasks.values()) for part in ("train", "choose", "report")]
+    counts = [sum(task.part == part for task in tasks.values()) for part in ("train", "dev", "test")]
     assert abs(counts[0] - 50) <= 3 and abs(counts[1] - 12) <= 3 and abs(counts[2] - 38) <= 3
 
 
@@ -194,7 +194,7 @@ def test_with_one_set_of_tools_only_the_question_counts_and_that_is_printed(
     tasks = tasks_of(write(tmp_path, entries))
     assert "22 of 22 entries share functions or initial states" in capsys.readouterr().out
     assert tasks["simple_python_0"].cluster == tasks["simple_python_21"].cluster
-    assert len(sides(tasks)) == 20 and {task.part for task in tasks.values()} == {"train", "choose", "report"}
+    assert len(sides(tasks)) == 20 and {task.part for task in tasks.values()} == {"train", "dev", "test"}
 
 
 def test_the_order_of_a_file_does_not_move_the_split(tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_a_small_file_holds_something_out_or_prints_that_it_does_not(
         said = capsys.readouterr().out
         parts = {row["extra_info"]["part"] for row in files[f"{name}_val"]}
         assert files[f"{name}_train"] and len(files[f"{name}_train"]) + len(files[f"{name}_val"]) == number
-        for part, words in (("choose", "held out for choosing"), ("report", "held out for reporting")):
+        for part, words in (("dev", "held out for choosing"), ("test", "held out for reporting")):
             assert (part in parts) != (words in said), number
-        assert number < 4 or parts == {"choose", "report"}
+        assert number < 4 or parts == {"dev", "test"}
 
 
 def test_a_file_is_named_in_the_manifest_and_in_a_mixture(tmp_path: Path) -> None:

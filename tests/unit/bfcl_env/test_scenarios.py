@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from bfcl_env import CATEGORIES, Episode, choose_indices, load_scenarios, part_of, source, train_indices
+from bfcl_env import CATEGORIES, Episode, load_scenarios, part_of, source, train_indices
 from bfcl_env.leaderboard.averages import CATEGORIES as LEADERBOARD
 from bfcl_env.leaderboard.averages import LIVE, WEIGHTS, averages, missing
 from bfcl_env.proof.suspicious import suspicions
@@ -25,16 +25,15 @@ def test_all_categories_share_one_split_as_the_seeds_draw_it():
     assert train_indices() == tuple(indices[:100])
     rest = sorted(set(range(200)) - set(train_indices()) - set(ALIKE))
     random.Random(1).shuffle(rest)
-    assert choose_indices() == (40, 66, *rest[:23])
+    assert [item.index for item in load_scenarios("multi_turn_base", split="dev")] == sorted([40, 66, *rest[:23]])
     for category in CATEGORIES:
         assert [item.index for item in load_scenarios(category)] == list(range(200))
         parts = {
-            part: {item.index for item in load_scenarios(category, split=part)}
-            for part in ("train", "choose", "report")
+            part: {item.index for item in load_scenarios(category, split=part)} for part in ("train", "dev", "test")
         }
-        assert {part: len(found) for part, found in parts.items()} == {"train": 100, "choose": 25, "report": 75}
+        assert {part: len(found) for part, found in parts.items()} == {"train": 100, "dev": 25, "test": 75}
         assert set.union(*parts.values()) == set(range(200)) and parts["train"] == set(train_indices())
-        assert {item.index for item in load_scenarios(category, split="val")} == parts["choose"] | parts["report"]
+        assert {item.index for item in load_scenarios(category, split="val")} == parts["dev"] | parts["test"]
         assert all(part_of(index) == part for part, found in parts.items() for index in found)
 
 
@@ -45,12 +44,12 @@ def test_a_held_out_task_that_resembles_a_training_task_is_never_reported():
         if item.turns[0].user:
             requests.setdefault(item.turns[0].user, set()).add(item.index)
     for same in (*configs.values(), *requests.values()):
-        assert len({part_of(index) for index in same}) == 1 or {part_of(index) for index in same} == {"train", "choose"}
+        assert len({part_of(index) for index in same}) == 1 or {part_of(index) for index in same} == {"train", "dev"}
 
 
 def test_unknown_categories_splits_and_indices_and_other_data_are_refused(monkeypatch):
-    for call in (lambda: load_scenarios("base"), lambda: load_scenarios(split="test"), lambda: part_of(200)):
-        with pytest.raises(ValueError, match="multi_turn_miss_func|'train', 'val', 'choose', 'report'|0 to 199"):
+    for call in (lambda: load_scenarios("base"), lambda: load_scenarios(split="held"), lambda: part_of(200)):
+        with pytest.raises(ValueError, match="multi_turn_miss_func|'train', 'val', 'dev', 'test'|0 to 199"):
             call()
     source.read_data.cache_clear()
     monkeypatch.setattr(source, "DATA_SHA256", "0" * 64)

@@ -442,20 +442,20 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_ends_with_one_table(
 def test_ablations_of_which_one_chose_are_all_compared_on_the_tasks_for_reporting(tmp_path):
     for run in ("a", "b"):
         (tmp_path / run / "stage1_format" / "metrics").mkdir(parents=True)
-        numbers = {"val/progress": 0.9, "val_report/progress": 0.5, "val_report/acc": 0.25}
-        numbers |= {"val_report/bfcl/base/acc": 0.25, "val_report/bfcl/base/progress": 0.125}
-        numbers |= {"val-core/bfcl/base/acc/mean@1": 0.9, "val_choose/bfcl/base/acc": 0.8}
+        numbers = {"val/progress": 0.9, "val_test/progress": 0.5, "val_test/acc": 0.25}
+        numbers |= {"val_test/bfcl/base/acc": 0.25, "val_test/bfcl/base/progress": 0.125}
+        numbers |= {"val-core/bfcl/base/acc/mean@1": 0.9, "val_dev/bfcl/base/acc": 0.8}
         line = json.dumps({"step": 12, "data": numbers})
         (tmp_path / run / "stage1_format" / "metrics" / "1.jsonl").write_text(line + "\n")
     listed = stages.read_stages({"stages": ["stage1"]}, tmp_path)
     runs = {run: (tmp_path / run, listed) for run in ("a", "b")}
     assert "0.900" in ablations.table(runs)
-    chose = [{"stage": "stage1_format", "setting": "stage.handover_metric", "metric": "val_choose/score"}]
+    chose = [{"stage": "stage1_format", "setting": "stage.handover_metric", "metric": "val_dev/score"}]
     stage_state.update(tmp_path / "b" / "stage1_format", chose=tuple(chose))
     text = ablations.table(runs)
     assert text.count("0.500") == 2 and text.count("0.125 / 0.250") == 2
     assert "0.900" not in text and "0.800" not in text
-    assert "val_choose/score" in text and "reporting tasks" in text
+    assert "val_dev/score" in text and "test tasks" in text
 
 
 def test_an_ablation_that_fails_does_not_stop_the_others(tmp_path, launched, monkeypatch):

@@ -161,7 +161,7 @@ def test_the_demo_uses_the_tasks_it_was_tuned_on():
     assert [item.index for item in tiny.sft_tasks()] == [
         *(144, 93, 29, 46, 9, 26, 32, 17, 13, 94, 101, 100, 104, 38, 44, 12)
     ]
-    assert [part_of(item.index) for item in tiny.val_tasks()] == ["choose", "report"]
+    assert [part_of(item.index) for item in tiny.val_tasks()] == ["dev", "test"]
 
 
 @pytest.mark.parametrize("size", ["full", "small"])
@@ -169,7 +169,7 @@ def test_both_held_out_parts_are_validated_in_all_categories(size, request):
     name = "bfcl_val.parquet" if size == "full" else "tiny_val.parquet"
     extra = [row["extra_info"] for row in rows(request.getfixturevalue(size), name)]
     assert {(item["category"], part_of(item["index"])) for item in extra} == {
-        (category, part) for category in CATEGORIES for part in ("choose", "report")
+        (category, part) for category in CATEGORIES for part in ("dev", "test")
     }
 
 

@@ -50,10 +50,10 @@ def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_tw
     clusters = [{(task.environment, task.cluster) for task in those} for those in (trained + shown, held_out)]
     assert clusters[0].isdisjoint(clusters[1])
     assert Counter((task.part, task.environment) for task in held_out) == {
-        ("choose", "bfcl_single"): 96,
-        ("choose", "bfcl"): 6,
-        ("report", "bfcl_single"): 200,
-        ("report", "bfcl"): 12,
+        ("dev", "bfcl_single"): 96,
+        ("dev", "bfcl"): 6,
+        ("test", "bfcl_single"): 200,
+        ("test", "bfcl"): 12,
     }
 
 

@@ -56,7 +56,7 @@ def test_weights_become_rows_of_all_names_in_one_file(mixture):
 
 def test_rows_are_those_of_their_part_and_both_parts_are_validated_on(mixture):
     rows, _ = mixture
-    for name, parts in (("mixture_train", {"train"}), ("mixture_val", {"choose", "report"})):
+    for name, parts in (("mixture_train", {"train"}), ("mixture_val", {"dev", "test"})):
         for environment in ("bfcl", "bfcl_single"):
             own = [row["extra_info"] for row in rows[name] if row["extra_info"]["environment"] == environment]
             tasks = load_tasks(environment)

@@ -33,9 +33,9 @@ CHANGED = {
     "which lacks category": ('category: str = "move"', "kind: int = 0"),
     "has id '' and part": ('f"move_{number}"', '""'),
     "half of a surrogate pair": ('f"move_{number}"', 'f"move\\ud800{number}"'),
-    "part 'test'; expected one of train, choose, report": ('"report")\n', '"test")\n'),
+    "part 'held'; expected one of train, dev, test": ('"test")\n', '"held")\n'),
     "59 tasks have the id of another one": ('f"move_{number}"', '"move"'),
-    "has tasks in choose and in report": ("str(number)", "str(number // 2)"),
+    "has tasks in dev and in test": ("str(number)", "str(number // 2)"),
     "names the environment 'stock'": ('environment: str = "inventory"', 'environment: str = "stock"'),
     # attempts
     "TypeError: Attempt.__init__() missing": ("return Attempt(self)", "return Attempt()"),
@@ -213,7 +213,7 @@ class Attempt(EnvironmentBase):
 
 
 def load_tasks():
-    return [Task(f"press_{n}", str(n), part) for n, part in enumerate(("train", "train", "choose", "report"))]
+    return [Task(f"press_{n}", str(n), part) for n, part in enumerate(("train", "train", "dev", "test"))]
 """
 
 

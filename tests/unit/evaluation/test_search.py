@@ -257,7 +257,7 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
 
     found = []
     for passes in ("true", "false"):
-        given = ["--environment", str(write_maze(tmp_path)), "--split", "report", "--max-nodes", "25"]
+        given = ["--environment", str(write_maze(tmp_path)), "--split", "test", "--max-nodes", "25"]
         given += ["--concurrency", "1", "--option", f"passes={passes}", *DFSDT]
         done = played(play, tmp_path / passes, *given, category=None, limit=4)
         found.append((done.requests, [line["search"] for line in done.lines], [*map(texts, done.lines)]))
@@ -277,7 +277,7 @@ def test_faults_of_the_server_cost_the_search_nothing_and_what_cannot_be_played_
 
 
 def test_a_scripted_user_says_the_same_in_each_branch(tmp_path: Path) -> None:
-    given = ["--environment", str(write_phone(tmp_path)), "--split", "report", *DFSDT]
+    given = ["--environment", str(write_phone(tmp_path)), "--split", "test", *DFSDT]
     given += ["--user", "kind=scripted", "--user", "lines=[My line is dead., Goodbye.]"]
     done = played(
         lambda messages: ANSWER if told(messages) else "nonsense", tmp_path / "out", *given, category=None, limit=2

@@ -195,7 +195,7 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
 
 def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
     out, own, changed = tmp_path / "out", write_example(tmp_path), tmp_path / "changed"
-    own.write_text(own.read_text().replace("parts[number % 4]", "['train', 'choose'][number % 2]"))
+    own.write_text(own.read_text().replace("parts[number % 4]", "['train', 'dev'][number % 2]"))
     for folder in (tmp_path, changed):
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text("[]" if folder == tmp_path else '{"model_type": "qwen2"}')
@@ -209,7 +209,7 @@ def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
         (["--model", str(tmp_path)], "is not a model folder"),
         (["--model", str(tmp_path / "nothing")], "is not a model folder"),
         (["--model", str(changed)], "model.safetensors is not what was written"),
-        ([*here, "--environment", str(own), "--split", "report"], "30 train in move, 30 choose in move"),
+        ([*here, "--environment", str(own), "--split", "test"], "30 train in move, 30 dev in move"),
     ):
         assert evaluate.main([*given, "--out", str(out)]) == 1
         assert said in capsys.readouterr().err and not out.exists(), given

@@ -19,7 +19,7 @@ SPEAKS = ["--user", "kind=scripted", "--user", "lines=[My line is dead., Goodbye
 
 def evaluated(folder: Path, *more: str, answer: str = "done", name: str = "out") -> SimpleNamespace:
     """The eight tasks of the phone, played by a model that only answers."""
-    given = ["--environment", str(write_phone(folder)), "--split", "report", *more]
+    given = ["--environment", str(write_phone(folder)), "--split", "test", *more]
     return played(lambda _: PROTOCOL.render_answer("done", answer), folder / name, *given, category=None, limit=99)
 
 

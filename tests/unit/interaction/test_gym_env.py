@@ -136,7 +136,7 @@ def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
     drawn = [env.reset(seed=7)[1]["task_id"], *(env.reset()[1]["task_id"] for _ in range(60))]
     assert {load_tasks("bfcl")[task_id].part for task_id in drawn} == {"train"} and len(set(drawn)) > 40
     assert [env.reset(seed=7)[1]["task_id"], *(env.reset()[1]["task_id"] for _ in range(60))] == drawn
-    held_out = next(task.id for task in load_tasks("bfcl").values() if task.part == "report")
+    held_out = next(task.id for task in load_tasks("bfcl").values() if task.part == "test")
     assert env.reset(options={"task_id": held_out})[1]["task_id"] == held_out
     few = GymEnv("bfcl", compute_score, tasks=[held_out])
     assert {few.reset()[1]["task_id"] for _ in range(5)} == {held_out}

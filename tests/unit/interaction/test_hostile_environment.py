@@ -42,13 +42,13 @@ def hostile(request, tmp_path, monkeypatch):
     name, pids = f"hostile_{request.node.name.translate(str.maketrans('[]- ', '____'))}", tmp_path / "pids"
     text = example().replace('"inventory"', f'"{name}"').replace('["add", "take"]', '["add"]')
     text = text.replace(
-        CALL, f"{CALL}        if self.task.part == 'report' and self.task.id == 'move_3':\n            {does}\n"
+        CALL, f"{CALL}        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
     )
     note = f"def note(pid):\n    if pid: open({str(pids)!r}, 'a').write(f'{{pid}}\\n')\n"
     path = tmp_path / f"{name}.py"
     path.write_text(f"{text}\nimport os, subprocess, sys, time\n{note}")
     register({name: str(path)})
-    tasks = [task for task in load_tasks(name).values() if task.part == "report"][: 1 + SIBLINGS]
+    tasks = [task for task in load_tasks(name).values() if task.part == "test"][: 1 + SIBLINGS]
     yield name, tasks, fault and fault.replace("FILE", path.name)
     for pid in map(int, pids.read_text().split() if pids.exists() else []):
         with suppress(ProcessLookupError):
@@ -97,7 +97,7 @@ def test_in_an_evaluation(hostile, tmp_path):
         calls, answer = said[messages[1]["content"]]
         return answer if messages[-1]["content"].startswith("Results:") else calls
 
-    arguments = ["--environment", name, "--docs", "signature", "--split", "report", "--limit", str(len(tasks))]
+    arguments = ["--environment", name, "--docs", "signature", "--split", "test", "--limit", str(len(tasks))]
     with serving(play) as server:
         arguments += ["--endpoint", server.url, "--out", str(tmp_path / "out"), "--turn-policy", "call_timeout=2"]
         assert evaluate.main(arguments) == 0

@@ -107,7 +107,7 @@ def test_an_evaluation_is_played_again_against_the_words_of_another(tmp_path: Pa
 
     def played(out: Path, *user: str) -> list[dict[str, Any]]:
         with serving(lambda messages: PROTOCOL.render_answer("done", "done")) as server:
-            given = ["--endpoint", server.url, "--out", str(out), "--environment", str(phone), "--split", "report"]
+            given = ["--endpoint", server.url, "--out", str(out), "--environment", str(phone), "--split", "test"]
             assert evaluate.main([*given, *(word for pair in user for word in ("--user", pair))]) == 0
         return [json.loads(line)["episode"] for line in (out / "episodes.jsonl").read_text().splitlines()]
 

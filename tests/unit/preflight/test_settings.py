@@ -23,7 +23,7 @@ OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
 ASYNC, SEPARATE = "trainer=async", "trainer=separate"
 V1 = "trainer.v1"
 GATE = (
-    "stage.gate.metric=val_choose/reward",
+    "stage.gate.metric=val_dev/reward",
     "stage.gate.value=1.0",
     "stage.gate.kind=leave_at",
     "stage.gate.window=2",
@@ -214,7 +214,7 @@ NOTES = [
     ([f"{ACTOR}.policy_loss.loss_mode=gspo", f"{MINI}=2"], "never clips"),
     (["interaction.overlong.train=false", f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"], "overlong.train=false"),
     (["interaction.record_tokens=true", "interaction.record_dir=null"], "record_dir=null"),
-    ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_choose/"),
+    ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_dev/"),
 ]
 
 

@@ -26,7 +26,7 @@ def line(step: int, task: int, rollout: int, launch: str | None = None, score: f
     head = {"step": step, "split": "train", "launch": launch, "uid": f"{launch}{step}{task}", "session_id": rollout}
     named = {"environment": "bfcl", "task_id": f"multi_turn_base_{task}", "category": "multi_turn_base"}
     reward = {"acc": score, "progress": score, "acc_official": score}
-    found = {**head, **named, "cluster": str(task), "part": "report", "score": score, "reward": reward}
+    found = {**head, **named, "cluster": str(task), "part": "test", "score": score, "reward": reward}
     episode = more.pop("episode", RECORD)
     return {**found, **more, "episode": episode}  # as training writes it: last
 

@@ -21,7 +21,7 @@ def made(folder: Path) -> dict[str, str]:
     folder = folder / "golden"
     one, two = (golden_run(folder / name, seed) for name, seed in (("one", 1), ("two", 2)))
     pages = {"page": page.write(one, (two,)).read_text(), "page_of_one": page.write(two).read_text()}
-    note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
+    note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_dev/acc"}
     for stage in ("stage1_format", "stage2_base"):
         state.update(two / stage, done=state.Done(12, 12, 12, 0.0), chose=(note,))
     pages["page_decided"] = page.write(two).read_text()

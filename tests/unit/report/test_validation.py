@@ -22,8 +22,8 @@ def run(tmp_path: Path) -> Path:
 def test_the_difference_is_that_of_the_tasks_for_reporting_and_its_error_that_of_drawn_tasks(run: Path) -> None:
     validated(run, 0, {"a": [0, 0], "b": [1, 0], "c": [0, 0], "d": [1, 1]})
     validated(run, 9, {"a": [1, 1], "b": [1, 0], "c": [1, 0], "d": [1, 1]})
-    validated(run, 0, {"e": [1, 1]}, part="choose")
-    validated(run, 9, {"e": [0, 0]}, part="choose")
+    validated(run, 0, {"e": [1, 1]}, part="dev")
+    validated(run, 9, {"e": [0, 0]}, part="dev")
     titles, ((_, shares, since), *_) = rows([run])
     assert titles == ["start", STAGE] and shares == [(0.375, 4), (0.75, 4)]
     (only,) = since["start"].runs
@@ -75,7 +75,7 @@ def test_several_runs_are_never_pooled(run: Path, tmp_path: Path) -> None:
 
 
 def test_clusters_and_categories_of_two_environments_are_kept_apart(run: Path) -> None:
-    def line(environment: str, task: int, acc: float, part: str = "report") -> str:
+    def line(environment: str, task: int, acc: float, part: str = "test") -> str:
         names = {"environment": environment, "task_id": str(task), "category": "all_there_is", "cluster": str(task)}
         scored = {"score": acc, "reward": {"acc": acc}, "episode": {}}
         return json.dumps({"step": 1, "session_id": 0, **names, "part": part, **scored}) + "\n"

@@ -1,4 +1,4 @@
-"""Validation decides by the tasks for choosing only, says so beside the model, and reports the others."""
+"""Validation decides by the dev tasks only, says so beside the model, and reports the others."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
-from bfcl_env import choose_indices, report_indices, train_indices
+from bfcl_env import load_scenarios
 from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
@@ -18,8 +18,8 @@ from recipe.gates import check_logged
 from recipe.report import page, validation
 from recipe.stage import choosing, end, state
 
-CHOOSE, REPORT, TRAIN = (f"multi_turn_base_{found()[0]}" for found in (choose_indices, report_indices, train_indices))
-BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_choose/score"}
+DEV, TEST, TRAIN = (load_scenarios("multi_turn_base", split=part)[0].id for part in ("dev", "test", "train"))
+BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_dev/score"}
 
 
 def rows_file(path, *tasks):
@@ -33,10 +33,10 @@ def config(tmp_path):
     """A stage whose validation has both parts; its settings of choosing are to be changed."""
     return OmegaConf.create(
         {
-            "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_choose/score"},
+            "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_dev/score"},
             "trainer": {"device": "cpu"},
             "paths": {"data": "data/tiny"},
-            "data": {"val_files": rows_file(tmp_path / "val.parquet", CHOOSE, REPORT)},
+            "data": {"val_files": rows_file(tmp_path / "val.parquet", DEV, TEST)},
             "actor_rollout_ref": {"model": {"path": None}},
         }
     )
@@ -45,12 +45,12 @@ def config(tmp_path):
 @pytest.mark.parametrize(
     ("metric", "instead"),
     [
-        ("val/score", "val_choose/score"),
-        ("val/stop/completed", "val_choose/stop/completed"),
-        ("val_report/acc", "val_choose/acc"),
-        ("val-core/bfcl/base/acc/mean@1", "val_choose/bfcl/base/acc"),
-        ("val-aux/bfcl/miss_func/progress/mean@4", "val_choose/bfcl/miss_func/progress"),
-        ("val-aux/bfcl/base/acc/best@4/mean", "val_choose/bfcl/base/acc"),
+        ("val/score", "val_dev/score"),
+        ("val/stop/completed", "val_dev/stop/completed"),
+        ("val_test/acc", "val_dev/acc"),
+        ("val-core/bfcl/base/acc/mean@1", "val_dev/bfcl/base/acc"),
+        ("val-aux/bfcl/miss_func/progress/mean@4", "val_dev/bfcl/miss_func/progress"),
+        ("val-aux/bfcl/base/acc/best@4/mean", "val_dev/bfcl/base/acc"),
     ],
 )
 def test_deciding_by_tasks_that_are_reported_is_refused_with_the_name_that_works(metric, instead, config):
@@ -79,7 +79,7 @@ def test_every_stage_may_hand_on_its_best_without_another_setting(name):
     end.check(compose_stage(name, ["stage.handover=best", "trainer.save_freq=12", "trainer.test_freq=12"]))
 
 
-@pytest.mark.parametrize("tasks", [(REPORT,), (TRAIN,), (TRAIN, REPORT)])
+@pytest.mark.parametrize("tasks", [(TEST,), (TRAIN,), (TRAIN, TEST)])
 def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(tasks, config, tmp_path):
     config.data.val_files = [rows_file(tmp_path / "own.parquet", *tasks)]
     choosing.check_rows(config)
@@ -91,7 +91,7 @@ def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(ta
     own = OmegaConf.merge(config, {"data": {"val_files": [str(tmp_path / "inventory.parquet")]}})
     with pytest.raises(PreflightError, match="`.venv/bin/python -m data_prep --environment FILE --out data/tiny`"):
         choosing.check_rows(own)
-    config.data.val_files.append(rows_file(tmp_path / "more.parquet", CHOOSE))
+    config.data.val_files.append(rows_file(tmp_path / "more.parquet", DEV))
     choosing.check_rows(config)
 
 
@@ -99,23 +99,23 @@ def test_a_validation_is_logged_over_all_tasks_and_over_each_part():
     infos = {
         "acc": [1.0, 0.0, 0.5, None],
         "note": ["text"] * 4,
-        "part": ["choose", "report", "train", None],
+        "part": ["dev", "test", "train", None],
     }
     assert choosing.validation_metrics(["bfcl/base", "bfcl/base", "own", "own"], infos) == {
         "val/acc": 0.5,
-        "val_choose/acc": 1.0,
-        "val_choose/bfcl/base/acc": 1.0,
-        "val_report/acc": 0.0,
-        "val_report/bfcl/base/acc": 0.0,
+        "val_dev/acc": 1.0,
+        "val_dev/bfcl/base/acc": 1.0,
+        "val_test/acc": 0.0,
+        "val_test/bfcl/base/acc": 0.0,
     }
 
 
 def test_what_a_guard_plays_is_in_no_mean_but_its_own():
-    infos = {"acc": [1.0, 0.0, 0.5], "part": ["choose", "guard", "guard"]}
+    infos = {"acc": [1.0, 0.0, 0.5], "part": ["dev", "guard", "guard"]}
     assert choosing.validation_metrics(["bfcl/base", "bfcl_single/multiple", "bfcl_single/irrelevance"], infos) == {
         "val/acc": 1.0,
-        "val_choose/acc": 1.0,
-        "val_choose/bfcl/base/acc": 1.0,
+        "val_dev/acc": 1.0,
+        "val_dev/bfcl/base/acc": 1.0,
         "val_guard/acc": 0.25,
         "val_guard/bfcl_single/multiple/acc": 0.0,
         "val_guard/bfcl_single/irrelevance/acc": 0.5,
@@ -124,7 +124,7 @@ def test_what_a_guard_plays_is_in_no_mean_but_its_own():
 
 def test_tasks_of_a_guard_are_none_to_choose_by(config, tmp_path):
     config.stage.handover = "best"
-    own, guard = rows_file(tmp_path / "own.parquet", REPORT), rows_file(tmp_path / "guard.parquet", CHOOSE)
+    own, guard = rows_file(tmp_path / "own.parquet", TEST), rows_file(tmp_path / "guard.parquet", DEV)
     config.data.val_files = [own, guard]
     choosing.check_rows(config)
     guarded = OmegaConf.merge(config, {"environment": {"guard": guard}})
@@ -136,7 +136,7 @@ def test_tasks_of_a_guard_are_none_to_choose_by(config, tmp_path):
 def test_the_metric_of_the_hand_over_is_logged_whatever_a_reward_returns(returned):
     """verl calls a bare number `acc`, and logs what it trains on as `reward`."""
     metric = compose_stage("stage2", ["stage.handover=best"]).stage.handover_metric
-    logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "part": ["choose"]})
+    logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "part": ["dev"]})
     check_logged("stage.handover_metric", metric, logged)
     assert logged[metric] == 0.5
 
@@ -152,8 +152,8 @@ def test_what_has_decided_goes_on_to_the_models_that_start_from_it(config, tmp_p
     config.stage.update({"name": "stage3_full", "handover": "last"})
     config.actor_rollout_ref.model.path = str(stage / "hf")
     assert choosing.decisions(config) == [BY_SCORE]
-    config.stage.gate = {"kind": "leave_at", "value": 0.5, "metric": "val_choose/acc"}
-    by_gate = {"stage": "stage3_full", "setting": "stage.gate.metric", "metric": "val_choose/acc"}
+    config.stage.gate = {"kind": "leave_at", "value": 0.5, "metric": "val_dev/acc"}
+    by_gate = {"stage": "stage3_full", "setting": "stage.gate.metric", "metric": "val_dev/acc"}
     assert choosing.decisions(config) == [BY_SCORE, by_gate]
     assert choosing.of_model(tmp_path / "elsewhere" / "model") == []
 
@@ -192,7 +192,7 @@ def a_server_that_answers_done(monkeypatch):
     monkeypatch.setattr("recipe.evaluation.server.serve", serve)
 
 
-@pytest.mark.parametrize(("split", "said"), [("val", True), ("choose", True), ("report", False), ("train", False)])
+@pytest.mark.parametrize(("split", "said"), [("val", True), ("dev", True), ("test", False), ("train", False)])
 def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(
     split, said, a_server_that_answers_done, tmp_path, capsys
 ):
@@ -205,11 +205,11 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(
     printed, kept = capsys.readouterr().out, (tmp_path / "out" / "results.txt").read_text()
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     for text in (printed, kept, found["note"]):
-        assert ("val_choose/score (stage2_base" in text and "--split report" in text) is said
+        assert ("val_dev/score (stage2_base" in text and "--split test" in text) is said
     if split == "val":
         tasks = {part: group["tasks"] for part, group in found["parts"].items()}
-        assert sum(tasks.values()) == 12 and set(tasks) == {"choose", "report"}
-        assert {"choose", "report"} < {line.split()[0] for line in kept.splitlines() if line}
+        assert sum(tasks.values()) == 12 and set(tasks) == {"dev", "test"}
+        assert {"dev", "test"} < {line.split()[0] for line in kept.splitlines() if line}
     else:
         assert found["parts"] == {}
 
@@ -227,7 +227,7 @@ def a_validated_run(run):
     lines = [
         {"step": 1, "session_id": 0, "uid": task, "task_id": task, "cluster": task, "part": part, **named}
         | {"score": acc, "reward": {"acc": acc}, "episode": {}}
-        for task, part, acc in ((CHOOSE, "choose", 1.0), (REPORT, "report", 0.0), (TRAIN, "train", 1.0))
+        for task, part, acc in ((DEV, "dev", 1.0), (TEST, "test", 0.0), (TRAIN, "train", 1.0))
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return stage
@@ -237,12 +237,12 @@ def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tm
     stage = a_validated_run(tmp_path)
     (row,) = validation.validations(tmp_path)
     assert (row["tasks"], row["acc"].value) == (3, pytest.approx(2 / 3))
-    assert "val_choose" not in page.write(tmp_path).read_text()
+    assert "val_dev" not in page.write(tmp_path).read_text()
     state.update(stage, chose=tuple([BY_SCORE]))
     (row,) = validation.validations(tmp_path)
     assert (row["tasks"], row["acc"].value) == (1, 0.0)
     text = page.write(tmp_path).read_text()
-    assert "The figure to report is that of the reporting tasks" in text
+    assert "The figure to report is that of the test tasks" in text
     assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
     assert choosing.sentence([BY_SCORE, BY_SCORE]) == choosing.sentence([BY_SCORE])
 
@@ -250,9 +250,9 @@ def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tm
 def test_the_curves_of_a_run_that_chose_are_those_of_the_reporting_tasks(tmp_path):
     stage = a_validated_run(tmp_path)
     (stage / "metrics" / "later.jsonl").write_text(
-        json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_report/progress": 0.25}}) + "\n"
+        json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_test/progress": 0.25}}) + "\n"
     )
-    title = "validation, reporting tasks: progress"
+    title = "validation, test tasks: progress"
     assert title not in page.write(tmp_path).read_text()
     state.update(stage, chose=tuple([BY_SCORE]))
     text = page.write(tmp_path).read_text()
@@ -275,4 +275,4 @@ def test_a_run_whose_validation_has_no_task_for_reporting_says_so(tmp_path):
     path.write_text(path.read_text().splitlines()[0] + "\n")
     state.update(stage, chose=tuple([BY_SCORE]))
     assert validation.validations(tmp_path) == []
-    assert "None so far, of tasks for reporting" in page.write(tmp_path).read_text()
+    assert "None so far, of test tasks" in page.write(tmp_path).read_text()

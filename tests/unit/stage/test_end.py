@@ -29,7 +29,7 @@ def config_of(tmp_path: Path, **stage) -> DictConfig:
                 "name": "stage",
                 "gate": None,
                 "handover": "last",
-                "handover_metric": "val_choose/score",
+                "handover_metric": "val_dev/score",
                 **stage,
             },
             "data": {"train_batch_size": 4, "train_files": "rows.parquet"},
@@ -170,12 +170,12 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     end = StageEnd(config, planned=4, done=0)
     for step, value in ((1, 0.2), (2, 0.7), (3, 0.5)):
         save(config, step)
-        end(step, {"val_choose/score": value})
+        end(step, {"val_dev/score": value})
     end(4, {"other": 1.0})
     save(config, 4)
     done = ends.finish(config)
     assert (done.model_step, done.best and done.best.value) == (2, 0.7)
-    chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_choose/score"}
+    chose = {"stage": "stage", "setting": "stage.handover_metric", "metric": "val_dev/score"}
     best = state.look(tmp_path / "stage").best
     assert state.look(tmp_path / "stage").chose == (chose,) and best is not None and best.metric == chose["metric"]
     exported = (tmp_path / "stage" / "hf" / "model.safetensors").read_bytes()
@@ -201,7 +201,7 @@ def test_the_best_of_a_training_that_is_not_continued_is_forgotten(tmp_path):
     config = config_of(tmp_path, handover="best")
     Path(config.paths.stage).mkdir()
     save(config, 3)
-    StageEnd(config, planned=4, done=2)(3, {"val_choose/score": 0.9})
+    StageEnd(config, planned=4, done=2)(3, {"val_dev/score": 0.9})
     assert (best := state.look(tmp_path / "stage").best) and best.step == 3
     StageEnd(config, planned=4, done=0)
     assert state.look(tmp_path / "stage").best is None
@@ -211,11 +211,11 @@ def test_the_best_by_another_metric_is_forgotten_and_that_is_said(tmp_path, caps
     config = config_of(tmp_path, handover="best")
     Path(config.paths.stage).mkdir()
     save(config, 1)
-    StageEnd(config, planned=4, done=0)(1, {"val_choose/score": 0.9})
-    config.stage.handover_metric = "val_choose/acc"
+    StageEnd(config, planned=4, done=0)(1, {"val_dev/score": 0.9})
+    config.stage.handover_metric = "val_dev/acc"
     StageEnd(config, planned=4, done=1)
     assert state.look(tmp_path / "stage").best is None
-    assert "RESUME step 1 was the best by val_choose/score" in capsys.readouterr().out
+    assert "RESUME step 1 was the best by val_dev/score" in capsys.readouterr().out
 
 
 def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_was_chosen(tmp_path):
@@ -224,21 +224,21 @@ def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_
     end = StageEnd(config, planned=2, done=0)
     for step, value in ((1, 0.9), (2, 0.1)):
         save(config, step)
-        end(step, {"val_choose/score": value})
-    config.stage.handover_metric = "val_choose/acc"
+        end(step, {"val_dev/score": value})
+    config.stage.handover_metric = "val_dev/acc"
     assert ends.at_target(config), "nothing is trained again"
     done = ends.finish(config)
     assert done.model_step == 1
-    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_choose/score"]
+    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_dev/score"]
 
 
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
-    config = config_of(tmp_path, gate={**LEAVE, "metric": "val_choose/acc", "window": 1})
+    config = config_of(tmp_path, gate={**LEAVE, "metric": "val_dev/acc", "window": 1})
     Path(config.paths.stage).mkdir()
-    assert StageEnd(config, planned=4, done=0)(1, {"val_choose/acc": 1.0}) == 2
+    assert StageEnd(config, planned=4, done=0)(1, {"val_dev/acc": 1.0}) == 2
     save(config, 2)
     ends.finish(config)
-    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_choose/acc"]
+    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_dev/acc"]
     config.stage.gate = None
     assert not ends.at_target(config), "all steps are trained now"
     assert StageEnd(config, planned=4, done=2).last == 4
@@ -248,12 +248,12 @@ def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tm
 
 
 def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
-    config = config_of(tmp_path, handover="best", handover_metric="val_choose/scor")
+    config = config_of(tmp_path, handover="best", handover_metric="val_dev/scor")
     Path(config.paths.stage).mkdir()
     end = StageEnd(config, planned=4, done=0)
     end(1, {"critic/score/mean": 1.0})
-    with pytest.raises(PreflightError, match="stage.handover_metric=val_choose/scor is not logged; .*val_choose/score"):
-        end(2, {"critic/score/mean": 1.0, "val/score": 0.5, "val_choose/score": 0.5})
+    with pytest.raises(PreflightError, match="stage.handover_metric=val_dev/scor is not logged; .*val_dev/score"):
+        end(2, {"critic/score/mean": 1.0, "val/score": 0.5, "val_dev/score": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
         ({"actor_rollout_ref": {"actor": {"checkpoint": {"async_save": True}}}}, "async_save=true"),
         (
             {
-                "stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val_choose/acc"}},
+                "stage": {"gate": {"kind": "minimum", "value": 1, "metric": "val_dev/acc"}},
                 "trainer": {"test_freq": -1},
             },
             "needs validations",
@@ -324,7 +324,7 @@ def test_a_damaged_export_is_made_again_from_its_checkpoint(tmp_path, capsys, ha
     end = StageEnd(config, planned=2, done=0)
     for step, value in ((1, 0.9), (2, 0.1)):
         save(config, step)
-        end(step, {"val_choose/score": value})
+        end(step, {"val_dev/score": value})
     stage, first = tmp_path / "stage", ends.finish(config)
     weights = (stage / "hf" / "model.safetensors").read_bytes()
     harm(stage / "hf" / "model.safetensors")

@@ -36,14 +36,14 @@ def test_no_cluster_and_no_fault_set_stands_on_two_sides_in_whichever_mode(by: s
 def test_by_faults_all_sizes_are_on_each_side_and_by_size_the_larger_are_held_out() -> None:
     tasks = load_tasks()
     sizes = {part: {faults(task) for task in tasks if task.part == part} for part in SHARES}
-    assert sizes["train"] == sizes["report"] and len(sizes["train"]) >= 9
+    assert sizes["train"] == sizes["test"] and len(sizes["train"]) >= 9
     for category in {task.category for task in tasks}:
         found = [task.part for task in tasks if task.category == category]
         for part, share in SHARES.items():
             assert abs(found.count(part) / len(found) - share) < 0.05, (category, part)
     larger = [task for task in load_tasks("size") if task.task.domain == "telecom"]
     assert {task.part for task in larger if faults(task) <= SMALL} == {"train"}
-    assert {task.part for task in larger if faults(task) > SMALL} == {"choose", "report"}
+    assert {task.part for task in larger if faults(task) > SMALL} == {"dev", "test"}
 
 
 def test_the_official_split_has_the_tasks_of_its_files() -> None:
@@ -59,7 +59,7 @@ def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> Non
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["options"]["split"] == "size" and manifest["tau2_data"]["from"].startswith("inspect-evals")
     infos = parquet.read_table(tmp_path / "tau_val.parquet")["extra_info"].to_pylist()
-    assert {part_of(info) for info in infos} == {"choose", "report"}
+    assert {part_of(info) for info in infos} == {"dev", "test"}
     assert all(info["task_id"].count("|") >= SMALL for info in infos)
     own = {info["task_id"]: part_of({**info, "part": None}) for info in infos}
     assert "train" in own.values()  # by the split that the environment has without a word

@@ -76,6 +76,6 @@ def test_an_evaluation_plays_by_taus_rules_and_by_the_split_that_is_named(tmp_pa
     settings = json.loads((tmp_path / "settings.json").read_text())
     rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
     assert settings["policy"] == rules
-    kept = Settings(**{**settings, "split": "report", "limit": None, "samples": 1, "categories": ("telecom_solo_mms",)})
-    assert all(task.part == "report" and task.id.count("|") >= 3 for task, _ in kept.tasks())
+    kept = Settings(**{**settings, "split": "test", "limit": None, "samples": 1, "categories": ("telecom_solo_mms",)})
+    assert all(task.part == "test" and task.id.count("|") >= 3 for task, _ in kept.tasks())
     assert kept.conversation(kept.tasks()[0][0]).policy.max_steps == 30

@@ -136,7 +136,7 @@ def test_each_sample_and_each_stage_of_a_run_is_judged(tmp_path: Path) -> None:
         write_metrics(tmp_path / "run", stage, "1.jsonl", [(1, {"critic/score/mean": 0.5})])
         path = tmp_path / "run" / stage / "rollouts" / "val" / "000001.jsonl"
         path.parent.mkdir(parents=True)
-        named = {"environment": "bfcl", "category": "multi_turn_base", "cluster": "0", "part": "report"}
+        named = {"environment": "bfcl", "category": "multi_turn_base", "cluster": "0", "part": "test"}
         path.write_text(json.dumps({**head, **named, "score": 1.0, "episode": episode}) + "\n")
     with serving(says) as server:
         assert judge.main(command(mine, server.url, tmp_path / "out", "--votes", "1")) == 0

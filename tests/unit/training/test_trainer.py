@@ -146,7 +146,7 @@ def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
-    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "part": ["choose", "report"]}
+    infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "part": ["dev", "test"]}
     metrics = trainer._val_metrics_update(
         ["bfcl/base", "bfcl/miss_func"],
         ["a", "b"],
@@ -155,7 +155,7 @@ def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_f
         expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
     )
     assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
-    assert (metrics["val_choose/acc"], metrics["val_report/acc"]) == (1.0, 0.0)
+    assert (metrics["val_dev/acc"], metrics["val_test/acc"]) == (1.0, 0.0)
     assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
     assert all(map(isfinite, metrics.values())), "loggers take numbers only"
     assert metrics["val-aux/bfcl/miss_func/stop/completed/mean@1"] == 1.0
