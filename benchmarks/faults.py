@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "data" / "faults.json"
 LINKS = (".venv", "models")
-FIRST_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+FIRST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
 
 def outcome(tree: Path, fault: dict[str, Any], tests: list[str], seconds: float) -> str:
