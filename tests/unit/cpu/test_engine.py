@@ -63,7 +63,7 @@ def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found
         assert ours[what].keys() == tensors.keys()
         for name, expected in tensors.items():
             scale = float(expected.abs().max())
-            torch.testing.assert_close(ours[what][name], expected, rtol=1e-5, atol=1e-5 * max(scale, 1e-3), msg=name)
+            torch.testing.assert_close(ours[what][name], expected, rtol=1e-5, atol=3e-5 * max(scale, 1e-3), msg=name)
     assert plain["ppo"]["log_probs"].std() > 0.1 and plain["ppo"]["loss"].abs().sum() > 0, "they say something"
 
 
