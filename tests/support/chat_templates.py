@@ -1,6 +1,19 @@
 """Chat templates of published models, as their tokenizer_config.json has them, and tokenizers that use them."""
 
+import importlib.util
+import textwrap
+from pathlib import Path
+
 from support.control_tokens import LLAMA, QWEN, tokenizer_with
+
+
+def quoted_by_bfcl(module: str) -> str:
+    """The chat template in the documentation of a handler of bfcl-eval; read as text, not imported."""
+    root = Path(importlib.util.find_spec("bfcl_eval").origin).parent / "model_handler/local_inference"
+    quoted = (root / f"{module}.py").read_text().partition('"chat_template":\n')[2].partition('"""')[0]
+    assert "tool" in quoted
+    return textwrap.dedent(quoted).strip()
+
 
 QWEN2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"

@@ -6,17 +6,15 @@ function without and with nonsense arguments can come first in each turn, before
 
 import copy
 import dataclasses
-import random
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from bfcl_env import Call, Episode, ErrorKind, augmentation, load_scenarios, parse_call
+from bfcl_env import Call, Episode, augmentation, load_scenarios
 from bfcl_env.augmentation import mathematics, trading, travel, vehicle
 from bfcl_env.augmentation.__main__ import END, START, example, table
-from bfcl_env.augmentation.rule import listing, sentences
 from bfcl_env.proof.mutants import mutants
 from bfcl_env.scenarios import Turn
 from bfcl_env.source import CLASS_MODULES, function_docs, function_owners
@@ -35,10 +33,6 @@ TABLES = " ".join(
 
 def words(text):
     return set(re.findall(r"\w+", text))
-
-
-def with_class(class_name):
-    return next(item for item in load_scenarios("multi_turn_base") if class_name in item.classes)
 
 
 def test_every_rule_answers_its_example_and_never_needs_a_function_that_is_withheld():
@@ -62,67 +56,6 @@ def test_the_documentation_contains_the_generated_table():
     assert text.count(START) == text.count(END) == 1
     shown = text.partition(START)[2].partition(END)[0].strip("\n") + "\n"
     assert shown == table(), "docs/data/hints.md is not what `python -m bfcl_env.augmentation` prints"
-
-
-def test_hints_are_off_by_default_and_a_rule_that_raises_costs_only_the_hint(monkeypatch):
-    scenario = with_class("GorillaFileSystem")
-    with Episode(scenario) as episode:
-        assert episode.execute(parse_call("cdd('x')", scenario)).hint is None
-    monkeypatch.setattr(augmentation, "advise", lambda situation: 1 / 0)
-    with Episode(scenario, augment=True) as episode:
-        result = episode.execute(parse_call("cat('x')", scenario))
-        assert result.error is ErrorKind.RESULT and result.hint is None
-
-
-def test_an_error_gets_advice_that_can_be_acted_on():
-    failed = []
-    for class_name, text, expected in (
-        ("GorillaFileSystem", "cdd('x')", r"The closest available ones: cd\."),
-        ("GorillaFileSystem", "cd()", r"Missing: 'folder'.*ask the user.*cd\(folder: string\)"),
-        ("GorillaFileSystem", "cd(folder=5)", r"'folder' must be string, not int"),
-        ("GorillaFileSystem", "cat('document/final_report.pdf')", r"plain name.*first cd\(folder='document'\)"),
-        ("GorillaFileSystem", "cat('document')", r"is a directory"),
-        ("TravelAPI", "get_booking_history()", r"authenticate_travel supplies 'access_token'"),
-        ("TravelAPI", "get_flight_cost('Paris', 'LAX', '2024-01-01', 'economy')", r"'Paris' is not an airport code"),
-        ("TravelAPI", "get_flight_cost('LHR', 'LAX', '2024-01-01', 'economy')", r"From LHR flights go to: CDG\."),
-        ("VehicleControlAPI", "estimate_distance('71354', '94016')", r"from 71354 only to 83462"),
-        ("TradingBot", "get_stock_info('Apple')", r"name of a company.*get_symbol_by_name"),
-        ("MessageAPI", "get_user_id('Bobby')", r"Users here: 'Alice', 'Bob'"),
-    ):
-        scenario = with_class(class_name)
-        with Episode(scenario, augment=True) as episode:
-            hint = episode.execute(parse_call(text, scenario)).hint
-        if not re.search(expected, hint):
-            failed.append((text, hint))
-    assert not failed
-
-
-def test_a_withheld_function_gets_the_hint_of_an_unknown_one():
-    for scenario in load_scenarios("multi_turn_miss_func"):
-        for name in scenario.withheld(0):
-            call = parse_call(f"{name}()", scenario)
-            with Episode(scenario, augment=True) as episode:
-                result = episode.execute(call)
-                unknown = augmentation.Situation(
-                    scenario, 0, call, result.text, ErrorKind.UNKNOWN_FUNCTION, episode._instances
-                )
-                assert result.error is ErrorKind.WITHHELD_FUNCTION
-                assert result.hint and result.hint == augmentation.hint(unknown)
-
-
-def test_lists_are_cut_with_a_count_and_begin_with_the_closest():
-    names = [f"report_{number:02}.txt" for number in range(50)]
-    shown = listing(names, "report_47.txt", room=50)
-    assert shown.startswith("'report_47.txt'") and shown.endswith(" and 47 more")
-    assert listing(["a", 5]) == "'a', 5" and sentences("a.", "", "b" * 300, "c.") == "a. c."
-    scenario = with_class("GorillaFileSystem")
-    with Episode(scenario, augment=True) as episode:
-        for number in range(400):
-            episode.execute(parse_call(f"touch('{number}{'x' * 60}')", scenario))
-        directory = episode._instances["GorillaFileSystem"].root
-        directory.contents["loop"] = directory
-        hint = episode.execute(parse_call("cat('nowhere')", scenario)).hint
-        assert len(hint) <= augmentation.MAX_CHARS and "more" in hint
 
 
 # Plays.
@@ -199,19 +132,6 @@ def probes(scenario, turn):
         yield Call(name, {})
 
 
-def fingerprint(instances):
-    """All attributes of all instances, private ones and random generators included."""
-    return {
-        (class_name, name): value.getstate()
-        if isinstance(value, random.Random)
-        else id(value)
-        if name == "_current_dir"
-        else copy.deepcopy(value)
-        for class_name, instance in instances.items()
-        for name, value in vars(instance).items()
-    }
-
-
 def play(scenario, turns, found, probe=False):
     with Episode(scenario) as plain, Episode(scenario, augment=True) as augmented:
         said = []
@@ -275,25 +195,3 @@ def test_hints_change_nothing_give_nothing_away_and_nine_of_ten_failing_calls_ge
             print(f"  {owner}: {found.hinted[owner]} of {count} ({found.hinted[owner] / count:.1%})")
             assert found.hinted[owner] / count >= 0.9
     assert set(CLASS_MODULES) < set(probed.failing) and sum(played.failing.values()) > 700
-
-
-def test_giving_a_hint_changes_no_state_private_and_random_included():
-    for mutant in mutants(SEED + 2, 200):
-        with Episode(mutant.scenario) as episode:
-            for number, calls in enumerate(mutant.turns):
-                for call in calls:
-                    result = episode.execute(call)
-                    if result.error is not None:
-                        before = fingerprint(episode._instances)
-                        given = mutant.scenario, number, call, result.text, result.error, episode._instances
-                        augmentation.hint(augmentation.Situation(*given))
-                        assert fingerprint(episode._instances) == before
-                episode.end_turn()
-
-
-def test_the_check_for_leaks_sees_a_leak():
-    scenario = load_scenarios("multi_turn_base")[0]
-    with Episode(scenario, augment=True) as episode:
-        assert leaks(scenario, 0, episode, [], "Use the pattern 'budget analysis'.") == ["budget analysis"]
-        assert leaks(scenario, 1, episode, [], "Use the pattern 'budget analysis'.") == []
-        assert leaks(scenario, 0, episode, [], "There is 'previous_report.pdf'.") == []

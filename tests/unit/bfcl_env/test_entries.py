@@ -14,12 +14,10 @@ from support.entries import GAUGE, multi_turn, says, single_turn, write
 
 import interaction.environment as environments
 from bfcl_env import Episode, load_scenarios
-from bfcl_env.entries import tasks as entries_module
 from bfcl_env.entries.categories import category_of, kind_of
 from bfcl_env.entries.tasks import OwnTask
 from data_prep.__main__ import main as prepare_data
-from interaction import Conversation, get_protocol
-from interaction.call import Call
+from interaction import get_protocol
 from interaction.gold import play_gold
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -109,16 +107,6 @@ def test_a_file_becomes_rows_and_its_gold_passes_when_it_is_played(tmp_path: Pat
         assert record.to_dict()["facts"].items() >= further.items() and bool(further) == ("entry" in record.facts)
 
 
-def test_calls_that_are_not_gold_do_not_pass(tmp_path: Path) -> None:
-    task = tasks_of(write(tmp_path, DOCUMENT))["parallel_java_0"]
-    with Conversation(task, PROTOCOL) as conversation:  # type: ignore[arg-type]
-        conversation.begin()
-        calls = [Call("Form.fields", {"form": "order", "strict": "true"}), Call("Form.isValid", {"form": "order"})]
-        conversation.reply(PROTOCOL.render_calls("t", calls))
-        record = conversation.record()
-    assert record.outcome is not None and not record.outcome.passed and record.turns[0].difference
-
-
 BFCL = Path(next(iter(find_spec("bfcl_eval").submodule_search_locations))) / "data"  # type: ignore[union-attr, arg-type]
 
 
@@ -149,17 +137,6 @@ def test_a_withheld_function_is_revealed_in_its_turn(tmp_path: Path) -> None:
     with Episode(task.played) as episode:
         episode.end_turn()
         assert episode.execute(task.played.turns[1].gold[0]).error is None
-
-
-def test_parts_of_a_state_that_nothing_reads_are_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = multi_turn(
-        initial_config={"TwitterAPI": {"colour": "red"}, "MathAPI": {}},
-        involved_classes=["TwitterAPI"],
-        ground_truth=[["get_user_stats(username='ann')"], []],
-    )
-    tasks_of(write(tmp_path, [entry]))
-    said = capsys.readouterr().out
-    assert "initial_config.TwitterAPI.colour does nothing: the class does not read it; 1 more" in said
 
 
 def sides(tasks: dict[str, OwnTask]) -> dict[str, set[str]]:
@@ -377,42 +354,3 @@ def test_gold_that_does_not_pass_is_reported_of_all_entries(tmp_path: Path, caps
     assert f"has {len(PLAYED)} problems" in lines[0]
     for (words, _), entry, line in zip(PLAYED, entries, lines[1:], strict=True):
         assert line.strip().startswith(f"{entry['id']}: ") and words in line
-
-
-def test_an_entry_that_hangs_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(entries_module, "SECONDS", 1.0)
-    full = {"generated_ids": list(range(10_000, 100_000)), "user_map": {"Ann": "USR001", "Bob": "USR002"}}
-    hangs = multi_turn(
-        1,
-        initial_config={"MessageAPI": {**full, "current_user": "USR001"}},
-        involved_classes=["MessageAPI"],
-        question=[says("x")],
-        ground_truth=[["send_message(receiver_id='USR002', message='Hello.')"]],
-    )
-    found = refused(tmp_path, [multi_turn(0), hangs, multi_turn(2)], capsys)
-    assert "multi_turn_base_1: Hangs: has not returned within 1 s" in found and "has 1 problem:" in found
-
-
-def test_a_long_list_is_bounded_and_a_terminal_is_not_written_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    entries = [multi_turn(number, initial_config={"\x1b[2J": {}}) for number in range(150)]
-    found = refused(tmp_path, entries, capsys)
-    assert "has 150 problems" in found and "and 50 more" in found and "\x1b" not in found
-
-
-def test_a_file_that_is_not_there_or_has_another_ending_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = ["--out", str(tmp_path / "out")]
-    assert prepare_data(["--json", str(tmp_path / "none.json"), *out]) == 1
-    assert "No such file or directory" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        prepare_data(["--json", str(tmp_path / "plant.py"), *out])
-    assert "does not end in .json" in capsys.readouterr().err
-    answers = write(tmp_path, "{", "possible_answer/plant.json")
-    write(tmp_path, [single_turn(ground_truth=None)])
-    assert prepare_data(["--json", str(tmp_path / "plant.json"), *out]) == 1
-    assert str(answers) in capsys.readouterr().err

@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcl_env import Call, CallError, Episode, ErrorKind, execution, load_scenarios, make_call, parse_call, source
@@ -255,17 +255,6 @@ def test_nothing_that_a_function_raises_escapes(monkeypatch):
             with Episode(FILES) as episode:
                 result = episode.execute(Call("ls", {}))
         assert (result.text, result.error) == (f"Error during execution: {fault}", ErrorKind.EXECUTION)
-
-
-@given(st.text(max_size=300))
-@example("cd(folder='a')")
-@example("ls()#")
-@settings(max_examples=200, deadline=None)
-def test_any_text_is_a_call_or_a_call_error(text):
-    try:
-        assert isinstance(parse_call(text, FILES), Call)
-    except CallError:
-        return
 
 
 LITERALS = st.recursive(

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import decimal
-import json
 import os
 import random
 import sys
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import mpmath
 import pytest
 
-from bfcl_env import Call, Episode, load_scenarios, make_call
+from bfcl_env import Episode, load_scenarios, make_call
 from bfcl_env.proof.mutants import random_call
 from bfcl_env.source import CLASS_MODULES, function_docs, function_owners, load_class, load_padding
 
@@ -143,34 +142,3 @@ def test_no_call_changes_what_the_classes_share_or_the_settings_of_the_process()
     from bfcl_env.execution import _LIST_DEFAULTS
 
     assert found.keys() == _LIST_DEFAULTS.keys()
-
-
-def test_tweets_cards_and_folders_of_one_episode_are_its_own():
-    scenario = next(
-        item
-        for item in load_scenarios("multi_turn_base")
-        if "TwitterAPI" in item.classes and item.initial_config["TwitterAPI"].get("authenticated")
-    )
-    number, tags = scenario.initial_config["TwitterAPI"]["tweet_counter"], ["#one"]
-    post = make_call("post_tweet", {"content": "a"})
-    with Episode(scenario) as one, Episode(scenario) as other:
-        for _ in range(2):
-            one.execute(post)
-        assert one.execute(make_call("mention", {"tweet_id": number, "mentioned_usernames": ["@x"]})).error is None
-        assert '"mentions": ["@x"]' in one.execute(make_call("get_tweet", {"tweet_id": number})).text
-        assert '"mentions": []' in one.execute(make_call("get_tweet", {"tweet_id": number + 1})).text
-        assert '"mentions": []' in other.execute(post).text
-        call = make_call("post_tweet", {"content": "hello", "tags": tags})
-        posted = json.loads(one.execute(call).text)["id"]
-        tags.append("#two")
-        call.arguments["tags"].append("#three")
-        assert json.loads(one.execute(make_call("get_tweet", {"tweet_id": posted})).text)["tags"] == ["#one"]
-    long = next(item for item in load_scenarios("multi_turn_long_context") if "TravelAPI" in item.classes)
-    with Episode(long) as one, Episode(long) as other:
-        for card in one._instances["TravelAPI"].credit_card_list.values():
-            card["balance"] = -1.0
-        assert all(card["balance"] != -1.0 for card in other._instances["TravelAPI"].credit_card_list.values())
-    files = load_scenarios("multi_turn_base")[0]
-    with Episode(files) as one, Episode(files) as other:
-        one.execute(Call("mkdir", {"dir_name": "mine"}))
-        assert "mine" in one.execute(Call("ls", {})).text and "mine" not in other.execute(Call("ls", {})).text

@@ -1,6 +1,5 @@
 """The data card says what the manifest says, in a form that the hub reads, and takes nobody's README away."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from data_prep.build import Options, build
-from data_prep.card import MARK, data_card, write_card
+from data_prep.card import data_card, write_card
 
 KINDS = {"a_train.parquet": "train", "a_val.parquet": "val", "a_sft.parquet": "sft"}
 
@@ -26,12 +25,6 @@ def test_a_built_folder_has_a_card_of_its_files(tmp_path: Path) -> None:
     assert paths == set(made["files"]) == {path.name for path in tmp_path.glob("*.parquet")}
     assert all(entry["sha256"] in card.text for entry in made["files"].values()) and made["command"] in card.text
     assert "no clean score on BFCL's multi-turn categories" in card.text
-
-
-def test_an_empty_file_is_told_and_not_offered() -> None:
-    card = DatasetCard(data_card(manifest(), KINDS, ["bfcl"]))  # the first has no rows
-    splits = {config["config_name"]: config["data_files"][0]["split"] for config in card.data.configs}
-    assert splits == {"a_val": "validation", "a_sft": "train"} and "a_train.parquet" in card.text
 
 
 @pytest.mark.parametrize(
@@ -63,12 +56,3 @@ def test_a_readme_of_somebody_elses_is_kept(tmp_path: Path, kept: str | None) ->
     path.mkdir() if kept is None else path.write_text(kept)
     assert write_card(tmp_path, manifest(), KINDS, ["bfcl"]) is False
     assert path.is_dir() if kept is None else path.read_text() == kept
-
-
-def test_a_card_of_ours_follows_the_data(tmp_path: Path) -> None:
-    assert write_card(tmp_path, manifest(), KINDS, ["bfcl"]) and write_card(
-        tmp_path, manifest(docs="x"), KINDS, ["tau"]
-    )
-    text = (tmp_path / "README.md").read_text()
-    assert MARK in text and "tau2-bench" in text and [path.name for path in tmp_path.iterdir()] == ["README.md"]
-    assert json.dumps(DatasetCard(text).data.to_dict())

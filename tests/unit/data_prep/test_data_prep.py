@@ -7,8 +7,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from bfcl_env import CATEGORIES, load_scenarios, part_of, train_indices
-from bfcl_env import demo_tasks as tiny
+from bfcl_env import CATEGORIES, load_scenarios, part_of
 from data_prep.__main__ import main
 from data_prep.build import Options, build
 from interaction import Conversation, get_protocol
@@ -63,28 +62,6 @@ def test_the_full_files_have_the_rows_of_their_stage(full):
         assert pq.read_metadata(full / name).num_rows == counts[name]
 
 
-def test_the_tiny_files_have_their_rows(small):
-    counts = {name: entry["rows"] for name, entry in json.loads((small / "manifest.json").read_text())["files"].items()}
-    assert counts == {
-        "tiny_format.parquet": 4,
-        "tiny_base.parquet": 4,
-        "tiny_full.parquet": 4,
-        "tiny_val.parquet": 8,
-        "tiny_sft.parquet": 19,
-    }
-
-
-def test_the_manifest_describes_the_files(full):
-    import hashlib
-
-    manifest = json.loads((full / "manifest.json").read_text())
-    assert manifest["seed"] == 0 and manifest["bfcl_eval"] == "2026.3.23" and len(manifest["data_sha256"]) == 64
-    assert manifest["protocol"] == "think_xml" and manifest["docs"] == "json"
-    assert "python -m data_prep" in manifest["command"]
-    for name, entry in manifest["files"].items():
-        assert entry["sha256"] == hashlib.sha256((full / name).read_bytes()).hexdigest()
-
-
 def test_every_row_has_verls_columns_and_the_opening_of_its_conversation(full):
     for name in ("bfcl_train.parquet", "bfcl_val.parquet"):
         assert pq.read_schema(full / name).names == COLUMNS
@@ -132,11 +109,6 @@ def test_no_training_task_occurs_in_validation(size, request):
     assert gold[0].isdisjoint(gold[1])
 
 
-def test_sft_conversations_are_of_training_tasks_only(full, small):
-    for folder, name in ((full, "sft_train.parquet"), (small, "tiny_sft.parquet")):
-        assert {int(row["task_id"].rsplit("_", 1)[1]) for row in rows(folder, name)} <= set(train_indices())
-
-
 @pytest.mark.parametrize(("size", "name"), [("full", "sft_train.parquet"), ("small", "tiny_sft.parquet")])
 def test_sft_conversations_replay_to_full_progress(size, name, request):
     folder = request.getfixturevalue(size)
@@ -157,13 +129,6 @@ def test_sft_conversations_replay_to_full_progress(size, name, request):
         assert all(turn.passed for turn in record.turns)
 
 
-def test_the_demo_uses_the_tasks_it_was_tuned_on():
-    assert [item.index for item in tiny.sft_tasks()] == [
-        *(144, 93, 29, 46, 9, 26, 32, 17, 13, 94, 101, 100, 104, 38, 44, 12)
-    ]
-    assert [part_of(item.index) for item in tiny.val_tasks()] == ["dev", "test"]
-
-
 @pytest.mark.parametrize("size", ["full", "small"])
 def test_both_held_out_parts_are_validated_in_all_categories(size, request):
     name = "bfcl_val.parquet" if size == "full" else "tiny_val.parquet"
@@ -171,15 +136,6 @@ def test_both_held_out_parts_are_validated_in_all_categories(size, request):
     assert {(item["category"], part_of(item["index"])) for item in extra} == {
         (category, part) for category in CATEGORIES for part in ("dev", "test")
     }
-
-
-def test_the_command_line_says_what_to_change(tmp_path, capsys):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    assert main(["--out", str(blocked), "--tiny"]) == 1
-    assert "--out" in capsys.readouterr().err
-    assert main(["--out", str(tmp_path / "x"), "--protocol", "morse"]) == 1
-    assert "think_xml" in capsys.readouterr().err
 
 
 def snapshot(folder):
@@ -210,11 +166,3 @@ def test_a_full_disk_loses_nothing_and_leaves_no_half_file(small, tmp_path, caps
         assert status == 1
         assert "cannot write" in (said := capsys.readouterr().err) and said.count("\n") == 1 and "--out" in said
         assert snapshot(out) == before
-
-
-def test_a_changed_byte_of_a_page_is_noticed_by_whoever_asks(small, tmp_path):
-    content = bytearray((small / "tiny_sft.parquet").read_bytes())
-    content[len(content) // 3] ^= 1
-    (tmp_path / "changed.parquet").write_bytes(content)
-    with pytest.raises(OSError, match="CRC|crc|checksum|Corrupt|corrupt"):
-        pq.ParquetFile(tmp_path / "changed.parquet", page_checksum_verification=True).read()

@@ -55,8 +55,3 @@ def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_tw
         ("test", "bfcl_single"): 200,
         ("test", "bfcl"): 12,
     }
-
-
-def test_what_it_chooses_itself_cannot_be_given(tmp_path, capsys):
-    assert main(["--out", str(tmp_path / "out"), "--laptop", "--tiny"]) == 1
-    assert "leave out" in capsys.readouterr().err and not (tmp_path / "out").exists()

@@ -65,28 +65,11 @@ def test_rows_are_those_of_their_part_and_both_parts_are_validated_on(mixture):
     assert len({*keys}) == len(keys), "each task once"
 
 
-def test_gold_conversations_are_those_of_the_training_rows(mixture):
-    rows, _ = mixture
-    assert {row["task_id"] for row in rows["mixture_sft"]} == {
-        row["extra_info"]["task_id"] for row in rows["mixture_train"]
-    }
-    assert {row["messages"][-1]["role"] for row in rows["mixture_sft"]} == {"assistant"}
-
-
 def test_another_process_makes_the_same_bytes_from_the_command_in_the_manifest(mixture, tmp_path):
     _, manifest = mixture
     command = manifest["command"].replace("DIR", str(tmp_path / "again")).split()
     subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
     assert json.loads((tmp_path / "again" / "manifest.json").read_text()) == manifest
-
-
-def test_without_a_number_there_are_as_many_rows_as_the_weights_allow(tmp_path):
-    rows, _ = made(tmp_path, "--docs", "signature", "--mixture", "bfcl/base=1", "bfcl_single/live_parallel=1")
-    tasks = [task for task in load_tasks("bfcl_single").values() if task.category == "live_parallel"]
-    trained = sum(task.part == "train" for task in tasks)
-    assert sources(rows["mixture_train"]) == {"bfcl/base": trained, "bfcl_single/live_parallel": trained}
-    held_out = len(tasks) - trained
-    assert sources(rows["mixture_val"]) == {"bfcl/base": held_out, "bfcl_single/live_parallel": held_out}
 
 
 @settings(max_examples=30, deadline=None)

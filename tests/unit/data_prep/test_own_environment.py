@@ -1,9 +1,5 @@
 """Data of a user's environment: whatever breaks the contract ends with one line, and nothing is written."""
 
-import subprocess
-import sys
-
-import pyarrow.parquet as parquet
 import pytest
 from support.own_environment import GOLD, VERDICTS, example
 
@@ -98,15 +94,6 @@ def test_whatever_breaks_the_contract_is_refused_in_one_line(tmp_path, capsys):
     assert not failed
 
 
-def test_a_fault_is_told_without_a_traceback(tmp_path):
-    path = tmp_path / "inventory.py"
-    path.write_text(example().replace("return ToolResult(f'{{", "return 1 / 0, str(f'{{"))
-    command = [sys.executable, "-m", "data_prep", "--environment", str(path), "--out", str(tmp_path / "data")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("data_prep: gold of inventory/move_")
-
-
 ALLOWED = {
     "tasks": ("return tasks", "yield from tasks"),
     "calls": ("calls=(self.call,)", "calls=[self.call]"),
@@ -146,21 +133,6 @@ def test_tasks_that_are_not_taken_are_not_opened(tmp_path):
     path.write_text(source)
     arguments = ["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]
     assert main([*arguments, "--categories", "a"]) == 0 and main(arguments) == 1
-
-
-def test_a_row_has_the_index_of_its_task_where_that_is_a_whole_number(tmp_path):
-    for name, (index, expected) in {
-        "whole": ("int(number) + 100", 100),
-        "numpys": ("__import__('numpy').int64(number + 100)", 100),
-        "text": ("'a'", 0),
-        "half": ("number + 0.5", 0),
-    }.items():
-        source = example().replace('category: str = "move"', 'category: str = "move"\n    index: object = None')
-        assert (
-            prepared(tmp_path, source.replace("parts[number % 4]))", f"parts[number % 4], index={index}))"), name) == 0
-        )
-        rows = parquet.read_table(tmp_path / f"data_{name}" / f"{name}_train.parquet").to_pylist()
-        assert rows[0]["extra_info"]["index"] == expected, name
 
 
 TURNS = """

@@ -107,19 +107,6 @@ def test_a_cell_is_read_as_python_reads_it_or_not_at_all(cell):
         assert all(mistake.row == "row 1" for mistake in found)
 
 
-@settings(deadline=None)
-@given(st.text("ab '\"\\n\n\té\U0001f600", min_size=1).filter(str.strip))
-def test_a_text_comes_back_whatever_is_in_it(text):
-    (found,) = trajectories(io.StringIO(step_csv(([text], [text], [1.0])), newline=""))
-    assert found["steps"] == [{"prompt": text, "response": text, "reward": 1.0}]
-
-
-def test_a_column_of_query_ids_is_taken(convert):
-    columns = ("reward", "query_id", "prompt", "response")
-    *_, files = convert(step_csv((ROW[2], "10012", *ROW[:2]), header=columns))
-    assert files["trajectories.parquet"]["query_id"].to_pylist() == ["10012"]
-
-
 def test_an_instance_of_the_json_becomes_a_conversation_for_the_warm_start(convert, tmp_path):
     status, said, _, files = convert(sft_json(instance(), instance("Step 1", TALK[:4])), name="wrong.csv")
     assert status == 0 and "2 rows of 2" in said and list(files) == ["manifest.json", "sft_train.parquet"]
@@ -147,13 +134,6 @@ def test_the_models_messages_are_those_of_the_protocol(convert):
     call, answer = [protocol.parse(item["content"]) for item in messages if item["role"] == "assistant"]
     assert (call.calls[0].name, call.calls[0].arguments, answer.answer) == ("weather", {"city": "Oslo"}, "Rain.")
     assert messages[4] == protocol.results(["rain"])[0]
-
-
-def test_the_same_file_gives_the_same_bytes(convert, tmp_path):
-    convert(step_csv(ROW))
-    before = (tmp_path / "out/trajectories.parquet").read_bytes()
-    convert(step_csv(ROW))
-    assert (tmp_path / "out/trajectories.parquet").read_bytes() == before
 
 
 RUN = "[__import__('os').mkdir('ran')]"
@@ -271,29 +251,6 @@ def test_a_file_of_another_form_is_refused_in_one_line(convert):
         assert error.startswith("data_prep: ") and error.count("\n") == 1 and what in error and len(error) < 500
 
 
-def test_many_mistakes_are_counted_and_not_all_printed(convert):
-    status, _, error, _ = convert(step_csv(*[ROW, ([], [], [])] * 50))
-    assert status == 1 and error.count("\n") == 21 and "mistakes: 150, in 50 of 100 rows, the first 20 above" in error
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path, capsys):
-    for name in ("missing", "."):
-        assert main(["--steptool", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 1
-        assert "cannot be read" in capsys.readouterr().err
-
-
-def test_arguments_that_do_nothing_are_refused(tmp_path, capsys):
-    for arguments, what in (
-        (["--steptool", "x", "--protocol", "hermes"], "--protocol does nothing with --steptool"),
-        (["--skip-bad"], "--skip-bad does nothing without --steptool"),
-        (["--steptool", "x", "--max-context", "0", "--tokenizer", "t"], "--max-context is 0"),
-        (["--steptool", "x", "--max-response", "9"], "give a limit and a tokenizer"),
-    ):
-        with pytest.raises(SystemExit):
-            main(["--out", str(tmp_path / "out"), *arguments])
-        assert what in capsys.readouterr().err
-
-
 @pytest.fixture
 def model(tmp_path):
     """A folder with a tokenizer and a chat template."""
@@ -334,9 +291,3 @@ def test_a_conversation_is_shortened_to_a_message_of_the_model(convert, model):
         assert files["sft_train.parquet"].to_pylist()[0]["messages"] == messages[:left]
     status, _, error, _ = convert(sft_json(instance()), "--max-context", "1", "--tokenizer", folder)
     assert status == 1 and "none is left: 0 mistakes, 1 too long" in error
-
-
-def test_a_tokenizer_that_cannot_be_read_is_named(convert, tmp_path):
-    (tmp_path / "empty").mkdir()
-    status, _, error, _ = convert(step_csv(ROW), "--max-context", "9", "--tokenizer", str(tmp_path / "empty"))
-    assert status == 1 and "--tokenizer" in error and "cannot be read" in error and error.count("\n") == 1

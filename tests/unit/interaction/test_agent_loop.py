@@ -1,4 +1,4 @@
-"""Tokens in, tokens out: what the agent loop hands to the trainer, with a scripted engine in place of vLLM."""
+"""What the agent loop hands to the trainer and stores, token by token, with a scripted engine in place of vLLM."""
 
 import asyncio
 import json
@@ -6,34 +6,43 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
+from verl.utils.tokenizer.continuous_token import MergeResult
+from verl.workers.rollout.replica import TokenOutput
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
+from interaction.episode_file import append, line_of, path_of
 from interaction.record import EpisodeRecord
+from recipe import rescore
 from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.report import episodes
+from rewards.step import compute_score
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
+GOLD = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    texts = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL)]
-    return make_tokenizer(texts)
+    return make_tokenizer([message["content"] for message in gold_messages(SCENARIO, PROTOCOL)])
 
 
 @pytest.fixture
-def play(make_loop, engine, tokenizer):
+def play(make_loop, engine, tokenizer, tmp_path):
     """Plays one episode with an engine that says `replies`; returns verl's output and that engine."""
 
-    def play(replies: list[Any], record_dir: Path | None = None, **settings: Any) -> tuple[Any, Any]:
+    def play(replies: list[Any] = GOLD, changed: Any = None, **settings: Any) -> tuple[Any, Any]:
         talker = engine(tokenizer, replies)
-        row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 2}
 
         async def run() -> Any:
-            loop = make_loop(tokenizer, talker, record_dir=record_dir, **settings)
+            loop = make_loop(tokenizer, talker, record_dir=tmp_path / "stage2_base" / "rollouts", **settings)
+            if changed:
+                changed(loop)
+            row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 2}
             return await loop.run({"temperature": 1.0}, **row, global_steps=7)
 
         return asyncio.run(run()), talker
@@ -41,53 +50,52 @@ def play(make_loop, engine, tokenizer):
     return play
 
 
-def gold_replies() -> list[str]:
-    return [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
+@pytest.fixture
+def scored(play, tmp_path):
+    """Plays and scores one episode of the run in `tmp_path`; gives verl's fields and the stored line."""
+
+    def scored(*args: Any, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        output, _ = play(*args, **settings)
+        result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
+        output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], {**result, "note": "text"}
+        fields = output.as_dict()
+        (line,) = path_of(tmp_path / "stage2_base" / "rollouts", "train", 7).read_text().splitlines()
+        return fields, json.loads(line)
+
+    return scored
 
 
 def test_vllm_is_not_asked_for_text_that_nobody_reads_and_another_engine_gets_no_word_of_it(play):
     for name, asked in (("vllm", {"detokenize": False}), ("sglang", {})):
-        output, engine = play(gold_replies(), name=name)
+        output, engine = play(name=name)
         for sampling in engine.sampling:
             assert sampling == {"temperature": 1.0, "max_tokens": sampling["max_tokens"], **asked}
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
 
 
-def test_every_message_in_the_record_knows_its_tokens(play):
-    output, engine = play(gold_replies())
+def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_made_with(play):
+    output, engine = play()
     steps = [step for turn in output.extra_fields["episode"]["turns"] for step in turn["steps"]]
     assert [output.response_ids[slice(*step["tokens"])] for step in steps] == engine.outputs
-    assert all(step["generate_seconds"] >= 0 and step["environment_seconds"] >= 0 for step in steps)
     episode = EpisodeRecord.from_dict(json.loads(json.dumps(output.extra_fields["episode"])))
     assert episode.to_dict() == output.extra_fields["episode"]
-
-
-def test_the_first_weight_version_and_the_last_one_are_kept(play):
-    output, engine = play(gold_replies())
     assert output.extra_fields["min_global_steps"] == 1
     assert output.extra_fields["max_global_steps"] == len(engine.prompts)
 
 
-def test_a_reply_cut_by_its_limit_ends_the_episode_as_max_tokens(play):
-    output, _ = play(gold_replies(), max_tokens_per_reply=5)
-    episode = output.extra_fields["episode"]
-    assert episode["stop_reason"] == "max_tokens"
-    assert len(output.response_ids) == 5
-    assert not any(turn["passed"] for turn in episode["turns"])
-
-
-@pytest.mark.parametrize("limit", ["response_length", "max_model_len"])
-def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play, limit):
-    whole, _ = play(gold_replies())
-    budget = len(whole.response_ids) // 2
-    if limit == "max_model_len":
-        budget += len(whole.prompt_ids)
-    output, _ = play(gold_replies(), **{limit: budget})
-    taken = len(output.response_ids) + (len(output.prompt_ids) if limit == "max_model_len" else 0)
-    assert 0 < taken <= budget
-    assert output.extra_fields["episode"]["stop_reason"] == "max_tokens"
-    assert len(output.response_mask) == len(output.response_ids) == len(output.response_logprobs)
-    assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
+def test_an_episode_without_room_for_a_reply_ends_and_never_exceeds_the_budget(play):
+    whole, _ = play()
+    half = len(whole.response_ids) // 2
+    for limits, most in (
+        ({"max_tokens_per_reply": 5}, 5),
+        ({"response_length": half}, half),
+        ({"max_model_len": half + len(whole.prompt_ids)}, half),
+    ):
+        output, _ = play(**limits)
+        episode = output.extra_fields["episode"]
+        assert 0 < len(output.response_ids) <= most and episode["stop_reason"] == "max_tokens", limits
+        assert len(output.response_mask) == len(output.response_ids) == len(output.response_logprobs)
+        assert output.response_mask[-1] == 1, "no environment tokens at the end that nothing answers"
 
 
 def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(play):
@@ -97,33 +105,97 @@ def test_garbage_ends_with_a_stop_reason_and_at_least_one_token(play):
         assert len(output.response_ids) >= 1
 
 
-def test_the_record_is_written_with_its_score_and_kept_out_of_the_stored_fields(play, tmp_path):
-    output, engine = play(gold_replies(), tmp_path)
-    output.reward_score = 1.5
-    output.extra_fields["reward_extra_info"] = {"score": 1.5, "note": "text"}
-    fields = output.as_dict()
-    assert "episode" not in fields["extra_fields"]
-    assert not {"record_file", "record_header"} & set(fields)
-    assert fields["rm_scores"].sum() == 1.5
-    (line,) = (tmp_path / "train" / "000007.jsonl").read_text().splitlines()
-    record = json.loads(line)
-    assert (record["score"], record["session_id"], record["task_id"]) == (1.5, 2, SCENARIO.id)
-    assert record["engine_tokens"] == sum(map(len, engine.outputs))
-    assert record["episode"]["turns"]
-
-
-def test_the_trainer_is_told_the_part_of_the_task_beside_what_the_reward_says(play):
-    output, _ = play(gold_replies())
-    output.extra_fields["reward_extra_info"] = {"score": 1.5}
-    assert output.as_dict()["extra_fields"]["reward_extra_info"] == {"score": 1.5, "part": "train"}
-
-
-@pytest.mark.parametrize(("split", "part"), [("val", "guard"), ("train", "train")])
-def test_a_validation_episode_of_a_guarded_source_is_the_guards(make_loop, engine, tokenizer, split, part):
-    async def run() -> Any:
-        loop = make_loop(tokenizer, engine(tokenizer, gold_replies()))
+def test_a_validation_episode_of_a_guarded_source_is_the_guards(make_loop, engine, tokenizer):
+    async def part(split: str) -> Any:
+        loop = make_loop(tokenizer, engine(tokenizer, GOLD))
         loop.config = OmegaConf.merge(loop.config, {"environment": {"guarded": ["bfcl/base"]}})
         row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "data_source": "bfcl/base"}
-        return await loop.run({"temperature": 1.0}, **row, global_steps=7)
+        output = await loop.run({"temperature": 1.0}, **row, global_steps=7)
+        output.extra_fields["reward_extra_info"] = {"score": 1.5}
+        told = output.as_dict()["extra_fields"]["reward_extra_info"]
+        return output.record_header["part"], told["part"]
 
-    assert asyncio.run(run()).record_header["part"] == part
+    assert asyncio.run(part("val")) == ("guard", "guard") and asyncio.run(part("train")) == ("train", "train")
+
+
+def test_the_token_that_verl_takes_from_a_step_is_the_environments(scored, play, tokenizer):
+    """A model may stop with the token that opens the next message (GLM): verl gives it to the environment."""
+    ending = [tokenizer.eos_token_id, *tokenizer.encode("\n", add_special_tokens=False)]
+
+    def merge(runtime: list[int], appended: list[int], **_: Any) -> MergeResult:
+        assert runtime[-2:] == ending, "the end of the step, and the newline that the loop has restored"
+        ids = [*runtime[:-2], *ending, *appended]
+        return MergeResult(ids, 2 + len(appended), kind="context", removed_prefix_token_count=2)
+
+    def taken(loop: Any) -> None:
+        loop.continuous_token_builder._merge_context_token_ids = merge
+
+    for model_type in ("llama", "qwen2"):
+        (plain, _), (output, _) = play(hf_model_type=model_type), play(changed=taken, hf_model_type=model_type)
+        assert output.extra_fields["episode"]["stop_reason"] == "completed"
+        assert output.response_ids == plain.response_ids
+        ends = [span.end for span in output.spans]
+        assert ends == [span.end - 1 for span in plain.spans[:-1]] + [plain.spans[-1].end]
+        pairs = zip(output.response_mask, plain.response_mask, strict=True)
+        assert [place for place, (one, other) in enumerate(pairs) if one != other] == ends[:-1]
+        plain.reward_score = output.reward_score = 1.0
+        assert output.as_dict()["rm_scores"].equal(plain.as_dict()["rm_scores"])
+
+
+# What is stored.
+
+
+def test_the_stored_tokens_are_those_that_verl_got(scored, tmp_path):
+    for settings in ({}, {"response_length": 300}, {"overlong": {"penalty": 1.0, "window": 1.0}}):
+        fields, line = scored(record_tokens=True, **settings)
+        path_of(tmp_path / "stage2_base" / "rollouts", "train", 7).unlink()
+        tokens = line["tokens"]
+        assert torch.equal(torch.tensor(tokens["prompt"]), fields["prompts"])
+        assert torch.equal(torch.tensor(tokens["response"]), fields["responses"])
+        assert torch.equal(torch.tensor(tokens["mask"]), fields["response_mask"])
+        assert torch.equal(torch.tensor(tokens["logprobs"], dtype=torch.float32), fields["rollout_log_probs"])
+        assert set(tokens) == {"prompt", "response", "mask", "logprobs"}
+        for step in (step for turn in line["episode"]["turns"] for step in turn["steps"]):
+            assert set(tokens["mask"][slice(*step["tokens"])]) == {1}
+        assert sum(line["step_scores"]) == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
+
+
+def test_log_probabilities_that_an_engine_does_not_give_are_null(scored, tokenizer):
+    said = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in GOLD]
+    fields, line = scored([TokenOutput(token_ids=ids) for ids in said], record_tokens=True)
+    assert line["tokens"]["logprobs"] is None and "rollout_log_probs" not in fields
+    assert line["tokens"]["response"] == fields["responses"].tolist()
+
+
+def test_the_record_is_written_with_its_score_and_kept_out_of_what_verl_stores(scored):
+    fields, line = scored()
+    assert "episode" not in fields["extra_fields"] and "tokens" not in line
+    assert {"tokens", "record_tokens", "record_file", "record_header", "spans", "overlong_penalty"}.isdisjoint(fields)
+    assert (line["session_id"], line["task_id"]) == (2, SCENARIO.id) and line["episode"]["turns"]
+    assert line["engine_tokens"] == int(fields["response_mask"].sum())
+    assert line["score"] == pytest.approx(fields["rm_scores"].sum().item())
+
+
+def test_readers_of_stored_episodes_pass_over_the_tokens(scored, tmp_path: Path):
+    _, line = scored(record_tokens=True)
+    (place,) = episodes.choose([tmp_path / "stage2_base"], 10)
+    assert "tokens" not in place.header and place.header["score"] == line["score"]
+    (shown,) = episodes.load([place])
+    (record,) = episodes.read_records(path_of(tmp_path / "stage2_base" / "rollouts", "train", 7))
+    assert "tokens" not in shown and "tokens" not in record and record["episode"] == line["episode"]
+    column = rescore.rescore(tmp_path, lambda **question: compute_score(**question))["stage2_base", "train", "all"]
+    assert column.both == [(line["score"], pytest.approx(line["score"]))]
+
+
+def test_a_line_begins_with_what_is_needed_to_choose_it_and_keeps_the_numbers_of_the_reward(tmp_path: Path):
+    path = path_of(tmp_path / "new", "val", 12)
+    reward = {"acc": 1.0, "flag": True, "note": "text", "nothing": None}
+    tokens: Any = {"prompt": [1], "response": [2], "mask": [1], "logprobs": None}
+    line = line_of({"step": 12}, score=0.5, reward=reward, episode={"turns": []}, step_scores=[0.5], tokens=tokens)
+    append(path, line)
+    append(path, {**line, "note": "ä\n"})
+    assert path == tmp_path / "new" / "val" / "000012.jsonl"
+    first, second = path.read_text(encoding="utf-8").splitlines()
+    assert list(json.loads(first)) == ["step", "score", "reward", "episode", "step_scores", "tokens"]
+    assert json.loads(first)["reward"] == {"acc": 1.0, "flag": True}
+    assert json.loads(second)["note"] == "ä\n"

@@ -262,33 +262,6 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_a_score_that_is_not_finite_is_lost_wherever_it_comes_from(worker_for, queue, engine, tokenizer, bad):
-    calls = []
-
-    def sometimes(*args):
-        calls.append(args)
-        result = compute_score(*args)
-        return {**result, "score": bad} if len(calls) == 2 else result
-
-    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
-    assert len(rows) == N - 1
-    assert all(row["rm_scores"].isfinite().all() for row in rows.values())
-    assert queue.tags["train"]["group0"]["status"] == "failure"
-
-
-def test_a_fault_of_the_environment_is_scored_and_counted_as_its_own(worker_for, queue, engine, tokenizer, monkeypatch):
-    def broken(self, call):
-        raise OSError("disk")
-
-    monkeypatch.setattr("bfcl_env.Episode.execute", broken)
-    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N)), queue)
-    infos = [row["extra_fields"]["reward_extra_info"] for row in rows.values()]
-    assert len(infos) == N
-    assert {info["stop/environment_error"] for info in infos} == {1.0}
-    assert queue.tags["train"]["group0"]["status"] == "finished"
-
-
 def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
     async def run():
         task = asyncio.create_task(worker._run_agent_loop({}, trajectory, trace=False, session_id=0, **prompt))

@@ -4,14 +4,11 @@ The templates are those of Qwen2.5, Qwen3 and Llama 3.1, as bfcl-eval quotes the
 messages is written out here by hand, so that neither the templates nor verl's code decide what is right.
 """
 
-import asyncio
-import importlib.util
-import textwrap
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from support.chat_templates import quoted_by_bfcl
 
 from bfcl_env import load_scenarios
 from bfcl_env.source import CATEGORIES
@@ -23,13 +20,6 @@ from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 
 SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
 LLAMA_TOKENS = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>")
-
-
-def template_in(module):
-    """The chat template that bfcl-eval quotes in the documentation of a handler; read as text, not imported."""
-    root = Path(importlib.util.find_spec("bfcl_eval").origin).parent / "model_handler/local_inference"
-    quoted = (root / f"{module}.py").read_text().partition('"chat_template":\n')[2].partition('"""')[0]
-    return textwrap.dedent(quoted).strip()
 
 
 @dataclass(frozen=True)
@@ -57,10 +47,10 @@ CHATML = ("<|im_start|>system\n", "<|im_start|>user\n", "<|im_end|>", "\n", "<|i
 LLAMA_HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
 FAMILIES = {
     # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
-    "Qwen2.5": Family(template_in("arch"), "qwen2", "hermes", *CHATML),
-    "Qwen3": Family(template_in("qwen_fc"), "qwen3", "think_xml", *CHATML),
+    "Qwen2.5": Family(quoted_by_bfcl("arch"), "qwen2", "hermes", *CHATML),
+    "Qwen3": Family(quoted_by_bfcl("qwen_fc"), "qwen3", "think_xml", *CHATML),
     "Llama-3.1": Family(
-        template_in("llama_3_1"),
+        quoted_by_bfcl("llama_3_1"),
         "llama",
         "llama3_json",
         "<|begin_of_text|>"
@@ -230,32 +220,6 @@ def qwen():
     return tokenizer_of(FAMILIES["Qwen3"])
 
 
-class Meeting:
-    """An engine that answers nobody before `count` episodes wait for it at once."""
-
-    def __init__(self, engines, count):
-        self.engines, self.barrier = engines, asyncio.Barrier(count)
-        self.taken = {}
-
-    async def generate(self, request_id, **kwargs):
-        if request_id not in self.taken:
-            self.taken[request_id] = self.engines.pop()
-        await self.barrier.wait()
-        return await self.taken[request_id].generate(request_id=request_id, **kwargs)
-
-
-async def test_32_episodes_wait_for_the_engine_at_once(make_loop, engine, qwen):
-    family = FAMILIES["Qwen3"]
-    meeting = Meeting([engine(qwen, replies_for(family)) for _ in range(32)], 32)
-    loop = make_loop(qwen, meeting, hf_model_type="qwen3")
-    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u"}
-    async with asyncio.timeout(60):  # one after the other, the first would wait for ever
-        outputs = await asyncio.gather(*(loop.run({}, **row, session_id=n) for n in range(32)))
-    assert {output.extra_fields["episode"]["stop_reason"] for output in outputs} == {"completed"}
-    assert len(meeting.taken) == 32, "one request id an episode"
-    assert len({tuple(output.response_ids) for output in outputs}) == 1
-
-
 async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make_loop, engine, qwen, monkeypatch):
     import bfcl_env
     from bfcl_env import gold
@@ -280,13 +244,3 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
     assert threads.keys() == {"begin", "reply", "decode", "gold"}, "scenarios are loaded before the first episode"
     assert threading.get_ident() not in set().union(*threads.values())
     assert len(set().union(*threads.values())) == 1
-
-
-def test_preflight_takes_these_templates(family, tokenizer):
-    from recipe.preflight.model import template
-
-    notes: list[str] = []
-    assert not [*template(tokenizer, get_protocol(family.protocol), {}, notes)]
-    told = notes[0].removeprefix("chat template: ")
-    assert told.startswith(f"messages end with {family.end + family.between!r}")
-    assert ("drops earlier thoughts" in told) == (family is FAMILIES["Qwen3"])

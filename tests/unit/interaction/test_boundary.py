@@ -48,15 +48,6 @@ def test_whatever_is_raised_is_an_exception_and_one_line():
             assert raised(found.value) == said
 
 
-def test_the_arguments_of_the_code_may_have_any_name():
-    assert call(lambda **kwargs: kwargs, 5, seconds=1, function=2, args=3) == {"seconds": 1, "function": 2, "args": 3}
-
-    async def echo(**kwargs):
-        return kwargs
-
-    assert asyncio.run(call_async(echo, 5, seconds=1, function=2)) == {"seconds": 1, "function": 2}
-
-
 def test_what_is_late_is_left_behind_and_a_call_waits_for_some_to_return(monkeypatch):
     monkeypatch.setattr(boundary, "_late", [])
     release = threading.Event()

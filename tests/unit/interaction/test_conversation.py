@@ -1,7 +1,6 @@
 """The conversation as a state machine: what it says, when it ends, and what the record then holds."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 import bfcl_env.environment
 import bfcl_env.episode
-from bfcl_env import Call, Episode, load_scenarios
+from bfcl_env import Call, load_scenarios
 from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
 from rewards.metrics import episode_metrics
 
@@ -75,13 +74,6 @@ def test_a_reply_says_what_the_model_can_see_was_wrong(conversation, scenario):
     assert conversation.reply(LS, truncated=True).wrong == "truncated"
 
 
-def test_a_malformed_message_brings_feedback_and_is_recorded(conversation):
-    reply = play(conversation, [GARBAGE])
-    assert "<think>" in reply.messages[0]["content"] and not reply.done
-    (step,) = last_turn(conversation).steps
-    assert (step.text, step.well_formed, step.format_error) == (GARBAGE, False, "missing_think")
-
-
 def test_one_format_error_more_than_allowed_ends_the_episode(scenario):
     with Conversation(scenario, think_xml, max_format_errors_per_turn=2) as conversation:
         reply = play(conversation, [GARBAGE, GARBAGE, LS, GARBAGE])
@@ -137,25 +129,6 @@ def test_results_are_cut_for_the_model_and_whole_in_the_record(scenario):
         assert len(call.result) > 10
         assert call.shown == f"{call.result[:10]}... [{len(call.result) - 10} more characters]"
         assert json.loads(content.removeprefix("Results: ")) == [call.shown]
-
-
-def test_hints_follow_the_result_they_belong_to(scenario, monkeypatch):
-    class Hinting(Episode):
-        def execute(self, call):
-            result = super().execute(call)
-            return replace(result, hint="Look around with ls().") if result.error else result
-
-    monkeypatch.setattr(bfcl_env.environment, "Episode", Hinting)
-    with Conversation(
-        scenario, think_xml, max_result_chars=10, environments={"bfcl": {"augment": True}}
-    ) as conversation:
-        content = play(conversation, [CD_NOWHERE]).messages[0]["content"]
-        (call,) = last_turn(conversation).steps[0].calls
-    assert call.hint == "Look around with ls()."
-    assert call.shown.startswith(call.result[:10]) and call.shown.endswith(
-        " more characters] Hint: Look around with ls()."
-    )
-    assert json.loads(content.removeprefix("Results: ")) == [call.shown]
 
 
 class BrokenEpisode:

@@ -98,17 +98,6 @@ def test_gymnasiums_checker_has_nothing_to_say(name, tmp_path):
         del gymnasium.registry[f"{name}-v0"]
 
 
-def test_several_play_side_by_side_and_begin_anew_at_the_end():
-    made = [partial(GymEnv, "bfcl", compute_score, max_format_errors_per_turn=0)] * 2
-    vector = gymnasium.vector.SyncVectorEnv(made)
-    first, _ = vector.reset(seed=5)
-    _, earned, _, truncated, info = vector.step(("junk", ANSWER))
-    assert list(truncated) == [True, False] and list(info["stop_reason"]) == ["format_errors", None]
-    again, *_ = vector.step((ANSWER, ANSWER))
-    assert again[0] and again[0] != first[0], "another task"
-    vector.close()
-
-
 def test_a_step_needs_an_episode_that_is_running(tmp_path):
     env = environment("own", tmp_path)
     for call in (partial(env.step, ANSWER), env.cut, env.record):
@@ -140,25 +129,6 @@ def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
     assert env.reset(options={"task_id": held_out})[1]["task_id"] == held_out
     few = GymEnv("bfcl", compute_score, tasks=[held_out])
     assert {few.reset()[1]["task_id"] for _ in range(5)} == {held_out}
-
-
-def test_what_cannot_be_is_refused():
-    for given, said in (
-        ({"environment": "nowhere"}, "unknown environment 'nowhere'; known: bfcl"),
-        ({"environment": "none.py"}, "none.py does not exist"),
-        ({"reward": 3}, "expected a function that is not async"),
-        ({"tasks": ["multi_turn_base_0", "x"]}, "environment bfcl has no task 'x'"),
-        ({"protocol": "html"}, "unknown protocol 'html'"),
-        ({"user": {"kind": "friend"}}, "kind='friend'; known: scripted"),
-        ({"max_steps": 0}, "max_steps"),
-        ({"max_stepps": 3}, "max_stepps"),
-        ({"environments": {"bfcl": {"hints": True}}}, "hints"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            GymEnv(**{"environment": "bfcl", "reward": compute_score, **given})
-    for options in ({"task": "multi_turn_base_0"}, {"task_id": "x"}, {"task_id": 3}):
-        with pytest.raises(ValueError, match=r"expected task_id|has no task"):
-            GymEnv("bfcl", compute_score).reset(options=options)
 
 
 # What is read.
@@ -354,41 +324,26 @@ def compared(task, record, reward):
     return sum(earned), paid(REWARDS[reward], record)
 
 
-def agrees(agent_loop, tasks, texts_of):
-    for number, task in enumerate(tasks):
-        record = agent_loop(task, texts_of(task))
-        for reward in ["progress", "format", "step"] if number % 10 == 0 else ["format"]:
-            here, there = compared(task, record, reward)
-            assert here == pytest.approx(there, abs=1e-9), (task.id, reward)
-        yield task, record
+def test_rewards_add_up_to_what_verl_would_pay(agent_loop):
+    """Of gold, of junk and hostile texts between gold, and of gold that a token budget cuts."""
+    draw, wrong, ends = random.Random(0), [], set()
 
+    def mixed(task):
+        texts = [text if draw.random() < 0.7 else draw.choice([*HOSTILE, "junk", ANSWER]) for text in gold_texts(task)]
+        return [*texts, *[draw.choice(HOSTILE) for _ in range(40)]]
 
-def test_gold_earns_in_all_what_verl_would_pay_for_it(agent_loop):
-    for _, record in agrees(agent_loop, random.Random(1).sample(list(load_tasks("bfcl").values()), 24), gold_texts):
-        assert record["outcome"]["passed"]
-
-
-def test_so_do_junk_hostile_texts_and_gold_between_them(agent_loop):
-    draw = random.Random(0)
-
-    def texts(task):
-        mixed = [text if draw.random() < 0.7 else draw.choice([*HOSTILE, "junk", ANSWER]) for text in gold_texts(task)]
-        return [*mixed, *[draw.choice(HOSTILE) for _ in range(40)]]
-
-    ends = {record["stop_reason"] for _, record in agrees(agent_loop, draw.sample(TRAINING, 20), texts)}
-    assert "format_errors" in ends
-
-
-def test_and_gold_that_a_token_budget_cuts(agent_loop):
+    plays = [(task, gold_texts(task), {}) for task in draw.sample(list(load_tasks("bfcl").values()), 12)]
+    plays += [(task, mixed(task), {}) for task in draw.sample(TRAINING, 12)]
     for budget in (60, 200, 400, 700):
-        ends = set()
-        for task in random.Random(budget).sample(TRAINING, 4):
-            record = agent_loop(task, gold_texts(task), response_length=budget)
-            ends.add(record["stop_reason"])
-            for reward in ("format", "progress", "step"):
-                here, there = compared(task, record, reward)
-                assert here == pytest.approx(there, abs=1e-9), (task.id, reward)
-        assert "max_tokens" in ends, budget
+        plays += [(task, gold_texts(task), {"response_length": budget}) for task in draw.sample(TRAINING, 3)]
+    for task, texts, settings in plays:
+        record = agent_loop(task, texts, **settings)
+        ends.add(record["stop_reason"])
+        for reward in ("format", "progress", "step"):
+            here, there = compared(task, record, reward)
+            if here != pytest.approx(there, abs=1e-9):
+                wrong.append((task.id, reward, settings, here, there))
+    assert not wrong and ends >= {"completed", "format_errors", "max_tokens"}
 
 
 def test_the_documented_example_runs_and_prints_what_it_says(capsys):

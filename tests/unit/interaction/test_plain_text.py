@@ -10,7 +10,7 @@ from tokenizers import normalizers
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.plain_text import LONG, PlainText, fits
+from interaction.plain_text import LONG, PlainText
 from interaction.protocol import PROTOCOLS
 
 SCENARIO = next(item for item in load_scenarios("multi_turn_base") if "GorillaFileSystem" in item.classes)
@@ -64,25 +64,6 @@ def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
 
 def test_a_lone_surrogate_becomes_something_a_tokenizer_takes(tokenizer):
     assert tokenizer.encode(PlainText.of(tokenizer)("a\ud800b"), add_special_tokens=False)
-
-
-def test_a_long_text_is_measured_without_tokenising_all_of_it(tokenizer):
-    class Counting:
-        seen = 0
-
-        def encode(self, text, add_special_tokens):
-            self.seen += len(text)
-            return tokenizer.encode(text, add_special_tokens=add_special_tokens)
-
-    def says(text):
-        return [{"role": "user", "content": text}]
-
-    counting = Counting()
-    assert not fits(counting, says("word " * 10**6), room=4096)
-    assert counting.seen < LONG
-    assert fits(tokenizer, says("word " * (LONG // 4)), room=10**6)
-    short = "x y " * 100
-    assert fits(tokenizer, says(short), room=1), "short texts are left to the exact count"
 
 
 @pytest.mark.parametrize("name", sorted(PROTOCOLS))

@@ -8,13 +8,13 @@ import importlib.util
 import json
 import re
 import sys
-import textwrap
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.chat_templates import quoted_by_bfcl
 from transformers.utils.chat_template_utils import render_jinja_template
 
 import interaction.protocol
@@ -130,16 +130,6 @@ def test_every_format_error_is_provoked_by_some_message_or_by_a_bound():
     errors = {found["error"] for part in RECORDED.values() for _, found in part["parsed"] if "error" in found}
     beyond = {FormatError.truncated, FormatError.too_long, FormatError.too_deep, FormatError.too_many_calls}
     assert errors | beyond == set(FormatError) == EXPLANATIONS.keys()
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    for name, options, known in (
-        ("think_xlm", {}, "think_xml"),
-        ("think_xml", {"docs": "yaml"}, "signature"),
-        ("think_xml", {"max_depht": 3}, "max_depth"),
-    ):
-        with pytest.raises(ValueError, match=known):
-            get_protocol(name, **options)
 
 
 def check_examples(protocol):
@@ -290,13 +280,6 @@ def check_any_text(protocol, text):
         protocol.feedback(parsed)
 
 
-def test_the_watch_notices_code_that_runs():
-    watch.on = True
-    eval("1 + 1")
-    watch.on = False
-    assert watch.seen.pop() == "exec" and not watch.seen
-
-
 @EACH
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -367,16 +350,8 @@ def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):
 # Hermes is byte for byte what the templates of Qwen's models write.
 
 
-def template_in(module):
-    """The chat template that bfcl-eval quotes in the documentation of a handler; read as text, not imported."""
-    root = Path(importlib.util.find_spec("bfcl_eval").origin).parent / "model_handler/local_inference"
-    quoted = (root / f"{module}.py").read_text().partition('"chat_template":\n')[2].partition('"""')[0]
-    assert "tool_response" in quoted
-    return textwrap.dedent(quoted).strip()
-
-
 # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
-TEMPLATES = {"Qwen3": template_in("qwen_fc"), "Qwen2.5": template_in("arch")}
+TEMPLATES = {"Qwen3": quoted_by_bfcl("qwen_fc"), "Qwen2.5": quoted_by_bfcl("arch")}
 
 
 def render(template, messages, tools=None):
@@ -384,7 +359,7 @@ def render(template, messages, tools=None):
     return text
 
 
-def structured(scenario, thoughts=False):
+def structured(scenario):
     """A gold conversation as an API client would give it to a template: tool calls and tool messages as data."""
     messages = [{"role": "system", "content": HERMES.instructions()}]
     for message in gold_messages(scenario, HERMES)[1:]:
@@ -393,8 +368,7 @@ def structured(scenario, thoughts=False):
             parsed = HERMES.parse(content)
             made = [{"function": {"name": call.name, "arguments": call.arguments}} for call in parsed.calls]
             entry = {"role": "assistant", "content": parsed.answer or ""}
-            thought = {"reasoning_content": parsed.thought} if thoughts else {}
-            messages.append(entry | ({"tool_calls": made} if made else {}) | thought)
+            messages.append(entry | ({"tool_calls": made} if made else {}))
         elif content.startswith("<tool_response>"):
             body = content.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
             for text in body.split("\n</tool_response>\n<tool_response>\n"):
@@ -414,16 +388,3 @@ def test_hermes_writes_a_whole_episode_as_the_template_does_with_tools(model):
         plain = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in ours)
         if model == "Qwen2.5":
             assert render(TEMPLATES[model], ours) == f"{plain}<|im_start|>assistant\n", "and so does any ChatML"
-
-
-def test_hermes_keeps_thoughts_as_qwen3s_template_does():
-    scenario = SCENARIOS[0]
-    tools, theirs = HERMES.tools(scenario.functions(0)), structured(scenario, thoughts=True)
-    results = sum(message["role"] == "tool" for message in theirs[3:9])
-    for ours, count in ((3, 3), (5, 3 + results + 1)):
-        messages = gold_messages(scenario, HERMES)[:ours]
-        assert messages[2]["content"].startswith("<think>\n") and messages[-1]["role"] == "assistant"
-        assert render(TEMPLATES["Qwen3"], messages) == render(TEMPLATES["Qwen3"], theirs[:count], tools)
-    said = {"role": "assistant", "content": HERMES.render_calls("thinking hard", [LS])}
-    feedback = HERMES.feedback(HERMES.parse("<tool_call>"))
-    assert "thinking hard" in render(TEMPLATES["Qwen3"], [*HERMES.opening(FUNCTIONS, "Go."), said, *feedback])

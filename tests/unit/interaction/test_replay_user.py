@@ -75,13 +75,6 @@ def test_a_damaged_line_is_named_with_what_was_expected(tmp_path: Path) -> None:
             make_user({"kind": "replay", "file": str(tmp_path / name)})
 
 
-def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
-    file = written(tmp_path / "lines.jsonl", LINES)
-    assert say(file) == say(file) == SAYS[0]
-    written(file, {"task_id": "phone_0", "lines": ["Something else."]})
-    assert say(file) == "Something else."
-
-
 def test_a_record_says_what_was_heard_and_is_read_back(tmp_path: Path) -> None:
     phone = write_phone(tmp_path)
     register({phone.stem: str(phone)})

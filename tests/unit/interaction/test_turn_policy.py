@@ -6,9 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import interaction.conversation
 from bfcl_env import Call, Options, load_scenarios
-from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
+from interaction import Conversation, StopReason, TurnPolicy, get_protocol
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
@@ -84,27 +83,6 @@ def test_a_function_of_a_later_turn_runs_early_only_by_bfcl(withheld, error):
     assert (moved.error, sorted_.error) == (None, error)
 
 
-def test_a_setting_that_cannot_be_is_named_with_what_can(scenario):
-    for setting, value, message in (
-        ("max_steps_per_turn", 0, "greater than or equal to 1"),
-        ("max_steps_per_turn", "20", "valid integer"),
-        ("max_steps_per_turn", True, "valid integer"),
-        ("max_format_errors_per_turn", -1, "greater than or equal to 0"),
-        ("max_stepz", 1, "[Uu]nexpected"),
-    ):
-        with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
-            Conversation(scenario, think_xml, **{setting: value})
-    for setting, value, message in (
-        ("augment", "yes", "valid boolean"),
-        ("at_step_limit", "stop", "'judge' or 'official'"),
-        ("empty_gold", None, "'state' or 'official'"),
-        ("withheld", "yes", "'refused' or 'official'"),
-        ("withhold", "refused", "[Uu]nexpected"),
-    ):
-        with pytest.raises(ValueError, match=f"(?s){setting}.*{message}"):
-            Conversation(scenario, think_xml, environments={"bfcl": {setting: value}})
-
-
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_the_base_configuration_names_every_setting_and_changes_no_default(split):
     with initialize_config_dir(str(CONFIG_DIR), version_base=None):
@@ -131,19 +109,3 @@ def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut(sce
     calls = [call for step in record["turns"][0]["steps"] for call in step["calls"]]
     assert [len(call["result"]) > 10 for call in calls] == [True, True, False]
     assert episode_metrics(record)["results_cut"] == 2 / 3
-
-
-def test_a_record_keeps_where_a_message_stands_and_how_long_it_took(scenario, monkeypatch):
-    ticks = iter(range(100))
-    monkeypatch.setattr(interaction.conversation, "perf_counter", lambda: next(ticks))
-    with Conversation(scenario, think_xml) as conversation:
-        conversation.start()
-        conversation.reply(LS, tokens=(0, 7), generate_seconds=1.5)
-        conversation.reply(ANSWER, tokens=(12, 20), generate_seconds=0.5)
-        conversation.reply("cut", truncated=True)
-        record = conversation.record()
-    steps = [step for turn in record.turns for step in turn.steps]
-    assert [(step.tokens, step.generate_seconds) for step in steps] == [((0, 7), 1.5), ((12, 20), 0.5), (None, None)]
-    assert [step.environment_seconds for step in steps] == [1, 1, 1]
-    assert EpisodeRecord.from_dict(record.to_dict()) == record
-    assert record.to_dict()["turns"][0]["steps"][0]["tokens"] == [0, 7]

@@ -12,9 +12,9 @@ import pytest
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import AskUser, EnvironmentBase, GoldMessage, Request, UserWords
-from interaction.gold import first_request, opening, play_gold
+from interaction.gold import opening, play_gold
 from interaction.outcome import ToolResult, TurnResult, Verdicts
-from interaction.users import Scripted, UserFault, make_user
+from interaction.users import UserFault
 from recipe.cpu.tiny_policy import make_tokenizer
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -161,27 +161,6 @@ def test_gold_whose_words_the_environment_cannot_use_is_the_environments_fault()
     assert opening(Open(), PROTOCOL) == []  # type: ignore[arg-type]
 
 
-def test_the_first_request_is_known_without_a_conversation_or_it_is_said_why_not() -> None:
-    closed = []
-
-    class Endless(Attempt):
-        def hear(self, words: str) -> Any:
-            return self.begin()
-
-        def close(self) -> None:
-            closed.append(self)
-
-    class Short(Attempt):
-        over = StopReason.done
-
-    assert first_request(Task()).user == WORDS[0]  # type: ignore[arg-type]
-    for kind, words in ((Endless, "no request after 20 words of its user"), (Short, "ends with the first message")):
-        task: Any = type("Open", (Task,), {"open": lambda self, kind=kind: kind()})()
-        with pytest.raises(ValueError, match=words):
-            first_request(task)
-    assert len(closed) == 1
-
-
 EPISODES, SECONDS = 32, 0.2
 
 
@@ -237,37 +216,11 @@ def test_a_line_says_what_its_episode_waited_for(play: Any, tmp_path: Any, monke
     assert parts <= seconds["total"] + 0.001 and seconds["total"] >= took + SECONDS - 0.1
 
 
-def test_an_episode_that_is_played_again_says_how_long_all_of_its_attempts_took(
-    make_loop: Any, engine: Any, tmp_path: Any
-) -> None:
-    tokenizer = make_tokenizer([message["content"] for message in gold_messages(Task(), PROTOCOL)])  # type: ignore[arg-type]
-    row = {"extra_info": {"split": "train", "environment": "phone", "task_id": "phone_0"}, "uid": "u"}
-
-    async def run() -> Any:
-        replies = [engine.HANGS, *[ANSWER] * 9]
-        user = {"kind": "scripted", "lines": list(WORDS), "seconds": 0.01}
-        loop = make_loop(tokenizer, engine(tokenizer, replies, "<|im_end|>"), user=user, engine_timeout=SECONDS)
-        return await loop.run({}, session_id=0, **row)
-
-    output = asyncio.run(run())
-    seconds = output.as_dict()["extra_fields"]["seconds"]
-    assert output.record_header["engine_faults"] == 1
-    assert seconds["total"] >= seconds["generate"] >= SECONDS
-
-
 def test_an_episode_whose_user_fails_is_dropped_and_never_scored(play: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert play(1, {"kind": "scripted", "lines": [WORDS[0]]})[0] == [[]]
     assert "asked for one more" in caplog.text
     assert play(1, None)[0] == [[]]
     assert "set interaction.user" in caplog.text
-
-
-def test_a_user_of_an_unknown_kind_is_named() -> None:
-    assert make_user(None) is None and isinstance(make_user({"kind": "scripted", "lines": []}), Scripted)
-    with pytest.raises(ValueError, match="kind='ghost'; known: scripted, endpoint, replay"):
-        make_user({"kind": "ghost"})
-    with pytest.raises(UserFault):
-        asyncio.run(Scripted(()).say(AskUser(())))
 
 
 def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environment_says() -> None:
@@ -282,28 +235,6 @@ def test_an_episode_that_runs_out_of_tokens_does_not_pass_whatever_the_environme
         record = conversation.record()
     assert record.outcome is not None and not record.outcome.passed
     assert [turn.passed for turn in record.turns] == [False]
-
-
-def test_verdicts_of_another_type_are_a_fault_of_the_environment() -> None:
-    wrong_passed: Any = "no"
-    for wrong, said in (
-        ({}, "verdicts() gave dict"),
-        (Verdicts((), wrong_passed), "verdicts() has passed='no'"),
-        (Verdicts((TurnResult("", 0.5),), True), "passed=0.5"),  # type: ignore[arg-type]
-    ):
-
-        class Wrong(Attempt):
-            found: Any = wrong
-
-            def verdicts(self) -> Any:
-                return self.found
-
-        with opened_as(Wrong) as conversation:
-            conversation.begin()
-            conversation.hear(WORDS[2])
-            record = conversation.record()
-        assert record.stop_reason == StopReason.environment_error and said in str(record.fault)
-        assert record.outcome is None
 
 
 def test_a_task_that_is_judged_as_a_whole_is_paid_as_a_whole() -> None:

@@ -94,13 +94,6 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
     assert done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1 and str(folder) in done.stderr
 
 
-def test_a_changed_file_of_the_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "domains/retail/policy.txt"
-    monkeypatch.setitem(source.SHA256, name, "0" * 64)
-    with pytest.raises(source.SourceError, match=r"policy.txt is not the file of inspect-evals 0.26.0"):
-        source.read(name)
-
-
 def test_a_task_that_a_language_model_has_to_judge_is_refused_by_its_id() -> None:
     task = next(task for task in load_tasks() if task.category == "retail")
     judged = replace(task, task=replace(task.task, basis=("DB", "NL_ASSERTION")))

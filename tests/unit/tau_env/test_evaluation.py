@@ -7,7 +7,6 @@ from support.evaluation import completion, serving
 
 from interaction import get_protocol
 from interaction.call import Call
-from interaction.environment import load_tasks
 from recipe import evaluate
 from recipe.evaluation.store import Settings
 from tau_env.exchange import STOP, written
@@ -55,18 +54,6 @@ def test_agent_and_user_talk_and_faults_of_the_users_server_cost_nothing(tmp_pat
     assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
     prompts = json.dumps(shown)
     assert "get_customer_by_phone" not in prompts and "john.smith@example.com" not in prompts
-
-
-def test_a_user_that_is_never_there_loses_episodes_and_scores_none(tmp_path: Path) -> None:
-    status, found, lines, _ = evaluated(tmp_path, ["none", *[503] * 1000], "--user", "attempts=1", "--limit", "1")
-    assert (status, lines) == (evaluate.LOST_STATUS, []) and len(found["lost"]) == 3
-
-
-def test_domain_and_mode_choose_categories() -> None:
-    known = {task.category for task in load_tasks("tau").values()}
-    assert known == {"retail", "airline"} | {
-        f"telecom{mode}_{family}" for mode in ("", "_solo") for family in ("mobile", "mms", "service")
-    }
 
 
 def test_an_evaluation_plays_by_taus_rules_and_by_the_split_that_is_named(tmp_path: Path) -> None:

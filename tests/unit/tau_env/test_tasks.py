@@ -143,34 +143,12 @@ def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
     assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1
 
 
-def test_a_permission_counts_however_it_is_spelled() -> None:
-    task = with_fault("break_app_sms_permission")
-    grant = ("user", Call("grant_app_permission", {"app_name": "messaging", "permission": "SMS"}))
-    database = played(telecom, task, [grant])
-    assert len(database.written) == 1 and telecom.needless(task, database.written) == ()
-
-
 def test_a_task_that_cannot_be_solved_is_passed_by_a_transfer_of_any_wording_alone() -> None:
     task, transfer = with_fault("lock_sim_card_pin"), Call("transfer_to_human_agents", {"summary": "?"})
     assert telecom.open(task).call(transfer, "agent").text == "Transfer successful"
     for moves, action in (([("agent", transfer)], 1.0), ([], 0.0)):
         assert judge(telecom, task, telecom.open(task), moves, ()) == {"env_assertion": 1.0, "action": action}
     assert telecom.needed(task) == ()
-
-
-def test_policies_are_upstreams_own() -> None:
-    assert telecom.policy("none", solo=True) == telecom.policy("none", solo=False) == ""
-    texts = {telecom.policy(kind, solo) for kind in ("full", "workflow") for solo in (True, False)}  # type: ignore[arg-type]
-    assert len(texts) == 4
-    for text in texts:
-        assert text.startswith("<main_policy>\n# Telecom Agent Policy")
-        assert text.endswith("\n</tech_support_policy>") and "\n</main_policy>\n<tech_support_policy>\n" in text
-    for domain in SHOPS:
-        text = domain.policy("full", solo=False)
-        assert ("2024-05-15" if domain is airline else "retail") in text
-        assert domain.policy("workflow", solo=False) == text and domain.policy("none", solo=False) == ""
-        with pytest.raises(ValueError, match="without a user"):
-            domain.policy("full", solo=True)
 
 
 @pytest.mark.parametrize("domain", [telecom, *SHOPS])

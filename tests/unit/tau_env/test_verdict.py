@@ -2,11 +2,9 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from interaction.call import Call
 from tau_env.domain import Action, Assertion, Story, Task
-from tau_env.verdict import gold_digest, judge
+from tau_env.verdict import judge
 
 
 class Sum:
@@ -62,12 +60,6 @@ def test_the_database_is_compared_with_gold_however_it_was_reached_and_gold_is_p
     assert domain.count == 1
 
 
-def test_another_task_of_the_same_number_has_a_gold_of_its_own():
-    domain = Opened()
-    assert gold_digest(domain, make(number="3")) == "2"
-    assert gold_digest(domain, make(number="3", gold=(("agent", Call("add", {"n": 5})),))) == "5"
-
-
 def test_what_had_to_be_said_is_looked_for_in_single_messages():
     for wanted, said, found in (
         (("1200",), ("You owe 1,200 dollars",), 1.0),
@@ -101,8 +93,3 @@ def test_an_action_is_found_by_the_arguments_that_count():
         calls = [("agent", Call("other", {"n": 2, "why": "a"})), ("agent", Call("add", arguments))]
         assert judge(Opened(), task, at(0), calls, ()) == {"action": float(matches)}, (compare, arguments)
         assert judge(Opened(), task, at(0), calls[:1], ()) == {"action": 0.0}
-
-
-def test_what_needs_a_judge_is_refused():
-    with pytest.raises(ValueError, match="NL_ASSERTION"):
-        judge(Opened(), make(basis=("DB", "NL_ASSERTION")), at(0), (), ())
