@@ -131,6 +131,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     if config.trainer.resume_mode != "disable" and before and before.digest == made and read_done(stage):
         print(f"the warm start in {stage / 'hf'} is up to date")
         return
+    if config.trainer.save_freq != -1:  # without the first three a resume would begin anew at a later step
+        config.checkpoint.save_contents = ["model", "optimizer", "extra", "hf_model"]
     require(model_lora(config.model, "model"))
     if config.model.lora_adapter_path is not None:
         raise PreflightError(

@@ -48,9 +48,10 @@ def check(config: DictConfig) -> None:
             "actor_rollout_ref.actor.checkpoint.async_save=true: verl then never names the newest checkpoint in "
             f"{state.TRACKER}, and no start could go on from it. Leave it out."
         )
-    if "hf_model" not in checkpoint.save_contents:
+    if lacking := {"model", "optimizer", "extra", "hf_model"} - {*checkpoint.save_contents}:
         raise PreflightError(
-            "actor_rollout_ref.actor.checkpoint.save_contents lacks hf_model, which is what the next stage starts from."
+            f"actor_rollout_ref.actor.checkpoint.save_contents lacks {', '.join(sorted(lacking))}: a resume would "
+            "begin anew without the first three, and the next stage starts from hf_model."
         )
     if stage.handover == "best" and (not validates or trainer.save_freq % trainer.test_freq):
         raise PreflightError(

@@ -66,6 +66,7 @@ def train(config: DictConfig) -> int:
     mask_prints(sft_trainer)
     initialize_global_process_group()
     trainer = WarmStart(config)
-    trainer.fit()
+    if trainer.resume_global_step < trainer.total_training_steps:  # verl would make one more step
+        trainer.fit()
     destroy_global_process_group()
     return int(trainer.total_training_steps)

@@ -264,7 +264,7 @@ def test_a_handover_metric_that_validation_does_not_log_is_an_error(tmp_path):
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": -1}}, "no multiple of trainer.test_freq=-1"),
         ({"stage": {"handover": "best"}, "trainer": {"test_freq": 4, "save_freq": 6}}, "trainer.save_freq=6"),
         ({"stage": {"gate": {"kind": "leave_at"}}}, "set stage.gate.value"),
-        ({"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["model"]}}}}, "lacks hf_model"),
+        ({"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["hf_model"]}}}}, "lacks extra, model"),
         ({"actor_rollout_ref": {"actor": {"checkpoint": {"async_save": True}}}}, "async_save=true"),
         (
             {
