@@ -6,8 +6,9 @@ runs. What a function changes becomes part of the state only when it is through,
 
 import importlib.resources
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from interaction.call import MAX_CHARS, Call, CallError, copy_call
@@ -78,18 +79,13 @@ def storable(fields: dict[str, str]) -> dict[str, Any]:
     return dict(fields)
 
 
-def load_functions(package: str, runs: Iterable[Run]) -> dict[str, Function]:
-    """The functions of a domain by name: their documentation, `functions.json` beside its package, and what runs them.
-
-    Raises:
-        KeyError: the two do not have the same names.
-    """
-    by_name = {run.__name__: run for run in runs} | {"calculate": calculator}
-    by_name[transfer_to_human_agents.__name__] = transfer_to_human_agents
+def load_functions(package: str, *modules: ModuleType) -> dict[str, Function]:
+    """The functions that `functions.json` of a package documents, by name; the modules have what runs them."""
+    runs: dict[str, Run] = {"calculate": calculator, "transfer_to_human_agents": transfer_to_human_agents}
+    for module in modules:
+        runs |= vars(module)
     docs = json.loads(importlib.resources.files(package).joinpath("functions.json").read_text("utf-8"))
-    if by_name.keys() != {doc["name"] for doc in docs}:
-        raise KeyError(f"functions.json of {package} documents other functions than it has")
-    return {doc["name"]: Function(doc, by_name[doc["name"]]) for doc in docs}
+    return {doc["name"]: Function(doc, runs[doc["name"]]) for doc in docs}
 
 
 class Attempt:

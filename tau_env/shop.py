@@ -4,15 +4,17 @@ All that is special about one is its functions and its database; what a task nee
 nothing passes it follow from gold in both.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 from interaction.call import Call
 from tau_env import task_files
-from tau_env.attempt import Attempt, Function, Run, load_functions
-from tau_env.domain import Database, PolicyKind, Side, Task
+from tau_env.attempt import Attempt, Function, load_functions
+from tau_env.domain import PolicyKind, Side, Task
 from tau_env.records import Base, Record
+from tau_env.source import read
 
 
 class Shop:
@@ -20,14 +22,17 @@ class Shop:
 
     Args:
         package: that has `functions.json`; its last name is the domain's.
+        reads: the functions that change nothing.
+        writes: the others; all that is public in it is a tool.
         base: the database in which every task begins.
     """
 
-    def __init__(self, package: str, reads: Iterable[Run], writes: Iterable[Run], base: Callable[[], Base]) -> None:
+    def __init__(self, package: str, reads: ModuleType, writes: ModuleType, base: Callable[[], Base]) -> None:
         self.NAME = package.rpartition(".")[2]
         self.base = base
-        self._package, self._runs = package, (*reads, *writes)
-        self.WRITES = frozenset(run.__name__ for run in writes)
+        self._package, self._modules = package, (reads, writes)
+        own = (name for name, run in vars(writes).items() if getattr(run, "__module__", None) == writes.__name__)
+        self.WRITES = frozenset(name for name in own if not name.startswith("_"))
 
     def load_tasks(self) -> tuple[Task, ...]:
         """All tasks, in the order of the file.
@@ -48,7 +53,9 @@ class Shop:
             ValueError: solo, which these tasks cannot be: only their user knows what is wanted.
             SourceError: the file is missing or not the pinned one.
         """
-        return task_files.policy(self.NAME, kind, solo)
+        if solo:
+            raise ValueError(f"{self.NAME} cannot be played without a user: only the user knows what is wanted")
+        return "" if kind == "none" else self._policy
 
     def open(self, task: Task) -> Attempt:
         """The state in which every task begins.
@@ -60,11 +67,14 @@ class Shop:
 
     def needed(self, task: Task) -> Iterable[tuple[Side, Call]]:
         """Gold's writes, in its order."""
-        return needed_writes(task, self.WRITES)
+        return ((action.side, action.call) for action in task.gold if action.call.name in self.WRITES)
 
     def idle(self, task: Task) -> bool:
         """Whether doing and saying nothing earns the reward. Such tasks are no use in training."""
-        return nothing_passes(task, self.open(task))
+        database = self.open(task)
+        for action in task.gold:
+            database.call(action.call, action.side)
+        return not task.communicate and not database.changed()
 
     def user_of(self, task: Task) -> str:
         """The id of the user who is served: tasks of one user share records, so they belong on one side of a split."""
@@ -76,29 +86,15 @@ class Shop:
 
     @cached_property
     def _functions(self) -> Mapping[str, Function]:
-        return load_functions(self._package, self._runs)
+        return load_functions(self._package, *self._modules)
+
+    @cached_property
+    def _policy(self) -> str:
+        return read(f"domains/{self.NAME}/policy.txt").decode()
 
 
 OWNED = {"order_id": "orders", "reservation_id": "reservations"}
 """Arguments that name a record of a user's, and its table."""
-
-
-def needed_writes(task: Task, writes: Collection[str]) -> Iterator[tuple[Side, Call]]:
-    """Gold's calls of functions that can change something."""
-    return ((action.side, action.call) for action in task.gold if action.call.name in writes)
-
-
-def nothing_passes(task: Task, database: Database) -> bool:
-    """Whether an agent that does and says nothing earns the reward: gold changes nothing, and nothing is to be said.
-
-    `database` is the task's beginning; gold is played on it.
-    """
-    if task.communicate:
-        return False
-    before = database.digest()
-    for action in task.gold:
-        database.call(action.call, action.side)
-    return database.digest() == before
 
 
 def user_served(task: Task, base: Base, ask: Callable[[Call], str]) -> str:

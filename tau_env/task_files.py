@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from interaction.call import make_call
-from tau_env.domain import Action, PolicyKind, Side, Story, Task
+from tau_env.domain import Action, Side, Story, Task
 from tau_env.records import Record
 from tau_env.source import SourceError, read
 
@@ -70,19 +69,6 @@ def load_records(domain: str) -> tuple[str, dict[str, dict[str, Record]]]:
     """
     content = read(f"domains/{domain}/db.json.gz")
     return hashlib.sha256(content).hexdigest(), json.loads(content)
-
-
-@cache
-def policy(domain: str, kind: PolicyKind, solo: bool) -> str:
-    """The rules of a domain, as its file has them: one text, and none for `none`.
-
-    Raises:
-        ValueError: solo, which these domains cannot be.
-        SourceError: the file is missing or not the pinned one.
-    """
-    if solo:
-        raise ValueError(f"{domain} cannot be played without a user: only the user knows what is wanted")
-    return "" if kind == "none" else read(f"domains/{domain}/policy.txt").decode()
 
 
 class Each:

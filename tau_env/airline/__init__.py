@@ -6,24 +6,7 @@ from tau_env.shop import Shop
 
 __all__ = ["DOMAIN", "NAME", "WRITES", "base", "functions", "idle", "load_tasks", "needed", "open", "policy", "user_of"]
 
-_READS = (
-    reads.get_flight_status,
-    reads.get_reservation_details,
-    reads.get_user_details,
-    reads.list_all_airports,
-    reads.search_direct_flight,
-    reads.search_onestop_flight,
-)
-_WRITES = (
-    writes.book_reservation,
-    writes.cancel_reservation,
-    writes.send_certificate,
-    writes.update_reservation_baggages,
-    writes.update_reservation_flights,
-    writes.update_reservation_passengers,
-)
-
-DOMAIN = Shop(__name__, _READS, _WRITES, base)
+DOMAIN = Shop(__name__, reads, writes, base)
 
 NAME, WRITES = DOMAIN.NAME, DOMAIN.WRITES
 load_tasks, functions, policy, open = DOMAIN.load_tasks, DOMAIN.functions, DOMAIN.policy, DOMAIN.open

@@ -6,7 +6,6 @@ Each takes the state and arguments that fit its documentation, and returns a tex
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from tau_env.telecom.company import TODAY, Refusal
@@ -144,25 +143,6 @@ def _draft_bill(state: State, customer_id: str) -> str:
     state.company.add_bill(bill_id, customer_id, **_NEXT_BILL, total_due=0.0, due_date=_NEXT_BILL_DUE)
     return bill_id
 
-
-TOOLS: Mapping[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (
-        get_customer_by_phone,
-        get_customer_by_id,
-        get_customer_by_name,
-        get_details_by_id,
-        suspend_line,
-        resume_line,
-        get_bills_for_customer,
-        send_payment_request,
-        get_data_usage,
-        enable_roaming,
-        disable_roaming,
-        transfer_to_human_agents,
-        refuel_data,
-    )
-}
 
 WRITES = frozenset(
     {"suspend_line", "resume_line", "send_payment_request", "enable_roaming", "disable_roaming", "refuel_data"}

@@ -80,6 +80,12 @@ class SaysNo(Refusal):
     """A function says no in an answer that upstream returns like any other: no `Error: ` stands before it."""
 
 
+def _found(table: Table, kind: str, key: str) -> Record:
+    if (record := table.get(key)) is None:
+        raise Refusal(f"{kind} with ID {key} not found")
+    return record
+
+
 @dataclass(slots=True)
 class Company:
     """Five tables by id. A write replaces a table; no table or record is ever changed in place."""
@@ -92,33 +98,23 @@ class Company:
 
     def customer(self, customer_id: str) -> Record:
         """Raises Refusal where there is none, as all look-ups here."""
-        if (found := self.customers.get(customer_id)) is None:
-            raise Refusal(f"Customer with ID {customer_id} not found")
-        return found
+        return _found(self.customers, "Customer", customer_id)
 
     def line(self, line_id: str) -> Record:
         """A line by its id."""
-        if (found := self.lines.get(line_id)) is None:
-            raise Refusal(f"Line with ID {line_id} not found")
-        return found
+        return _found(self.lines, "Line", line_id)
 
     def plan(self, plan_id: str) -> Record:
         """A plan by its id."""
-        if (found := self.plans.get(plan_id)) is None:
-            raise Refusal(f"Plan with ID {plan_id} not found")
-        return found
+        return _found(self.plans, "Plan", plan_id)
 
     def device(self, device_id: str) -> Record:
         """A device by its id."""
-        if (found := self.devices.get(device_id)) is None:
-            raise Refusal(f"Device with ID {device_id} not found")
-        return found
+        return _found(self.devices, "Device", device_id)
 
     def bill(self, bill_id: str) -> Record:
         """A bill by its id."""
-        if (found := self.bills.get(bill_id)) is None:
-            raise Refusal(f"Bill with ID {bill_id} not found")
-        return found
+        return _found(self.bills, "Bill", bill_id)
 
     def owned_line(self, customer_id: str, line_id: str) -> Record:
         """A line by its id, if this customer has it."""
@@ -177,13 +173,7 @@ class Company:
 
     def dump(self) -> dict[str, list[Record]]:
         """All records, as upstream's database would list them."""
-        return {
-            "plans": list(self.plans.values()),
-            "customers": list(self.customers.values()),
-            "lines": list(self.lines.values()),
-            "bills": list(self.bills.values()),
-            "devices": list(self.devices.values()),
-        }
+        return {name: list(getattr(self, name).values()) for name in self.__dataclass_fields__}
 
 
 def open_company() -> Company:

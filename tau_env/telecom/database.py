@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from interaction.call import Call, CallError, copy_call
@@ -16,18 +17,25 @@ from tau_env.telecom.documents import functions
 from tau_env.telecom.setup import prepare
 from tau_env.telecom.state import State
 
-WRITES = frozenset({*agent_tools.WRITES, *device_writes.TOOLS})
-
 MAX_RESULT_CHARS = 20_000
 """Longer texts are cut. The longest of an ordinary episode has 1,800; upstream has no limit of its own."""
 
 _SHOWN = 100
 """Characters of a value that is shown to people."""
 _DIFFERENCES = 10
+
+
+def _tools(side: Side, *modules: ModuleType) -> dict[str, Callable[..., str]]:
+    """The functions in the modules that are documented for a side, by name."""
+    documented = {each["name"] for each in functions(side)}
+    return {name: tool for module in modules for name, tool in vars(module).items() if name in documented}
+
+
 _TOOLS: Mapping[Side, Mapping[str, Callable[..., str]]] = {
-    "agent": agent_tools.TOOLS,
-    "user": {**device_reads.TOOLS, **device_writes.TOOLS},
+    "agent": _tools("agent", agent_tools),
+    "user": _tools("user", device_reads, device_writes),
 }
+WRITES = agent_tools.WRITES | _tools("user", device_writes).keys()
 
 
 class TelecomDatabase:

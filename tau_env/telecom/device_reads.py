@@ -4,8 +4,6 @@ Each takes the state and arguments that fit its documentation, and returns a tex
 `SaysNo` with upstream's text, so that the call is seen to have failed.
 """
 
-from collections.abc import Callable, Mapping
-
 from tau_env.telecom.company import SaysNo
 from tau_env.telecom.phone import PERMISSIONS
 from tau_env.telecom.state import State
@@ -157,25 +155,3 @@ def check_payment_request(state: State) -> str:
     if (request := state.surroundings.payment_request) is None:
         return "No payment request has been made."
     return f"You have a payment request for bill {request.bill_id} of {request.amount_due} USD."
-
-
-TOOLS: Mapping[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (
-        check_status_bar,
-        check_network_status,
-        check_network_mode_preference,
-        run_speed_test,
-        check_sim_status,
-        check_data_restriction_status,
-        check_apn_settings,
-        check_wifi_status,
-        check_wifi_calling_status,
-        check_vpn_status,
-        check_installed_apps,
-        check_app_status,
-        check_app_permissions,
-        can_send_mms,
-        check_payment_request,
-    )
-}

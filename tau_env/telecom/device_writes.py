@@ -5,7 +5,7 @@ unknown mode, app or permission, Wi-Fi in airplane mode) it is raised as `SaysNo
 failed; the phone is then as it was.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -141,25 +141,3 @@ def make_payment(state: State) -> str:
         return "You do not have a payment request."
     state.surroundings.payment_request = replace(request, paid=True)
     return f"Payment of {request.amount_due} USD has been made for bill {request.bill_id}."
-
-
-TOOLS: Mapping[str, Callable[..., str]] = {
-    each.__name__: each
-    for each in (
-        set_network_mode_preference,
-        toggle_airplane_mode,
-        reseat_sim_card,
-        toggle_data,
-        toggle_roaming,
-        toggle_data_saver_mode,
-        set_apn_settings,
-        reset_apn_settings,
-        toggle_wifi,
-        toggle_wifi_calling,
-        connect_vpn,
-        disconnect_vpn,
-        grant_app_permission,
-        reboot_device,
-        make_payment,
-    )
-}
