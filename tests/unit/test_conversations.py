@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -134,21 +133,6 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(
     assert len(printed) == 20 and f"MISTAKE    {one}, line 1" in printed[0] and f"{two}, line 1" in printed[2]
 
 
-def test_a_file_of_another_kind_or_without_conversations_is_refused(file: Callable[..., str], tmp_path: Path) -> None:
-    assert "has no rows" in refusal(file("", " "))
-    assert "expected .jsonl or .parquet" in refusal(file("[]", name="chat.json"))
-    assert "nowhere.jsonl does not exist" in refusal(str(tmp_path / "nowhere.jsonl"))
-    (tmp_path / "rows.parquet").write_text("no parquet")
-    assert "rows.parquet cannot be read" in refusal(str(tmp_path / "rows.parquet"))
-
-
-def test_functions_beside_the_messages_are_said_not_to_be_read(
-    file: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    read_conversations([file(line(*TALK, tools=[{"type": "function"}]), line(*TALK))], "")
-    assert "NOTE       1 of the 2 conversations of data.train_files have tools or functions" in capsys.readouterr().out
-
-
 # Holding out.
 
 
@@ -202,16 +186,6 @@ def test_the_share_is_met_where_queries_are_single_and_not_passed_where_they_are
     of_ten = [asked(f"q{number // 10}", f"a{number}") for number in range(200)]
     assert len(hold_out(of_ten, 0.05, 1)) == 10 and len(hold_out(of_ten, 0.06, 1)) == 10
     assert len(hold_out(of_ten, 0.01, 1)) == 10, "one query at least"
-
-
-def test_what_is_drawn_follows_from_seed_and_content_and_not_from_the_order() -> None:
-    conversations = [asked(f"q{number}") for number in range(100)]
-    drawn = {one.place for one in parted(conversations, 0.2, 1)[1]}
-    mixed = random.Random(0).sample(conversations, 100)
-    assert {one.place for one in parted(mixed, 0.2, 1)[1]} == drawn
-    assert {one.place for one in parted(conversations, 0.2, 2)[1]} != drawn
-    more = {one.place for one in parted([*conversations, asked("new")], 0.2, 1)[1]}
-    assert len(more & drawn) >= len(drawn) - 1
 
 
 def test_files_for_both_sides_must_not_share_a_conversation_or_a_query() -> None:
@@ -378,15 +352,6 @@ def test_a_warm_start_has_the_control_tokens_of_its_template_alone(model: tuple[
     assert learned(tokenizer, gold, tmp_path / "gold") == whole, "and gold has the ids of the template"
 
 
-def test_functions_beside_a_conversation_are_plain_too(tmp_path: Path) -> None:
-    tokenizer = chat_templates.qwen2()
-    tokenizer.chat_template = f"{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{tokenizer.chat_template}"
-    one = [said("system", "."), *TALK]
-    tools = [{"tools": [{"name": name, "a": {"b": [name]}}]} for name in ("f", ECHO)]
-    ids = learned(tokenizer, [one, one], tmp_path, tools)
-    assert controls(tokenizer, ids[0]) == controls(tokenizer, ids[1]) and len(ids[0]) < len(ids[1])
-
-
 # From the files that a configuration names to those that verl reads.
 
 
@@ -499,3 +464,20 @@ def test_each_process_validates_as_many_rows_and_all_of_them_count_once() -> Non
         seen = [rows[place] for places in sampled for place in places]
         assert sorted(int(row["input_ids"][0]) for row in seen if row["loss_mask"].any()) == list(range(count))
         assert all(row["input_ids"].shape == row["loss_mask"].shape for row in seen)
+
+
+def test_a_file_of_another_kind_or_without_conversations_is_refused(file: Callable[..., str], tmp_path: Path) -> None:
+    assert "has no rows" in refusal(file("", " "))
+    assert "expected .jsonl or .parquet" in refusal(file("[]", name="chat.json"))
+    assert "nowhere.jsonl does not exist" in refusal(str(tmp_path / "nowhere.jsonl"))
+    (tmp_path / "rows.parquet").write_text("no parquet")
+    assert "rows.parquet cannot be read" in refusal(str(tmp_path / "rows.parquet"))
+
+
+def test_functions_beside_a_conversation_are_plain_too(tmp_path: Path) -> None:
+    tokenizer = chat_templates.qwen2()
+    tokenizer.chat_template = f"{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{tokenizer.chat_template}"
+    one = [said("system", "."), *TALK]
+    tools = [{"tools": [{"name": name, "a": {"b": [name]}}]} for name in ("f", ECHO)]
+    ids = learned(tokenizer, [one, one], tmp_path, tools)
+    assert controls(tokenizer, ids[0]) == controls(tokenizer, ids[1]) and len(ids[0]) < len(ids[1])

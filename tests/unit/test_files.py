@@ -14,11 +14,9 @@ from recipe.files import (
     Damaged,
     PreflightError,
     StateFile,
-    lines,
     read,
     read_json,
     set_aside,
-    shown,
     write_atomic,
 )
 
@@ -94,20 +92,3 @@ def test_what_is_no_plain_file_is_never_waited_for(tmp_path: Path) -> None:
             FILE.read(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "nothing")
-
-
-def test_lines_come_with_their_places_and_a_long_one_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipe.files.LONGEST_LINE", 8)
-    path = tmp_path / "f"
-    path.write_bytes(b"one\n\n" + b"x" * 20 + b"\nend")
-    found = list(lines(path))
-    assert found == [(0, b"one\n"), (4, b"\n"), (5, b"x" * 8), (13, b"x" * 8), (21, b"xxxx\n"), (26, b"end")]
-
-
-def test_a_value_in_a_message_is_one_short_line_whatever_it_is() -> None:
-    class Unprintable:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
-
-    for value in (Unprintable(), 10**5000, "a\nb", "x" * 10**6, {"a": Unprintable()}):
-        assert "\n" not in shown(value) and len(shown(value)) < 100

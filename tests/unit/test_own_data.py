@@ -2,15 +2,13 @@
 
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.entries import single_turn, write
 from support.evaluation import serving
-from support.own_data import DOCUMENT, example, example_text, write_example
+from support.own_data import example, write_example
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
@@ -22,7 +20,6 @@ from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.preflight import data, require
 
-ROOT = Path(__file__).parents[2]
 SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
 PROTOCOL = get_protocol("think_xml", docs="signature")
 
@@ -37,21 +34,6 @@ def stage(folder: Path, path: Path, *overrides: str) -> Any:
         Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
     )
     return config
-
-
-def test_it_passes_the_audit(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "recipe.tools.audit",
-        "--environment",
-        str(write_example(tmp_path)),
-        "--tasks",
-        "all",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 tasks without gold" in done.stdout and "irrelevance" in done.stdout
 
 
 def test_gold_is_right_in_an_evaluation(tmp_path: Path) -> None:
@@ -95,29 +77,3 @@ def test_a_start_refuses_a_file_that_was_broken_since_and_lists_what_is_wrong(tm
     assert "interaction.environments.office=" in said and "\n" not in said and "docs/your_data.md" in said
     assert "multi_turn_base_0 (entry 1): ground_truth.0.0: 'fly' is no function" in said
     assert "simple_python_0 (entry 2)" in said
-
-
-def test_rows_that_were_made_from_another_file_are_refused(tmp_path: Path) -> None:
-    path = write_example(tmp_path)
-    config = stage(tmp_path, path)
-    entries = example()
-    entries[0]["question"][0][0]["content"] = "Make a folder named letters."
-    entries[0]["ground_truth"][0] = ["mkdir(dir_name='letters')"]
-    entries[0]["ground_truth"][1] = ["mv(source='plan.txt', destination='letters')"]
-    write(tmp_path, entries, path.name)
-    require(data.environments(config))
-    environments.load_tasks.cache_clear()
-    environments._module.cache_clear()
-    with pytest.raises(PreflightError, match="its prompt is not that of"):
-        require(data.rows(config, []))
-
-
-def test_what_the_document_says_of_a_mistake_is_what_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("  ") and " (entry " in line]
-    assert len(shown) == 2
-    text = example_text().replace('"people": [6]', '"poeple": [6]').replace("ls()", "ls(")
-    assert prepare_data(["--json", str(write(tmp_path, text, "office.json")), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr().err
-    assert all(line in said for line in shown)

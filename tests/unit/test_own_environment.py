@@ -61,20 +61,6 @@ def test_a_broken_one_is_refused_in_one_line_before_the_start(new, tmp_path):
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_settings_of_environments_are_checked_before_a_start(tmp_path):
-    own = f"+interaction.environments.inventory={write_example(tmp_path)}"
-    require(data.environments(config_of(own)))
-    for overrides, said in (
-        (["+interaction.environments.nowhere=nowhere.py"], "nowhere.py does not exist"),
-        (["+interaction.environments.bfcl=mine.py"], "is bfcl_env already"),
-        ([own, "+interaction.train.environments.inventory.size=3"], "has no settings, and size was given"),
-        (["+interaction.val.environments.elsewhere.size=3"], "unknown environment 'elsewhere'"),
-        (["interaction.train.environments.bfcl.augment=1"], "interaction.train.environments.bfcl.*augment"),
-    ):
-        with pytest.raises(PreflightError, match=said):
-            require(data.environments(config_of(*overrides)))
-
-
 def test_its_data_and_the_reward_pass_the_checks_of_a_stage(tmp_path):
     path = write_example(tmp_path)
     assert prepare_data(["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]) == 0

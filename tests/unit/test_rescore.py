@@ -52,43 +52,6 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(run, tmp_pat
     assert float(line[5]) == pytest.approx(0.75 - 0.1 * calls, abs=5e-4)
 
 
-def test_lines_are_sorted_by_stage_split_and_category_and_all_is_last(run, monkeypatch, capsys):
-    line = json.loads(next(run.glob("*/rollouts/*/*.jsonl")).read_text().splitlines()[0])
-    lines = [
-        {**line, "session_id": number, "episode": {**line["episode"], "category": name}}
-        for number, name in enumerate(("move", "add", "zip", "base"))
-    ]
-    for place in ("stage2_base/rollouts/val", "stage2_base/rollouts/train", "stage1_format/rollouts/train"):
-        path = run / place / "000001.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
-    found = [tuple(line.split()[:3]) for line in capsys.readouterr().out.splitlines()[-15:]]
-    assert found == [
-        (stage, split, category)
-        for stage, split in (("stage1_format", "train"), ("stage2_base", "train"), ("stage2_base", "val"))
-        for category in ("add", "base", "move", "zip", "all")
-    ]
-
-
-def test_a_folder_without_episodes_is_named(tmp_path, monkeypatch, capsys):
-    with pytest.raises(SystemExit):
-        rescored(tmp_path, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
-    assert "holds no episodes" in capsys.readouterr().err
-
-
-def test_an_episode_that_was_stored_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):
-    path = next(run.glob("*/rollouts/*/*.jsonl"))
-    lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
-    lines[0]["score"] = float("nan")
-    lines[1]["score"] = None
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
-    out = capsys.readouterr().out
-    assert "2 episodes have no old score" in out
-    assert out.splitlines()[-1].split()[2:] == ["all", "4", "0.500", "0.750", "1.000", "50%"]
-
-
 DAMAGED = [
     b"[" * 200_000,
     b"\xff\xfe",
@@ -137,3 +100,15 @@ def test_a_reward_that_changes_the_record_changes_its_own_alone_and_an_async_one
         )
         rescored(run, "--reward", str(path), monkeypatch=monkeypatch)
         assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "0.750", "1.000", "50%"]
+
+
+def test_an_episode_that_was_stored_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):
+    path = next(run.glob("*/rollouts/*/*.jsonl"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
+    lines[0]["score"] = float("nan")
+    lines[1]["score"] = None
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+    assert "2 episodes have no old score" in out
+    assert out.splitlines()[-1].split()[2:] == ["all", "4", "0.500", "0.750", "1.000", "50%"]

@@ -82,16 +82,6 @@ def test_a_file_with_a_dataclass_is_run_once_and_called_with_its_arguments_befor
     assert reward.named(setting) == (str(path), "compute_score") == reward.named(config.reward.custom_reward_function)
 
 
-def test_a_module_and_a_file_that_loads_another_work_the_same_way(tmp_path):
-    assert by_verl(config_of("pkg://rewards.format"))["score"] == 2.0
-    inner, outer = written(tmp_path, "return 1.0"), tmp_path / "outer.py"
-    outer.write_text(
-        f"from recipe.reward import load\ninner = load({inner!r}, 'compute_score')\n"
-        "def compute_score(**kwargs):\n    return 10 * inner(**kwargs)\n"
-    )
-    assert by_verl(config_of(str(outer))) == 10.0
-
-
 def test_an_async_reward_stays_one_for_verl_and_has_one_event_loop_outside_of_it(tmp_path):
     body = "loops.add(asyncio.get_running_loop())\nreturn len(loops) * scale"
     path = written(tmp_path, body, "async def", "scale, loops=set(), **given")
@@ -135,38 +125,12 @@ def test_a_reward_that_gives_no_score_costs_verl_one_sample_and_one_line(tmp_pat
     )
 
 
-def test_a_file_that_cannot_be_loaded_is_one_line_before_the_start(tmp_path):
-    path = tmp_path / "my_reward.py"
-    for text, said in (
-        ("import sys\nsys.exit(2)\n", "cannot be imported: SystemExit: 2"),
-        ("import os\nlater + 1\n", r"cannot be imported: NameError: .* at my_reward\.py:2"),
-        ("def compute_score(:\n", "cannot be imported: SyntaxError"),
-        ("import nowhere\n", "cannot be imported: ModuleNotFoundError"),
-        ("compute_score = 3\n", "has no function `compute_score`"),
-        ("", "has no function"),
-    ):
-        path = path.with_name(f"{path.stem}_.py")
-        path.write_text(text)
-        with pytest.raises(PreflightError, match=said.replace("my_reward", path.stem)) as error:
-            check_reward(config_of(str(path)))
-        assert "\n" not in str(error.value)
-    with pytest.raises(PreflightError, match="there is no such file"):
-        check_reward(config_of(str(tmp_path / "nowhere.py")))
-
-
 def test_keys_that_differ_between_a_solved_and_a_cut_episode_are_refused(tmp_path):
     body = (
         "steps = extra_info['episode']['turns'][0]['steps']\nreturn {'score': 1.0, **({'steps': 1} if steps else {})}"
     )
     with pytest.raises(PreflightError, match=r"keys \['score', 'steps'\] for one record and \['score'\]"):
         check_reward(config_of(written(tmp_path, body)))
-
-
-def test_scores_of_steps_that_do_not_fit_the_episode_are_refused(tmp_path):
-    for number, scores in enumerate(("[math.nan]", "[1.0] * 99", "'x'")):
-        (folder := tmp_path / str(number)).mkdir()
-        with pytest.raises(PreflightError, match="step_scores|number"):
-            check_reward(config_of(written(folder, f"return {{'score': 1.0, 'step_scores': {scores}}}")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

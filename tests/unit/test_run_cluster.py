@@ -115,22 +115,3 @@ def test_the_first_is_the_head_and_the_others_join_it_with_its_token(nodes: Node
     head.send_signal(signal.SIGTERM)
     head.wait(60)
     assert [path.name for path in folder.iterdir()] == ["token"]
-
-
-def test_a_gpu_profile_lets_ray_count(nodes: Nodes, port: int) -> None:
-    nodes.start("--node-ip-address=127.0.0.1", f"--port={port}", HARDWARE="gpu8")
-    (call,) = nodes.calls(1)
-    assert not [argument for argument in call["arguments"] if argument.startswith("--num-")]
-
-
-def test_a_head_that_is_gone_is_told_with_what_to_delete(nodes: Nodes, port: int) -> None:
-    folder = nodes.folder / "elsewhere"
-    (folder / "head").mkdir(parents=True)
-    (folder / "head" / "name").write_text("node1\n")
-    (folder / "address").write_text(f"127.0.0.1:{port}\n")
-    script = nodes.folder / "run_cluster.sh"
-    script.write_text(script.read_text().replace("range(60)", "range(1)"))
-    child = nodes.start(CLUSTER=str(folder))
-    said = child.communicate(timeout=60)[0]
-    assert child.returncode == 2
-    assert f"the head (node1) does not answer at 127.0.0.1:{port}" in said and f"delete {folder}/head" in said

@@ -104,15 +104,6 @@ def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum
             started("optim.lr=1e-4", "trainer.resume_mode=disable")
 
 
-def test_only_the_first_of_several_processes_holds_the_folder(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with processes.alone(tmp_path / "run"):
-        monkeypatch.setenv("RANK", "1")
-        (tmp_path / "run" / "checkpoints").mkdir()
-        assert started() == [0]
-
-
 def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,12 +140,6 @@ def test_a_warm_start_that_was_interrupted_goes_on_with_the_same_settings_only(s
     with pytest.raises(SystemExit, match="other data"):
         started("optim.lr=1e-3")
     assert started() == [7]
-
-
-def test_starting_over_twice_sets_the_first_aside_too(started: Start, tmp_path: Path) -> None:
-    for _ in range(2):
-        assert started("trainer.resume_mode=disable") == [0]
-    assert (tmp_path / "aside" / "run" / "hf").is_dir()
 
 
 def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_path: Path) -> None:
@@ -194,12 +179,6 @@ def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that
         sft.choose_folder(config)
         assert (config.paths.run, config.paths.stage) == (run, stage)
         assert config.trainer.default_local_dir == f"{stage}/checkpoints"
-
-
-def test_the_preset_for_a_real_model_does_not_start_with_the_tiny_policy(started: Start, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="Set MODEL="):
-        started("preset=steptool", "model.path=null")
-    assert not (tmp_path / "run").exists()
 
 
 def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path) -> None:

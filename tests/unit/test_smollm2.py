@@ -4,7 +4,6 @@ import hashlib
 import importlib.metadata
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from recipe import smollm2
@@ -37,52 +36,6 @@ def test_the_same_file_gives_the_same_bytes(folder: Path) -> None:
         hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("model.safetensors", "tokenizer.json")
     ]
     assert sums == [WEIGHTS, TOKENIZER]
-
-
-def test_logits_are_those_of_weights_read_by_the_formats_own_formula(folder: Path, packaged: Path) -> None:
-    """The blocks as ggml's source gives them: Q4_1 is d q + m, low nibbles first; Q8_0 is d q; 32 weights a block."""
-    import gguf
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    def read(tensor: gguf.ReaderTensor) -> np.ndarray:
-        raw = np.ascontiguousarray(tensor.data)
-        if tensor.tensor_type == gguf.GGMLQuantizationType.F32:
-            return raw.reshape(-1)
-        if tensor.tensor_type == gguf.GGMLQuantizationType.Q8_0:
-            blocks = raw.reshape(-1).view([("d", "<f2"), ("q", "i1", 32)])
-            return blocks["d"].astype("f4")[:, None] * blocks["q"]
-        blocks = raw.reshape(-1).view([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])
-        nibbles = np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1)
-        return blocks["d"].astype("f4")[:, None] * nibbles + blocks["m"].astype("f4")[:, None]
-
-    written = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    again = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
-    state = again.state_dict()
-    for tensor in gguf.GGUFReader(packaged).tensors:
-        values = torch.tensor(read(tensor)).reshape(tensor.shape.tolist()[::-1])
-        if ".attn_q." in tensor.name or ".attn_k." in tensor.name:  # rows of a head: pairs, here two halves
-            heads = values.reshape(-1, 32, 2, values.shape[1])
-            values = torch.cat([heads[:, :, 0], heads[:, :, 1]], dim=1).reshape(values.shape)
-        state[smollm2.hf_name(tensor.name)].copy_(values)
-    ids = torch.arange(100, 164)[None]
-    with torch.no_grad():
-        apart = (written(ids).logits - again(ids).logits).abs().max().item()
-    assert apart < 0.3  # bfloat16 rounds the weights; logits are 10 to 20
-
-
-def test_the_tokenizer_decodes_what_it_encodes(folder: Path) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    texts = [path.read_text() for path in sorted(Path("docs").glob("*.md"))]
-    texts += ["déjà vu 12345 x 7\r\n\n\t  {'a': [1.5e-3, \"ü\"]}", "<tool_call>\nf(x=-1)\n</tool_call>", "\u202e\x00🦙"]
-    assert [tokenizer.decode(tokenizer(text)["input_ids"]) for text in texts] == texts
-    assert len(tokenizer("20261123", add_special_tokens=False)["input_ids"]) == 8
-    messages = [{"role": "user", "content": "Hello"}]
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-    assert tokenizer.decode(ids).endswith("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
-    assert tokenizer.eos_token == "<|im_end|>"
 
 
 def test_another_file_is_refused_and_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

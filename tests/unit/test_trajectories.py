@@ -161,20 +161,6 @@ def test_of_a_step_that_was_played_again_the_later_launch_counts(tmp_path: Path)
     assert set(result.groups) == {"3", "4", "5"} and result.counts["earlier"] == 2
 
 
-def test_the_same_holds_where_several_machines_have_written_parts_of_the_step(tmp_path: Path) -> None:
-    early = [line(uid="1"), line(uid="2")], [line(uid="3"), line(uid="6", step=2)]
-    late = [line(uid="4", launch="b")], [line(uid="5", launch="b")]
-    named = [
-        (f"000001.{launch}-{node}", lines)
-        for launch, both in (("1", early), ("2", late))
-        for node, lines in enumerate(both)
-    ]
-    paths = [write_lines(tmp_path / f"{name}.jsonl", lines) for name, lines in named]
-    result = look(*found([str(tmp_path)]))
-    assert set(result.groups) == {"4", "5", "6"} and result.counts["earlier"] == 3
-    assert result.counts["read"] == 6 and len(paths) == 4 and not result.mistakes
-
-
 def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any) -> None:
     for limits in (
         Limits(100, 5, None, None, False),

@@ -12,7 +12,6 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import recipe.training.trainer
-from recipe.credit.kl_control import EpisodeKLController
 from recipe.training.trainer import CurriculumTrainer
 
 LENGTHS = [50, 10, 200, 20]
@@ -119,25 +118,11 @@ def test_on_stored_trajectories_the_coefficient_rises_whichever_way_the_policy_h
     assert trainer.kl_ctrl_in_reward.value == pytest.approx(coefficient)
 
 
-def test_it_settles_where_the_policy_keeps_the_target(make_trainer, monkeypatch):
-    """A policy that moves the less the dearer it is: nats = 6 / coefficient, so that 1.0 is right."""
-    trainer, nats = make_trainer(horizon=10), 20.0
-    for _ in range(60):
-        nats = 6.0 / play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_penalty_coeff"]
-    assert nats == pytest.approx(6.0, rel=0.05)
-
-
 def test_the_episodes_count_and_neither_their_length_nor_verls_padding(make_trainer, monkeypatch):
     trainer = make_trainer(horizon=10)
     metrics = play(trainer, monkeypatch, [2.0, 4.0, 6.0, 14.4], padding=2)
     assert metrics["actor/reward_kl_per_episode"] == pytest.approx(6.6)
     assert trainer.kl_ctrl_in_reward.value == pytest.approx(0.312)
-
-
-def test_a_fixed_coefficient_stays_verls(make_trainer, monkeypatch):
-    trainer = make_trainer(type="fixed")
-    assert "actor/reward_kl_per_episode" not in play(trainer, monkeypatch, [400.0] * 4)
-    assert not isinstance(trainer.kl_ctrl_in_reward, EpisodeKLController) and trainer.kl_ctrl_in_reward.value == 0.3
 
 
 @pytest.fixture
@@ -168,13 +153,3 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     after._load_checkpoint()
     logged = [play(trainer, monkeypatch, [1.2] * 4) for trainer in (after, unbroken)]
     assert logged[0] == logged[1] and logged[0]["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3 * 1.08**3)
-
-
-def test_a_checkpoint_without_a_coefficient_starts_from_the_configured_one_and_says_so(
-    make_trainer, verls_checkpoints, capsys
-):
-    trainer = make_trainer()
-    trainer.found = 3
-    trainer._load_checkpoint()
-    assert trainer.kl_ctrl_in_reward.value == 0.3
-    assert "KL coefficient 0.3 as at the start" in capsys.readouterr().out

@@ -69,20 +69,6 @@ def test_without_step_scores_the_whole_score_is_on_the_last_token_of_the_model(g
     assert fields["response_mask"][-3] == 1 and fields["rm_scores"].sum() == 0.75
 
 
-def test_every_token_knows_its_step_and_its_user_turn(gold_episode):
-    episode = gold_episode.extra_fields["episode"]
-    fields = scored(gold_episode, [0.0] * steps_of(episode)).as_dict()
-    step = 0
-    for number, turn in enumerate(episode["turns"]):
-        for record in turn["steps"]:
-            start, end = record["tokens"]
-            assert set(fields["step_ids"][start:end].tolist()) == {step}
-            assert set(fields["turn_ids"][start:end].tolist()) == {number}
-            step += 1
-    for name in ("step_ids", "turn_ids"):
-        assert torch.equal(fields[name] >= 0, fields["response_mask"] == 1)
-
-
 def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record_file(gold_episode, tmp_path):
     scores = [0.25] * steps_of(gold_episode.extra_fields["episode"])
     fields = scored(gold_episode, scores).as_dict()

@@ -69,19 +69,6 @@ def test_votes_tell_the_episodes_of_two_environments_apart_and_those_of_before_s
     assert score(other, bfcl)["voted"] == 1.0, "a file of before"
 
 
-def test_a_turn_without_votes_on_solving_keeps_its_verdict(record, tmp_path):
-    path = write(tmp_path / "votes.jsonl", record, s3={"is_solved": ["Unsolved"]})
-    assert score(record, path)["step_scores"] == [0, 1, 0, 0, 0, 1, 0, 1]
-
-
-def test_several_lines_on_one_message_add_their_votes(record, tmp_path):
-    path = write(tmp_path / "votes.jsonl", record, s0={"succ_calling": [1], "contribution": [5]})
-    key = votes.episode_key(record)
-    with open(path, "a") as file:
-        file.write(json.dumps({"episode": key, "step": 0, "succ_calling": [0], "contribution": [0, 1]}) + "\n")
-    assert score(record, path)["step_scores"][0] == pytest.approx((1 / 2 + 2 / 5) / 2)
-
-
 def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_path):
     from bfcl_env import Call, load_scenarios
 

@@ -4,8 +4,6 @@ solves no turn              earns at most 0.5
 solves a share p of turns   earns at least p, and 0.5 + 1.5 p if it writes perfectly
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -241,37 +239,6 @@ def test_any_record_earns_at_least_its_progress_and_at_most_what_perfect_writing
     assert progress - 1e-9 <= score(format_reward, record) <= 0.5 + 1.5 * progress + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
-@given(RECORDS, RECORDS)
-def test_what_solves_nothing_never_earns_more_than_what_solves_half(first, second):
-    works = any(turn["facts"]["has_gold"] for turn in first["turns"])  # or doing nothing is all there is to do
-    for turn in first["turns"]:
-        turn["passed"] = turn["passed"] and works and not turn["facts"]["has_gold"]
-    for turn in second["turns"][: (len(second["turns"]) + 1) // 2]:
-        turn |= {"facts": {"has_gold": True}, "passed": True}
-    assert score(format_reward, first) <= score(format_reward, second)
-
-
-def test_writing_well_pays_whether_or_not_the_turn_is_solved():
-    """Without spread among those that solve nothing yet, GRPO would have nothing to learn writing from."""
-
-    def one(passed, *steps):
-        return {"facts": {"has_gold": True}, "passed": passed, "reached": True, "steps": list(steps)}
-
-    works = {"well_formed": True, "calls": [{"name": "a", "arguments": {}, "error": None, "facts": {}}]}
-    fails = {"well_formed": True, "calls": [{"name": "b", "arguments": {}, "error": "result", "facts": {}}]}
-    garbage = {"well_formed": False, "calls": []}
-    for passed in (True, False):
-        ranked = [[garbage, garbage, fails], [garbage, fails], [fails], [works, fails], [works]]
-        earned = [format_reward.format_score({"turns": [one(passed, *steps)]}) for steps in ranked]
-        assert earned == sorted(set(earned))
-
-
-def test_nothing_that_solves_no_turn_passes_the_gate_of_stage_1_and_good_writing_that_solves_half_does():
-    gate = yaml.safe_load((CONFIG_DIR / "stage1.yaml").read_text("utf-8"))["stage"]["gate"]
-    assert 0.5 < gate["value"] < FORMAT["half solved, the rest as well written"][1]
-
-
 # Metrics, and what stands beside the rewards.
 
 
@@ -289,30 +256,8 @@ def test_metrics_count_what_happened():
     assert (counts["acc"], counts["acc_official"], counts["stop/max_steps"]) == (0.0, 0.0, 1.0)
 
 
-def test_accuracy_needs_every_turn_and_the_official_one_follows_the_official_verdicts():
-    strict = turn(*GOOD, passed=False) | {"facts": {"has_gold": True, "passed_official": True}}
-    assert (episode_metrics(episode(PASS, FREE))["acc"], episode_metrics(episode(PASS, strict))["acc"]) == (1.0, 0.0)
-    assert episode_metrics(episode(PASS, strict))["acc_official"] == 1.0
-
-
-def test_a_missing_record_is_an_error_that_names_the_agent_loop():
-    for reward in REWARDS:
-        for extra_info in (None, {}, {"index": 3}, {"episode": None}):
-            with pytest.raises(ValueError, match="default_agent_loop=conversation"):
-                reward.compute_score("bfcl", "text", [], extra_info)
-
-
 def test_the_stop_reasons_are_those_of_the_conversation():
     assert STOP_REASONS == tuple(reason.value for reason in StopReason)
-
-
-def test_importing_a_reward_needs_only_the_standard_library():
-    code = (
-        "import sys; import rewards.format, rewards.progress, rewards.step;"
-        "sys.exit(bool({'bfcl_env', 'bfcl_eval', 'interaction', 'torch', 'verl', 'numpy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def plug_in_of_the_readme(number):
@@ -327,7 +272,6 @@ def test_the_plug_in_of_the_readme_works_as_written():
     assert scores["score"] == pytest.approx(0.8)
 
 
-def test_the_plug_in_of_the_readme_with_a_score_a_message_works_as_written():
-    scores = plug_in_of_the_readme(2)("bfcl", "", None, {"episode": episode(PASS, FREE, FAIL, unreached())}, tenth=0.2)
-    assert scores["step_scores"] == [0.2, 1.0, 1.0, 0.2, 0.0]
-    assert scores["score"] == pytest.approx(2.4)
+def test_nothing_that_solves_no_turn_passes_the_gate_of_stage_1_and_good_writing_that_solves_half_does():
+    gate = yaml.safe_load((CONFIG_DIR / "stage1.yaml").read_text("utf-8"))["stage"]["gate"]
+    assert 0.5 < gate["value"] < FORMAT["half solved, the rest as well written"][1]

@@ -11,7 +11,7 @@ import interaction.environment as environments
 from interaction import get_protocol
 from interaction.environment import load_tasks
 from recipe.tools.audit import REWARDS, main
-from recipe.tools.policies import CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
+from recipe.tools.policies import CUT, POLICIES, UNKNOWN, play
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "your_tools.md"
@@ -138,20 +138,6 @@ def test_an_environment_that_does_not_fulfil_the_contract_is_refused(tmp_path: P
             audit(*wrong)
 
 
-def test_policies_end_with_a_record_and_gold_is_cut_after_each_turn_but_the_last(tmp_path: Path) -> None:
-    task = load_tasks()["multi_turn_miss_func_0"]
-    records = [(name, play(task, PROTOCOL, policy, name in WITH_GOLD)) for name, policy in plays(task)]
-    for name, record in records:
-        assert record.stop_reason not in (None, "environment_error"), name
-        assert (record.outcome is not None and record.outcome.passed) == (name == GOLD), name
-    cuts = [[turn.ended for turn in record.turns].count("answer") for name, record in records if name == CUT]
-    assert cuts == [*range(1, len(dict(records)[GOLD].turns))]
-    environments.register({"inventory": str(write_example(tmp_path))})
-    task = load_tasks("inventory")["move_0"]
-    (single,) = [play(task, PROTOCOL, policy) for name, policy in plays(task) if name == CUT]
-    assert len(single.turns[0].steps) == 1 and single.stop_reason == "max_tokens"
-
-
 def test_a_function_that_does_not_exist_is_called_and_must_be_answered_with_an_error(
     tmp_path: Path, audit: Audit
 ) -> None:
@@ -182,14 +168,3 @@ def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(t
     own.write_text(f"{own.read_text()}\n\nAUDIT_KNOWN = {listed!r}\n")
     status, said = audit("--environment", own, "--tasks", "all")
     assert status == 0 and "known: nothing is to be done" in said
-
-
-def test_turns_that_pass_without_a_call_though_gold_makes_some_are_noted(tmp_path: Path, audit: Audit) -> None:
-    for verbs, noted in (("('add', 'take')", "4 turns"), ("('add', 'take') * 2", "8 turns"), ("('add', 'add')", "")):
-        calls = f"[Call(verb, {{'good': 'apples', 'pieces': 3}}) for verb in {verbs}]"
-        text = re.sub(r"calls = \[Call\(draw.*", f"calls = {calls}", example_of_several_turns())
-        assert calls in text and "range(60)" in text
-        (path := tmp_path / "inventory.py").write_text(text.replace("range(60)", "range(4)"))
-        status, said = audit("--environment", path, "--tasks", "all")
-        assert status == ("FOUND" in said) == (noted == "8 turns"), "which rewards pay, the table says"
-        assert (f"pays for idling ({noted} of 4 tasks)" in said) if noted else ("idling" not in said)

@@ -6,8 +6,6 @@ from contextlib import nullcontext
 
 import pytest
 from support.evaluation import PROTOCOL, gold_player, serving
-from support.finished_run import finished_run
-from support.phone import write_phone
 
 from bfcl_env import load_scenarios
 from interaction import get_protocol
@@ -58,13 +56,6 @@ def test_other_words_do_not_use_up_the_tasks_own_nor_earn_its_verdict(talk):
     assert "end  completed; a new conversation begins" in out
 
 
-def test_a_task_of_one_message_begins_anew_after_it(talk):
-    single = ["--environment", "bfcl_single", "--task", "simple_python_0", "--protocol", "python_calls"]
-    for says in ("[f()]", "I cannot."):
-        _, requests = talk(lambda _, says=says: says, ["", "Hi.", "Bye."], *single)
-        assert [len(messages) for messages in requests] == [2, 2, 2], says
-
-
 def test_results_of_tools_are_typed(talk, tools):
     def play(messages):
         return "3" if messages[-1]["content"].startswith("Results:") else "[add(a=1), add(a=2)]"
@@ -87,24 +78,3 @@ def test_a_model_that_never_answers_is_stopped(talk):
     for end, says in {"format_errors": "<answer>", "max_steps": PROTOCOL.render_calls("", [Call("pwd", {})])}.items():
         out, requests = talk(lambda _, says=says: says, [""])
         assert f"end  {end}; " in out and len(requests) < 25 and ("wrong  Format error" in out) == (says == "<answer>")
-
-
-def test_whom_a_task_asks_for_a_users_words_is_who_types(talk, tmp_path):
-    phone = ["--environment", str(write_phone(tmp_path))]
-    out, requests = talk(lambda _: PROTOCOL.render_answer("", "done"), ["My line is dead.", "Goodbye."], *phone)
-    assert "task  You have a phone." in out and requests[0][-1]["content"] == "My line is dead."
-    assert "end  user_stop; passed" in out
-
-
-def test_a_model_is_asked_as_it_was_trained_unless_told_otherwise(talk, tmp_path):
-    run = finished_run(tmp_path, interaction__protocol="python_calls", interaction__docs="signature")
-    for more, docs in (([], "signature"), (["--docs", "json"], "json")):
-        out, _ = talk(lambda _: "Hello.", [""], *more, model=str(run / "stage2_base" / "hf"))
-        assert f"--protocol python_calls --docs {docs}" in out
-
-
-def test_a_mistake_is_two_lines(capsys):
-    for given, said in (("--task multi_turn_bas_1", "no task multi_turn_bas_1"), ("--tools /x", "a JSON list of")):
-        assert chat.main(["http://x/v1", *given.split()]) == 1
-        error = capsys.readouterr().err.strip()
-        assert said in error and error.count("\n") <= 1

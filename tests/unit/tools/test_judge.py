@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 from support.evaluation import completion, serving
-from support.runs import write_metrics
 
 from interaction.endpoint.client import Completion
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
-from recipe.files import Appended
 from recipe.report import sources
 from recipe.reward import sample_record
 from recipe.tools import judge
@@ -126,48 +124,6 @@ def test_more_votes_and_changed_conversations_are_all_that_is_asked_for(tmp_path
         with (out / "votes.jsonl").open("a") as file:
             file.write('{"key": "half a li')
         assert asked() == 0
-
-
-def test_each_sample_and_each_stage_of_a_run_is_judged(tmp_path: Path) -> None:
-    mine = write_episodes(tmp_path / "mine", {"multi_turn_base_0": "Solved"}, samples=2)
-    episode = json.loads((mine / "episodes.jsonl").read_text().splitlines()[0])["episode"]
-    head = {"step": 1, "session_id": 0, "uid": "u", "task_id": "multi_turn_base_0", "reward": {"acc": 1.0}}
-    for stage in ("stage1_format", "stage2_base"):
-        write_metrics(tmp_path / "run", stage, "1.jsonl", [(1, {"critic/score/mean": 0.5})])
-        path = tmp_path / "run" / stage / "rollouts" / "val" / "000001.jsonl"
-        path.parent.mkdir(parents=True)
-        named = {"environment": "bfcl", "category": "multi_turn_base", "cluster": "0", "part": "test"}
-        path.write_text(json.dumps({**head, **named, "score": 1.0, "episode": episode}) + "\n")
-    with serving(says) as server:
-        assert judge.main(command(mine, server.url, tmp_path / "out", "--votes", "1")) == 0
-        assert judge.main(command(tmp_path / "run", server.url, tmp_path / "other", "--votes", "1")) == 0
-    assert [*votes_in(tmp_path / "out")] == ["multi_turn_base_0#0", "multi_turn_base_0#1"]
-    assert [item.name for item in sources.methods([tmp_path / "other"])] == ["run_stage1_format", "run_stage2_base"]
-
-
-def test_what_cannot_be_done_is_said_before_anything_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine, out = write_episodes(tmp_path / "mine"), tmp_path / "out"
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "stale" / "mine").mkdir(parents=True)
-    (tmp_path / "stale" / "mine" / "other.json").write_text("{}")
-    other = Appended(tmp_path / "used" / "votes.jsonl")
-    with serving(says) as server:
-        for given, said in (
-            (command(tmp_path / "nothing", server.url, out), "holds no episodes"),
-            (command(mine, server.url, tmp_path / "stale"), "other.json"),
-            (command(mine, server.url, tmp_path / "file"), "are kept"),
-            (command(mine, server.url, tmp_path / "used"), "another judge"),
-            (command(mine, "http://127.0.0.1:9/v1", out), "--served-name"),
-        ):
-            assert judge.main(given) == 1 and said in capsys.readouterr().err and not server.requests, given
-        for option in (["--votes", "0"], ["--api-key-env", "NO_SUCH_VARIABLE"]):
-            with pytest.raises(SystemExit):
-                judge.main(command(mine, server.url, out, *option))
-    other.close()
-    with serving(says, [401] * 1000) as server:
-        assert judge.main(command(mine, server.url, out)) == 1 and len(server.requests) == 1
 
 
 NO_VOTE = (

@@ -1,6 +1,5 @@
 """The command line of train_fctncalling.py: where each flag lands in a composed configuration, and what is refused."""
 
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from recipe.preflight import check_settings
 from recipe.settings import compose
 from recipe.tools import train_fctncalling as command
 
-ROOT = Path(__file__).parents[3]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 FLAGS = {
@@ -110,40 +108,6 @@ def test_each_flag_lands_where_it_is_documented_to(capsys: pytest.CaptureFixture
     few |= {key: 1 for key in SETTINGS if "micro_batch" in key}  # one episode is not divided
     assert {key: OmegaConf.select(config, key) for key in SETTINGS} == {key: SETTINGS[key][0] for key in SETTINGS} | few
     assert (config.trainer.val_before_train, config.trainer.test_freq) == (False, -1)
-
-
-def test_the_flags_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["--help"])
-    known = set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE)) - {"dry"}
-    rows = re.findall(r"^\| `--(\w+) ?([^`]*)` \|", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE)
-    assert known == set(FLAGS) == {flag for flag, _ in rows} and len(rows) == 14
-    assert all(not value or f"--{flag}" in SIXTEEN or value == FLAGS[flag][0] for flag, value in rows)
-
-
-def test_overrides_come_last_and_win(capsys: pytest.CaptureFixture[str]) -> None:
-    more = [f"{ACTOR}.optim.lr=1e-5", "+reward.custom_reward_function.reward_kwargs.price=0.5", f"{ROLLOUT}.n=4"]
-    config = configuration(capsys, [more[0], *line(lr="1e-7"), *more[1:]])
-    assert config.actor_rollout_ref.actor.optim.lr == 1e-5
-    assert config.reward.custom_reward_function.reward_kwargs.price == 0.5
-    assert config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu == 8, "a quarter of 8 x 4 episodes"
-
-
-def test_the_cards_that_the_command_names_are_those_that_are_used(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "detect_hardware", lambda: "gpu8")
-    monkeypatch.setattr("recipe.settings.detect_hardware", lambda: "gpu8")
-    monkeypatch.delenv("HARDWARE")
-    for cards, expected in {"0": ("gpu1", 1), "0,1,2,3": ("gpu8", 4), "": ("cpu", 1)}.items():
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
-        assert command.main([*line(n_rollout_threads="64"), "--dry-run"]) == 0
-        overrides = printed(capsys)[0][5:]
-        if not any(text.startswith("hardware=") for text in overrides):
-            overrides.append("hardware=gpu8")
-        config = composed(overrides)
-        profile = "cpu" if config.trainer.device == "cpu" else Path(config.paths.data).name
-        assert (profile, config.trainer.n_gpus_per_node) == expected
 
 
 REFUSED = (

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 from support.queue import PartlyFailed, Queue
 from verl.trainer.ppo.v1 import replay_buffer
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
 from recipe.training.sampling import AsyncSampling, GroupsLost
 
@@ -24,13 +24,6 @@ def make(
     verls = ReplayBufferAsync("colocate_async", nothing, 4, old, nothing, 0.0, queue.play)
     queue.play(BATCH + ahead)
     return AsyncSampling.instead_of(verls, lost, BATCH), queue
-
-
-def test_a_batch_is_taken_while_others_are_still_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer, queue = make(monkeypatch, GOOD)
-    batch, _ = buffer.sample(1, "train", BATCH)
-    assert len(batch.keys) == BATCH * N and buffer.lost == 0
-    assert any(tag["status"] == "running" for tag in queue.tags["train"].values())
 
 
 def test_a_lost_group_is_replaced_counted_and_forgotten_in_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +61,3 @@ def test_when_too_many_are_lost_there_is_an_end(monkeypatch: pytest.MonkeyPatch,
         return
     with pytest.raises(GroupsLost):
         buffer.sample(1, "train", BATCH)
-
-
-def test_a_buffer_that_is_not_the_asynchronous_trainers_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = OmegaConf.create({})
-    other = ReplayBuffer("sync", nothing, None, "drop", nothing)
-    assert AsyncSampling.instead_of(other, 0.25, BATCH) is other

@@ -60,38 +60,6 @@ def test_a_step_trains_on_groups_that_differ_and_plays_others_for_the_rest(sampl
     assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
 
 
-@pytest.mark.parametrize("metric", ["acc", "reward"])
-def test_groups_that_all_stay_alike_end_the_training_with_what_was_seen_and_what_to_change(sampling, metric):
-    buffer, queue = sampling([FAILED, FAILED, SOLVED], metric=metric)
-    with pytest.raises(GroupsAlike) as caught:
-        buffer.sample(1, "train", BATCH)
-    assert queue.asked == buffer.played == 5 * BATCH, "neither more than the limit allows, nor fewer"
-    for part in (
-        "only 0 of the 2 groups",
-        f"algorithm.filter_groups.metric={metric}",
-        "10 groups were played, stage.max_gen_batches=5 batches",
-        "(7 at 0, 3 at 1)",
-        "rollout.temperature",
-        "the last checkpoint is intact",
-    ):
-        assert part in str(caught.value)
-
-
-def test_a_step_that_needs_the_last_group_of_the_limit_is_made(sampling):
-    buffer, queue = sampling([FAILED] * 8 + [MIXED] * 2)
-    assert uids(buffer.sample(1, "train", BATCH)[0]) == {"u8", "u9"}
-    assert queue.asked == 10
-
-
-def test_each_step_counts_anew(sampling):
-    buffer, queue = sampling([FAILED, MIXED, MIXED])
-    for _ in range(4):
-        batch, _ = buffer.sample(1, "train", BATCH)
-        assert buffer.played <= 4
-        queue.kv_clear("train", batch.keys)
-        queue.play(BATCH)
-
-
 @given(
     outcomes=st.lists(
         st.sampled_from([SOLVED, FAILED, MIXED, LONE, LOST, PartlyFailed(SOLVED[1:]), PartlyFailed(MIXED[1:])]),
@@ -127,16 +95,6 @@ def metrics_of(trainer: Any, monkeypatch: Any, keys: Sequence[str]) -> dict[str,
     return trainer._reward_metrics(KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys)))
 
 
-def test_filtered_groups_are_not_lost(sampling, trainer_for, monkeypatch):
-    buffer, _ = sampling([FAILED, FAILED, SOLVED, MIXED])
-    batch, _ = buffer.sample(1, "train", BATCH)
-    trainer = trainer_for(buffer, groups=BATCH)
-    metrics = metrics_of(trainer, monkeypatch, batch.keys)
-    assert metrics["train/lost_samples"] == metrics["train/failed_rewards"] == 0.0
-    assert metrics["train/played_groups"] == buffer.played
-    assert metrics["train/filtered_groups"] == buffer.filtered / buffer.played > 0.5
-
-
 def test_a_group_that_the_engine_lost_is_played_again_and_counted_as_lost(sampling, trainer_for, monkeypatch):
     buffer, _ = sampling([LOST, MIXED, MIXED, MIXED], lost=0.5)
     batch, metrics = buffer.sample(1, "train", BATCH)
@@ -158,21 +116,6 @@ def test_a_rollout_that_is_left_alone_is_played_again_with_its_group(sampling, t
     assert metrics["train/lone_samples"] == 1
 
 
-def test_a_group_in_which_the_reward_failed_is_filtered_like_any_other(sampling, trainer_for, monkeypatch):
-    alike, mixed = PartlyFailed(FAILED[1:]), PartlyFailed(MIXED[1:])
-    buffer, queue = sampling([alike, mixed])
-    batch, _ = buffer.sample(1, "train", BATCH)
-    assert all(int(uid[1:]) % 2 for uid in uids(batch)) and len(batch.keys) == BATCH * (N - 1)
-    assert (buffer.lost, buffer.filtered) == (0, (queue.asked + 1) // 2)
-    trainer = trainer_for(buffer, groups=BATCH)
-    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
-    trainer.on_sample_end()
-    assert metrics_of(trainer, monkeypatch, batch.keys)["train/failed_rewards"] == 1.0
-    buffer, _ = sampling([alike])
-    with pytest.raises(GroupsAlike, match="only 0 of the 2 groups"):
-        buffer.sample(1, "train", BATCH)
-
-
 @pytest.mark.parametrize(
     ("outcome", "cause"),
     [
@@ -189,24 +132,3 @@ def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(
     with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
         trainer_for(buffer, groups=BATCH).step({}, {})
     assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
-
-
-def test_too_many_rollouts_left_alone_are_named_apart_from_the_lost_ones(sampling, trainer_for, monkeypatch):
-    buffer, _ = sampling([LONE])
-    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
-    lost = "3 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out"
-    with pytest.raises(RuntimeError, match=lost):
-        trainer_for(buffer, groups=BATCH).step({}, {})
-
-
-def test_a_validation_is_neither_filtered_nor_counted(sampling):
-    buffer, queue = sampling([FAILED])
-    queue.tags["val"] = {"v0": {"is_prompt": True, "status": "finished", "global_steps": 1}, "v0_0_0": {}}
-    batch, metrics = buffer.sample(1, "val", 1)
-    assert (batch.keys, metrics, buffer.filtered, buffer.lost) == (["v0_0_0"], {}, 0, 0)
-
-
-def test_without_filtering_verls_buffer_stays_as_it_is():
-    nothing = OmegaConf.create({})
-    buffer = ReplayBuffer("sync", nothing, None, "drop", nothing)
-    assert DynamicSampling.instead_of(buffer, 10, 0.25) is buffer
