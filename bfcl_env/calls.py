@@ -10,21 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from bfcl_env.source import function_docs, load_class
 from interaction.call import MAX_CHARS, MAX_DEPTH, SCALARS, Call, CallError, make_call
+from interaction.protocol.python_calls import dotted_name
 
 if TYPE_CHECKING:
     from bfcl_env.scenarios import Scenario
 
 _NUMBERS = (int, float)
-
-
-def _dotted_name(node: ast.expr) -> str | None:
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([node.id, *reversed(parts)])
 
 
 def _literal(node: ast.expr, depth: int = 0) -> Any:
@@ -73,7 +64,7 @@ def parse_call(text: str, scenario: "Scenario") -> Call:
         ) from None
     if not isinstance(tree, ast.Call):
         raise CallError(f"expected one function call such as name(key='value'), got {type(tree).__name__}")
-    name = _dotted_name(tree.func)
+    name = dotted_name(tree.func)
     if name is None:
         raise CallError("the called function must be a plain name")
     positional = tuple(_literal(item) for item in tree.args)

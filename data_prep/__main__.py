@@ -1,17 +1,12 @@
 """Writes the parquet files of all stages, and a manifest that says how they came to be."""
 
-import argparse
 import logging
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from data_prep.arguments import parse
 from data_prep.steptool import command as steptool
-
-if TYPE_CHECKING:
-    from data_prep.build import Options
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,14 +18,15 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ["TAU2_DATA_DIR"] = options.tau2_data
 
     try:
-        from data_prep.build import build
+        from data_prep.build import Options, build
         from interaction.contract import ContractError
     except ModuleNotFoundError as error:
         return _fail(f"the package {error.name!r} is missing; install the project's requirements first")
     logging.getLogger("interaction").addHandler(logging.NullHandler())  # what fails is told below, in one line
     began = time.perf_counter()
+    given = vars(options) | {"options": dict(options.option), "mixture": dict(options.mixture)}
     try:
-        manifest = build(options.out, _options(options))
+        manifest = build(options.out, Options(**{name: given[name] for name in Options.__dataclass_fields__}))
     except OSError as error:
         return _fail(f"cannot write to {options.out}: {error}; choose another folder with --out")
     except ContractError as error:
@@ -49,24 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"NOTE {options.out / name} is empty: no task belongs there{parts}")
     print(f"written in {time.perf_counter() - began:.1f} s; {options.out / 'manifest.json'} says how")
     return 0
-
-
-def _options(given: argparse.Namespace) -> "Options":
-    from data_prep.build import Options
-
-    return Options(
-        given.protocol,
-        given.docs,
-        given.tiny,
-        given.max_result_chars,
-        given.environment,
-        dict(given.option),
-        given.categories,
-        dict(given.mixture),
-        given.rows,
-        given.val_rows,
-        given.laptop,
-    )
 
 
 def _fail(message: str) -> int:

@@ -69,9 +69,7 @@ class Options:
         if self.categories:
             parts.append(f"--categories {','.join(self.categories)}")
         if self.mixture:
-            parts.append(
-                " ".join(["--mixture", *(shlex.quote(f"{name}={weight:g}") for name, weight in self.mixture.items())])
-            )
+            parts.append(shlex.join(["--mixture", *(f"{name}={weight:g}" for name, weight in self.mixture.items())]))
         parts += [f"--rows {self.rows}"] * (self.rows is not None)
         parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
         given = masked(dict(self.options)).items()

@@ -68,8 +68,7 @@ class EpisodeOutput(AgentLoopOutput):
         if logged:
             extra.setdefault("reward_extra_info", {}).update(logged)
         if self.spans:
-            ids = number_tokens(self.spans, self.response_mask)
-            fields["step_ids"], fields["turn_ids"] = torch.tensor(ids.steps), torch.tensor(ids.turns)
+            fields["step_ids"], fields["turn_ids"] = map(torch.tensor, number_tokens(self.spans, self.response_mask))
         if rewards.tokens is not None:
             fields["rm_scores"] = torch.tensor(rewards.tokens, dtype=torch.float32)
         return rewards

@@ -73,13 +73,6 @@ class CallRecord:
     facts: dict[str, Any] = field(default_factory=dict)
     """What only this environment knows of it."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return _fields(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CallRecord:
-        return cls(**data)
-
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
@@ -114,14 +107,14 @@ class StepRecord:
 
     def to_dict(self) -> dict[str, Any]:
         return _fields(self) | {
-            "calls": [call.to_dict() for call in self.calls],
+            "calls": list(map(_fields, self.calls)),
             "tokens": None if self.tokens is None else list(self.tokens),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StepRecord:
         tokens = data["tokens"]
-        calls = tuple(map(CallRecord.from_dict, data["calls"]))
+        calls = tuple(CallRecord(**call) for call in data["calls"])
         return cls(**{**data, "calls": calls, "tokens": None if tokens is None else (tokens[0], tokens[1])})
 
 
@@ -164,9 +157,6 @@ class Outcome:
     components: dict[str, float] = field(default_factory=dict)
     """What it is made of, where it has parts; `passed` is their product."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return _fields(self)
-
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
@@ -193,8 +183,7 @@ class EpisodeRecord:
     facts: dict[str, Any] = field(default_factory=dict)
     """What only this environment knows of the episode."""
     heard: tuple[str, ...] = ()
-    """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked, and in records
-    of earlier releases."""
+    """What whoever plays the user said, each time; last words open no turn. Empty where nobody is asked."""
     heard_seconds: tuple[float | None, ...] = ()
     """How long the caller waited for each of these; None where it did not say."""
     version: Literal[3] = VERSION
@@ -204,7 +193,7 @@ class EpisodeRecord:
         """Plain JSON: dicts, lists, texts, numbers, booleans and None."""
         return _fields(self) | {
             "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
-            "outcome": None if self.outcome is None else self.outcome.to_dict(),
+            "outcome": None if self.outcome is None else _fields(self.outcome),
             "turns": [turn.to_dict() for turn in self.turns],
             "heard": list(self.heard),
             "heard_seconds": list(self.heard_seconds),

@@ -22,16 +22,6 @@ class Span:
     """Not included."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenIds:
-    """For every token of the response, -1 where the environment speaks."""
-
-    steps: list[int]
-    """Which step of the episode, from 0."""
-    turns: list[int]
-    """Which user turn, from 0."""
-
-
 def steps_of(episode: Mapping[str, Any]) -> int:
     """Number of steps in an episode's record, all turns together: how many `step_scores` there are."""
     return sum(len(turn["steps"]) for turn in episode["turns"])
@@ -130,19 +120,19 @@ def place(scores: Sequence[float], spans: Sequence[Span], mask: Sequence[int]) -
     return rewards
 
 
-def number_tokens(spans: Sequence[Span], mask: Sequence[int]) -> TokenIds:
-    """Step and turn of every token.
+def number_tokens(spans: Sequence[Span], mask: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Step of the episode and user turn of every token of the response, from 0; -1 where the environment speaks.
 
     Raises:
         ValueError: spans and mask disagree, or two steps touch: then nothing that sees the mask alone could tell
         them apart.
     """
-    ids = TokenIds([-1] * len(mask), [-1] * len(mask))
+    steps, turns = [-1] * len(mask), [-1] * len(mask)
     for step, span in enumerate(spans):
         if 0 < span.start <= len(mask) and mask[span.start - 1]:
             raise ValueError(f"step {step} begins at token {span.start} without a token of the environment before it")
         for position in range(span.start, min(span.end, len(mask))):
-            ids.steps[position], ids.turns[position] = step, span.turn
-    if [step >= 0 for step in ids.steps] != [bool(value) for value in mask]:
+            steps[position], turns[position] = step, span.turn
+    if [step >= 0 for step in steps] != [bool(value) for value in mask]:
         raise ValueError(f"the response mask has {sum(map(bool, mask))} tokens of the model, the steps {spans} differ")
-    return ids
+    return steps, turns

@@ -26,6 +26,7 @@ from interaction.boundary import call
 from interaction.environment import Environment, GoldMessage, Part, Task, UserWords
 from interaction.outcome import Verdicts
 from interaction.protocol import get_protocol
+from interaction.protocol.calls import unique_keys
 from interaction.record import StopReason
 
 SECONDS = 10.0
@@ -235,15 +236,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def _decoded(text: str, line: int) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {line + error.lineno - 1}, column {error.colno}: {error.msg}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
-        raise ValueError(f"the key {twice[0]!r} stands twice in one object")
-    return dict(pairs)
 
 
 def _refuse(path: Path, problems: list[str]) -> None:

@@ -10,12 +10,12 @@ each message of the model is one that this protocol reads.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from data_prep.steptool.mistakes import BadFile, Mistake, fault_of, shown
 from interaction import get_protocol
+from interaction.protocol.calls import unique_keys
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "function": "user"}
 PROTOCOL = "toolbench"
@@ -28,7 +28,7 @@ def conversations(text: str) -> Iterator[dict[str, Any] | list[Mistake]]:
         BadFile: it is not JSON, or not an object of queries.
     """
     try:
-        queries = json.loads(text, object_pairs_hook=_object)
+        queries = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise BadFile(f"is not JSON: {shown(str(error))}") from None
     if not isinstance(queries, dict):
@@ -103,10 +103,3 @@ def _faults(message: Any, before: list[str]) -> Iterator[tuple[str, str]]:
         parsed = get_protocol(PROTOCOL).parse(str(value))
         if parsed.error is not None:
             yield ".value", f"not in the form of {PROTOCOL}: {parsed.error} ({parsed.detail or shown(value)})"
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that stands twice Python's own reader would keep the last value."""
-    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
-        raise ValueError(f"the key {twice[0]!r} stands twice in one object")
-    return dict(pairs)

@@ -32,6 +32,10 @@ If a function or the value of a required argument is missing, do not guess: say 
 - Do nothing that was not asked for."""
 """How to behave, whatever the format; part of every full system prompt."""
 
+EXAMPLE_CALLS = (Call("get_weather", {"city": "Oslo", "days": 2}), Call("list_alarms", {}))
+EXAMPLE_ANSWER = "It will rain in Oslo, and your alarm is set for 7:00."
+"""What examples in prompts show."""
+
 REVEAL_SENTENCE = "I have updated some more functions you can choose from. What about now?"
 """What BFCL's user says in the turn that reveals withheld functions."""
 
@@ -118,6 +122,10 @@ class Protocol(ABC):
     """
 
     name: ClassVar[str]
+    prompt: ClassVar[str]
+    """The system prompt, with {calls}, {answer}, {rules} and {functions}."""
+    short_prompt: ClassVar[str]
+    """The same for signatures."""
     shape: ClassVar[str]
     """What a message must look like, in a sentence or two; every feedback ends with it."""
     explanations: ClassVar[Mapping[FormatError, str]] = {}
@@ -138,13 +146,22 @@ class Protocol(ABC):
 
     # What the model reads.
 
-    @abstractmethod
     def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
         """Rules of the format, own examples, and the documentation of `functions`."""
+        template = self.short_prompt if self.docs == "signature" else self.prompt
+        calls, answer = self.examples()
+        return template.format(calls=calls, answer=answer, rules=RULES, functions=self.document(functions))
 
-    @abstractmethod
     def examples(self) -> tuple[str, ...]:
         """The assistant messages that `system_prompt` shows, each verbatim. Every one of them parses."""
+        if self.docs == "signature":
+            return self.render_calls("why", [Call("f", {"x": 1})]), self.render_answer("why", "text")
+        calls = self.render_calls("I need the forecast and the alarms.", EXAMPLE_CALLS)
+        return calls, self.render_answer("Everything is done.", EXAMPLE_ANSWER)
+
+    def document(self, functions: Sequence[dict[str, Any]]) -> str:
+        """The documentation of functions."""
+        return render_docs(functions, self.docs)
 
     def opening(self, functions: Sequence[dict[str, Any]], user: str, policy: str = "") -> list[Message]:
         """The first messages of an episode; `policy` are the rules of the environment's domain, if it has any."""
@@ -162,7 +179,7 @@ class Protocol(ABC):
 
     def announce(self, words: str, revealed: Sequence[dict[str, Any]]) -> str:
         """The text of a turn that reveals functions: their documentation, then the user's words."""
-        return f"{render_docs(revealed, self.docs)}\n{words}"
+        return f"{self.document(revealed)}\n{words}"
 
     def results(self, texts: Sequence[str]) -> list[Message]:
         """The messages that bring the results of one message's calls, in the order of the calls.
@@ -205,12 +222,11 @@ class Protocol(ABC):
         A format without a place for thoughts leaves them out. Raises ValueError for what it cannot write.
         """
 
-    @abstractmethod
     def render_answer(self, thought: str, text: str) -> str:
-        """The message that ends a user turn with `text`; `parse` gives it back. Raises ValueError as above."""
+        """The message that ends a user turn with `text`; `parse` gives it back. Raises ValueError as above.
 
-    def plain_answer(self, text: str) -> str:
-        """`text` itself, for formats in which a message without calls is the answer."""
+        Here `text` itself, for formats without thoughts in which a message without calls is the answer.
+        """
         if self.parse(text).answer != text:
             raise ValueError(f"this text would not be read as an answer: {text[:80]!r}")
         return text

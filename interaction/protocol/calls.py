@@ -45,7 +45,7 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     if _deeper(text, max_depth):
         raise Malformed(FormatError.too_deep, f"JSON is nested deeper than {max_depth} levels")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_finite)
+        value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_constant, parse_float=_finite)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise Malformed(FormatError.bad_json, "a string holds half of a surrogate pair") from None
@@ -109,7 +109,8 @@ def decode_call(item: Any, position: int, *, arguments_keys: Sequence[str] = ("a
     return Call(name=name, arguments=arguments)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads(object_pairs_hook=...)`, which would take the last value of a key that stands twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)

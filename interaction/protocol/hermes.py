@@ -33,19 +33,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..call import Call
-from .base import RULES, FormatError, Malformed, Message, Parsed, Protocol
+from .base import EXAMPLE_ANSWER, EXAMPLE_CALLS, RULES, FormatError, Malformed, Message, Parsed, Protocol
 from .calls import decode_call, decode_json, holds_call
-from .docs import openai_tool, render_docs
+from .docs import openai_tool
 
 _TAG = re.compile(r"</?(?:think|tool_call|tool_response)>")
 _STRING_OR_TAG = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(</?tool_call>)', re.DOTALL)
 """A string, which may have no end, or a tag of a block. Before Python 3.11.5 a possessive repeat of both, with all that
 is between them, matches too little."""
-
-_EXAMPLE_CALLS = (
-    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
-    Call(name="list_alarms", arguments={}),
-)
 
 _INSTRUCTIONS = """\
 You complete the user's requests by calling functions.
@@ -87,6 +82,7 @@ class Hermes(Protocol):
     """`<tool_call>` blocks with one JSON object each, or an answer in plain text."""
 
     name = "hermes"
+    prompt, short_prompt = f"{_INSTRUCTIONS}\n\n{_TOOLS}", _SHORT
     shape = (
         'To call functions, write one <tool_call>{"name": ..., "arguments": {...}}</tool_call> block per call '
         "and nothing after the last. To finish the request, answer in plain text without tags."
@@ -102,8 +98,8 @@ class Hermes(Protocol):
 
     def examples(self) -> tuple[str, ...]:
         if self.docs == "signature":
-            return self.render_calls("", [Call(name="f", arguments={"x": 1})]), "text"
-        return self.render_calls("", _EXAMPLE_CALLS), "It will rain in Oslo, and your alarm is set for 7:00."
+            return self.render_calls("", [Call("f", {"x": 1})]), "text"
+        return self.render_calls("", EXAMPLE_CALLS), EXAMPLE_ANSWER
 
     def instructions(self) -> str:
         """The system message to give to a chat template beside `tools=`."""
@@ -114,14 +110,8 @@ class Hermes(Protocol):
         """`functions` as `tools=` takes them."""
         return [openai_tool(function) for function in functions]
 
-    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
-        if self.docs == "signature":
-            calls, answer = self.examples()
-            return _SHORT.format(calls=calls, answer=answer, functions=self._docs(functions))
-        return f"{self.instructions()}\n\n{_TOOLS.format(functions=self._docs(functions))}"
-
     def announce(self, words: str, revealed: Sequence[dict[str, Any]]) -> str:
-        return f"<tools>\n{self._docs(revealed)}\n</tools>\n{words}"
+        return f"<tools>\n{self.document(revealed)}\n</tools>\n{words}"
 
     def results(self, texts: Sequence[str]) -> list[Message]:
         return [{"role": "user", "content": "\n".join(map(_response, texts))}]
@@ -138,7 +128,7 @@ class Hermes(Protocol):
         return _think(thought) + "\n".join(blocks)
 
     def render_answer(self, thought: str, text: str) -> str:
-        return _think(thought) + self.plain_answer(text)
+        return _think(thought) + super().render_answer("", text)
 
     def read(self, text: str) -> Parsed:
         thought, rest = _split_thought(text)
@@ -157,9 +147,9 @@ class Hermes(Protocol):
         calls = tuple(decode_call(value, position) for position, value in enumerate(values, start=1))
         return Parsed(thought, calls, beside=text.partition("<tool_call>")[0].strip())
 
-    def _docs(self, functions: Sequence[dict[str, Any]]) -> str:
+    def document(self, functions: Sequence[dict[str, Any]]) -> str:
         if self.docs == "signature":
-            return render_docs(functions, self.docs)
+            return super().document(functions)
         return "\n".join(map(_spaced_json, self.tools(functions)))
 
 

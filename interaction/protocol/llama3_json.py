@@ -21,16 +21,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..call import Call
-from .base import RULES, FormatError, Malformed, Message, Parsed, Protocol
+from .base import FormatError, Malformed, Message, Parsed, Protocol
 from .calls import bracket_runs, decode_call, decode_json, holds_call
-from .docs import compact_json, openai_tool, render_docs
+from .docs import compact_json, openai_tool
 
 _ATTEMPT = re.compile(r"\{|\[\s*+[{\]]")
-
-_EXAMPLE_CALLS = (
-    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
-    Call(name="list_alarms", arguments={}),
-)
 
 _PROMPT = """\
 You complete the user's requests by calling functions.
@@ -61,6 +56,7 @@ class Llama3Json(Protocol):
     """JSON objects with "name" and "parameters" and nothing else, or an answer in plain text."""
 
     name = "llama3_json"
+    prompt, short_prompt = _PROMPT, _SHORT
     shape = (
         'To call functions, write only {"name": ..., "parameters": {...}} objects, separated by "; ". '
         "To finish the request, answer in plain text without such objects."
@@ -73,19 +69,6 @@ class Llama3Json(Protocol):
         FormatError.empty_calls: "the list of calls is empty. To call nothing, answer in plain text.",
     }
 
-    def examples(self) -> tuple[str, ...]:
-        if self.docs == "signature":
-            return self.render_calls("", [Call(name="f", arguments={"x": 1})]), "text"
-        return self.render_calls("", _EXAMPLE_CALLS), "It will rain in Oslo, and your alarm is set for 7:00."
-
-    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
-        prompt = _SHORT if self.docs == "signature" else _PROMPT
-        calls, answer = self.examples()
-        return prompt.format(calls=calls, answer=answer, rules=RULES, functions=self._docs(functions))
-
-    def announce(self, words: str, revealed: Sequence[dict[str, Any]]) -> str:
-        return f"{self._docs(revealed)}\n{words}"
-
     def results(self, texts: Sequence[str]) -> list[Message]:
         lines = (json.dumps({"output": text}, ensure_ascii=False) for text in texts)
         return [{"role": "user", "content": "\n".join(lines)}]
@@ -93,9 +76,6 @@ class Llama3Json(Protocol):
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
         items = ({"name": call.name, "parameters": call.arguments} for call in calls)
         return "; ".join(json.dumps(item, ensure_ascii=False) for item in items)
-
-    def render_answer(self, thought: str, text: str) -> str:
-        return self.plain_answer(text)
 
     def read(self, text: str) -> Parsed:
         text = text.removeprefix("<|python_tag|>").strip()
@@ -121,9 +101,9 @@ class Llama3Json(Protocol):
             if count == self.max_calls:
                 return
 
-    def _docs(self, functions: Sequence[dict[str, Any]]) -> str:
+    def document(self, functions: Sequence[dict[str, Any]]) -> str:
         if self.docs == "signature":
-            return render_docs(functions, self.docs)
+            return super().document(functions)
         return "\n".join(compact_json(openai_tool(function)) for function in functions)
 
 

@@ -24,9 +24,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..call import Call, CallError, make_call
-from .base import RULES, FormatError, Malformed, Parsed, Protocol
+from .base import FormatError, Malformed, Parsed, Protocol
 from .calls import MAX_NAME_CHARS
-from .docs import render_docs
 
 MAX_SOURCE_CHARS = 20_000
 """Longest call list that is given to `ast`, whose cost per character is high. The longest gold call has 6,700."""
@@ -34,11 +33,6 @@ MAX_SOURCE_CHARS = 20_000
 _LIST = re.compile(r"\[\s*+[A-Za-z_][\w.]*+\(")
 _BARE = re.compile(r"[A-Za-z_][\w.]*+\((\s*+(?:\)|[A-Za-z_]\w*+\s*+=))?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-_EXAMPLE_CALLS = (
-    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
-    Call(name="list_alarms", arguments={}),
-)
 
 _PROMPT = """\
 You complete the user's requests by calling functions.
@@ -69,6 +63,7 @@ class PythonCalls(Protocol):
     """`[f(a=1), g()]` and nothing else, or an answer in plain text."""
 
     name = "python_calls"
+    prompt, short_prompt = _PROMPT, _SHORT
     shape = (
         "To call functions, write only a list such as [f(a=1, b='x'), g()], with Python literals as values. "
         "To finish the request, answer in plain text without such a list."
@@ -79,16 +74,6 @@ class PythonCalls(Protocol):
         FormatError.wrong_shape: "the message must be one list of calls whose arguments are literals given by name.",
     }
 
-    def examples(self) -> tuple[str, ...]:
-        if self.docs == "signature":
-            return self.render_calls("", [Call(name="f", arguments={"x": 1})]), "text"
-        return self.render_calls("", _EXAMPLE_CALLS), "It will rain in Oslo, and your alarm is set for 7:00."
-
-    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
-        prompt = _SHORT if self.docs == "signature" else _PROMPT
-        calls, answer = self.examples()
-        return prompt.format(calls=calls, answer=answer, rules=RULES, functions=render_docs(functions, self.docs))
-
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
         for call in calls:
             for name in call.name.split("."):
@@ -98,9 +83,6 @@ class PythonCalls(Protocol):
                 if not name.isidentifier() or keyword.iskeyword(name) or unicodedata.normalize("NFKC", name) != name:
                     raise ValueError(f"{name!r} cannot be written as a name in Python syntax")
         return f"[{', '.join(map(str, calls))}]"
-
-    def render_answer(self, thought: str, text: str) -> str:
-        return self.plain_answer(text)
 
     def read(self, text: str) -> Parsed:
         source = text.strip("` \n\r\t")
@@ -120,7 +102,7 @@ class PythonCalls(Protocol):
         def wrong(detail: str) -> Malformed:
             return Malformed(FormatError.wrong_shape, f"call {position}: {detail}")
 
-        name = _dotted_name(node.func) if isinstance(node, ast.Call) else None
+        name = dotted_name(node.func) if isinstance(node, ast.Call) else None
         if name is None or not isinstance(node, ast.Call):
             raise wrong("expected name(argument=value)")
         if len(name) > MAX_NAME_CHARS:
@@ -173,7 +155,8 @@ def _is_list(source: str) -> bool:
         return False
 
 
-def _dotted_name(node: ast.expr) -> str | None:
+def dotted_name(node: ast.expr) -> str | None:
+    """`a.b` as text; None for anything but names and dots."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

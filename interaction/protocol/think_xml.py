@@ -13,17 +13,11 @@ and a tag inside the thought is only a thought: nothing there is ever executed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..call import Call
-from .base import RULES, FormatError, Malformed, Parsed, Protocol
+from .base import FormatError, Malformed, Parsed, Protocol
 from .calls import decode_calls
-from .docs import compact_json, render_docs
-
-_EXAMPLE_CALLS = (
-    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
-    Call(name="list_alarms", arguments={}),
-)
+from .docs import compact_json
 
 _RULES = """\
 You complete the user's requests by calling functions.
@@ -53,6 +47,7 @@ class ThinkXml(Protocol):
     """`<think>` and then `<tool_call>` or `<answer>`."""
 
     name = "think_xml"
+    prompt, short_prompt = _RULES, _SHORT_RULES
     shape = (
         "Write <think>...</think>, then exactly one of "
         '<tool_call>[{"name": ..., "arguments": {...}}]</tool_call> or <answer>...</answer>, and nothing else.'
@@ -68,19 +63,6 @@ class ThinkXml(Protocol):
         '"arguments" (an object).',
         FormatError.empty_calls: "the list of calls is empty. To call nothing, use <answer>.",
     }
-
-    def examples(self) -> tuple[str, ...]:
-        if self.docs == "signature":
-            return self.render_calls("why", [Call(name="f", arguments={"x": 1})]), self.render_answer("why", "text")
-        return (
-            self.render_calls("I need the forecast and the alarms.", _EXAMPLE_CALLS),
-            self.render_answer("Everything is done.", "It will rain in Oslo, and your alarm is set for 7:00."),
-        )
-
-    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
-        rules = _SHORT_RULES if self.docs == "signature" else _RULES
-        calls, answer = self.examples()
-        return rules.format(calls=calls, answer=answer, rules=RULES, functions=render_docs(functions, self.docs))
 
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:
         items = [{"name": call.name, "arguments": call.arguments} for call in calls]

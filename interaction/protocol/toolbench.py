@@ -30,20 +30,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..call import Call
-from .base import RULES, FormatError, Malformed, Message, Parsed, Protocol
+from .base import FormatError, Malformed, Message, Parsed, Protocol
 from .calls import bracket_runs, decode_call, decode_json
-from .docs import render_docs
 
 FINISH = "Finish"
 """What is called to answer."""
 
 _LABEL = re.compile(r"^(Thought|Action Input|Action):", re.MULTILINE)
 _ANSWER, _GIVE_UP = "give_answer", "give_up_and_restart"
-
-_EXAMPLE_CALLS = (
-    Call(name="get_weather", arguments={"city": "Oslo", "days": 2}),
-    Call(name="list_alarms", arguments={}),
-)
 
 _PROMPT = """\
 You complete the user's requests by calling functions.
@@ -75,6 +69,7 @@ class ToolBench(Protocol):
     """`Thought:`, `Action:` and `Action Input:`; the action `Finish` answers."""
 
     name = "toolbench"
+    prompt, short_prompt = _PROMPT, _SHORT
     shape = (
         'Write "Thought: ...", then on lines of their own "Action: " with the name of a function and "Action Input: " '
         "with a JSON object, and nothing after it. To finish the request, the only action is Finish, with the input "
@@ -89,23 +84,6 @@ class ToolBench(Protocol):
         FormatError.bad_json: "an Action Input is not valid JSON.",
         FormatError.wrong_shape: "an action must be the name of a function, and its input a JSON object.",
     }
-
-    def examples(self) -> tuple[str, ...]:
-        if self.docs == "signature":
-            return self.render_calls("why", [Call(name="f", arguments={"x": 1})]), self.render_answer("why", "text")
-        return (
-            self.render_calls("I need the forecast and the alarms.", _EXAMPLE_CALLS),
-            self.render_answer("Everything is done.", "It will rain in Oslo, and your alarm is set for 7:00."),
-        )
-
-    def system_prompt(self, functions: Sequence[dict[str, Any]]) -> str:
-        """Raises ValueError for a function that is called Finish, besides: it could not be called."""
-        prompt = _SHORT if self.docs == "signature" else _PROMPT
-        calls, answer = self.examples()
-        return prompt.format(calls=calls, answer=answer, rules=RULES, functions=self._docs(functions))
-
-    def announce(self, words: str, revealed: Sequence[dict[str, Any]]) -> str:
-        return f"{self._docs(revealed)}\n{words}"
 
     def results(self, texts: Sequence[str]) -> list[Message]:
         return [{"role": "user", "content": "\n".join(map(_response, texts))}]
@@ -143,12 +121,13 @@ class ToolBench(Protocol):
         final = calls[0].arguments
         return Parsed(thought, answer=_answer(final), gave_up=final["return_type"] == _GIVE_UP)
 
-    def _docs(self, functions: Sequence[dict[str, Any]]) -> str:
+    def document(self, functions: Sequence[dict[str, Any]]) -> str:
+        """Raises ValueError for a function that is called Finish: it could not be called."""
         if any(function["name"] == FINISH for function in functions):
             raise ValueError(
                 f"a function is called {FINISH}, which is how the protocol {self.name!r} answers; take another protocol"
             )
-        return render_docs(functions, self.docs)
+        return super().document(functions)
 
 
 def _message(thought: str, actions: Sequence[tuple[str, dict[str, Any]]]) -> str:

@@ -227,7 +227,7 @@ FILES: dict[str, Any] = {
     "line 2, column 1": '[\n# mine\n{"id": "a"}]',
     "line 1, column 5": "[{} {}]",
     "utf-8": '["Jos\xe9"]'.encode("latin-1"),
-    "the key 'id' stands twice": TEXT.replace('"id":', '"id": "x", "id":', 1),
+    "duplicate key 'id'": TEXT.replace('"id":', '"id": "x", "id":', 1),
     "Out of range float": TEXT.replace("2]", "NaN]", 1),
     "surrogates not allowed": TEXT.replace("What", "\\ud800", 1),
     "recursion": "[" * 100_000,

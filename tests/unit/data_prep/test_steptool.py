@@ -225,7 +225,7 @@ def test_each_mistake_in_an_instance_or_a_query_is_named_and_can_be_left_out(con
         (sft_json(instance(), cnt=3), "cnt: is 3, and there are 1 instances"),
         (sft_json(), "instances: found"),
         ('{"1": 5}', "instances: found 5"),
-        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "stands twice"),
+        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "duplicate key"),
         (sft_json(instance(), query=""), "query '', id: is empty"),
     ):
         status, _, error, files = convert(text)
