@@ -70,12 +70,6 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
         sys.exit(
             "The CPU platform is not registered with verl. Run `bash setup.sh` again: it installs the entry point."
         )
-    from recipe.credit.registry import check_names
-
-    try:
-        check_names(config)
-    except ValueError as error:
-        sys.exit(f"\n{config.stage.name} cannot start: {error}")
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
 
     class TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):

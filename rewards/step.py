@@ -92,7 +92,7 @@ def compute_score(
         used.
 
     Raises:
-        ValueError: a parameter is out of range, there is no record, it is too old, or the votes do not fit it.
+        ValueError: a parameter is out of range, there is no record, it lacks facts, or the votes do not fit it.
     """
     for name, value in {"alpha": alpha, "turn_bonus": turn_bonus, "episode_bonus": episode_bonus}.items():
         _require(name, value, finite=True)
@@ -130,7 +130,7 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
     """The marks of each turn by the rules above.
 
     Raises:
-        ValueError: the record is of before the facts that the rules need were kept.
+        ValueError: the record lacks the facts that the rules need.
     """
     solved_some = did_work(record)
     before: set[tuple[str, str]] = set()
@@ -139,8 +139,8 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
         if asks_for_calls(turn) and not turn["facts"].get("gold_calls"):
             raise ValueError(
                 f"the record of {record.get('task_id')} does not say which calls are gold's: its environment gives no "
-                "`gold_calls` among the facts of a turn (docs/your_tools.md#facts-for-the-step-reward), or it "
-                "was written by an earlier release. Give votes for it, or take another reward"
+                "`gold_calls` among the facts of a turn (docs/your_tools.md#facts-for-the-step-reward). "
+                "Give votes for it, or take another reward"
             )
         if asks_for_calls(turn):
             success, contribution = _success(turn, before), _contribution(turn)

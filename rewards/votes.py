@@ -77,23 +77,19 @@ class EpisodeVotes:
 
 def episode_key(record: Mapping[str, Any]) -> str:
     """What tells this episode from others: a hash of its task and of all that the model said."""
-    return _hash(record, [] if record.get("environment") in (None, "bfcl") else [record["environment"]])
-
-
-def _hash(record: Mapping[str, Any], environment: list[str]) -> str:
     texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
-    return hashlib.sha256(json.dumps([record["task_id"], texts, *environment]).encode()).hexdigest()[:16]
+    named = [record["environment"], record["task_id"], texts]
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 
 
 def find(path: str, record: Mapping[str, Any]) -> EpisodeVotes | None:
-    """The votes on this episode, or None if the file has none. Of earlier releases its hash knows no environment.
+    """The votes on this episode, or None if the file has none.
 
     Raises:
         ValueError: the file cannot be read, or a line of it is wrong.
     """
     key = episode_key(record)
-    given = _read(path)
-    steps = given.get(key) or given.get(_hash(record, []))
+    steps = _read(path).get(key)
     return None if steps is None else EpisodeVotes(f"{path}, episode {key}", steps)
 
 

@@ -7,14 +7,14 @@ verl's KL in the reward and its rollout correction stay in force. Any other trai
 different algorithm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn, register_adv_est
+from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.credit import policy_loss, steps  # noqa: F401  registers the loss
 from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
@@ -58,62 +58,38 @@ def given(columns: Columns) -> Iterator[None]:
         _columns = None
 
 
-def _inputs(name: str, critic: bool) -> Columns:
+def _inputs(name: str) -> Columns:
     if _columns is None:
         raise RuntimeError(f"algorithm.adv_estimator={name} works only with the trainer of recipe/training/trainer.py")
-    if critic and _columns.values is None:
-        raise RuntimeError(
-            f"algorithm.adv_estimator={name} needs values, and there is no critic. Set critic.enable=true"
-        )
     return _columns
 
 
-def _steps(columns: Columns, mask: Tensor) -> Tensor:
-    """Ids of steps; from the mask where the agent loop is another than ours and gives none."""
-    return steps.runs(mask) if columns.step_ids is None else torch.where(mask.bool(), columns.step_ids, -1)
+def _register(name: str, estimate: Callable[..., tuple[Tensor, Tensor]], *inside: str) -> None:
+    """An estimator with a critic; `inside` are the settings of `algorithm.credit` that it takes beside `whiten`."""
+
+    @register_adv_est(name)
+    def registered(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
+        columns = _inputs(name)
+        if columns.values is None:
+            raise RuntimeError(f"algorithm.adv_estimator={name} needs a critic's values. Set critic.enable=true")
+        ids = columns.step_ids if columns.step_ids is not None else steps.runs(response_mask)  # of another agent loop
+        ids = torch.where(response_mask.bool(), ids, -1)
+        settings = {key: config.credit[key] for key in ("whiten", *inside)}
+        discounts = {"gamma": config.gamma, "lam": config.lam}
+        return estimate(token_level_rewards, columns.values.float(), response_mask, ids, **discounts, **settings)
 
 
-@register_adv_est("gae_bad")
-def _gae_bad(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
-    columns, credit = _inputs("gae_bad", critic=True), config.credit
-    assert columns.values is not None
-    return gae_bad(
-        token_level_rewards,
-        columns.values.float(),
-        response_mask,
-        _steps(columns, response_mask),
-        gamma=config.gamma,
-        lam=config.lam,
-        gamma_token=credit.gamma_token,
-        lam_token=credit.lam_token,
-        whiten=credit.whiten,
-    )
-
-
-@register_adv_est("gae_step")
-def _gae_step(token_level_rewards: Tensor, response_mask: Tensor, config: Any, **_: Any) -> tuple[Tensor, Tensor]:
-    columns = _inputs("gae_step", critic=True)
-    assert columns.values is not None
-    return gae_step(
-        token_level_rewards,
-        columns.values.float(),
-        response_mask,
-        _steps(columns, response_mask),
-        gamma=config.gamma,
-        lam=config.lam,
-        whiten=config.credit.whiten,
-    )
+_register("gae_bad", gae_bad, "gamma_token", "lam_token")
+_register("gae_step", gae_step)
 
 
 @register_adv_est("turn_grpo")
 def _turn_grpo(
     token_level_rewards: Tensor, response_mask: Tensor, config: Any, index: Any, **_: Any
 ) -> tuple[Tensor, Tensor]:
-    columns = _inputs("turn_grpo", critic=False)
+    columns = _inputs("turn_grpo")
     if columns.turn_ids is None:
-        raise RuntimeError(
-            "algorithm.adv_estimator=turn_grpo needs the column turn_ids, which the agent loop `bfcl` writes"
-        )
+        raise RuntimeError("algorithm.adv_estimator=turn_grpo needs turn_ids, which this recipe's agent loop writes")
     return turn_grpo(
         token_level_rewards,
         response_mask,
@@ -122,22 +98,3 @@ def _turn_grpo(
         gamma=config.gamma,
         norm_by_std=config.norm_adv_by_std_in_grpo,
     )
-
-
-def check_names(config: Any) -> None:
-    """Raises ValueError for an estimator or a policy loss that nobody registered; verl would raise it in the first
-    step."""
-    for key, name, find in (
-        ("algorithm.adv_estimator", config.algorithm.adv_estimator, get_adv_estimator_fn),
-        (
-            "actor_rollout_ref.actor.policy_loss.loss_mode",
-            config.actor_rollout_ref.actor.policy_loss.loss_mode,
-            get_policy_loss_fn,
-        ),
-    ):
-        try:
-            find(name)
-        except ValueError as error:
-            raise ValueError(
-                f"{key}={name} is not known: {error}. Set one that is, or choose by algorithm=NAME"
-            ) from error

@@ -4,24 +4,10 @@ from collections.abc import Mapping
 
 START = 3
 """Steps whose mean is what turns per episode are compared with."""
-
-MOST = 0.9
-"""Share of well-formed messages from which it is not the protocol that keeps a model from earning anything."""
-
-CORRELATION = "training/rollout_actor_probs_pearson_corr"
-"""verl's, of the probabilities of engine and trainer, in the steps that compute both."""
-
-LEAST = 0.9
-"""Far below what rounding explains."""
-
+CORRELATION, LEAST = "training/rollout_actor_probs_pearson_corr", 0.9
+"""verl's, of the probabilities of engine and trainer, and a value far below what rounding explains."""
 SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
-
-EARN = (
-    "a warm start (bash run_sft.sh), easier tasks (an earlier stage, fewer turns), or a reward that pays for progress "
-    "(pkg://rewards.progress, pkg://rewards.format)"
-)
-"""What helps where nothing is earned. A group whose rollouts all score the same teaches nothing."""
 
 
 def none(metrics: Mapping[str, float]) -> list[str]:
@@ -65,7 +51,11 @@ class Alarms:
             if share > self.thresholds[name]
         ]
         if nothing and not lines:
-            lines.append(_nothing_earned(metrics.get("train/format_rate")))
+            protocol = "interaction.protocol; " * (metrics.get("train/format_rate", 1.0) < 0.9)
+            lines.append(
+                f"ALARM nothing was earned: every sample scored 0. Unless 0 is the best score, see {protocol}a warm "
+                "start (bash run_sft.sh), easier tasks, or a reward that pays for progress (pkg://rewards.progress)"
+            )
         if (correlation := metrics.get(CORRELATION, 1.0)) < LEAST:
             lines.append(
                 f"ALARM engine and trainer disagree on what was sampled: the correlation of their probabilities is "
@@ -82,12 +72,3 @@ class Alarms:
                 f"(stage.alarms.turns={self.thresholds['turns']}); see train/stop/* for what ends them"
             )
         return lines
-
-
-def _nothing_earned(well_formed: float | None) -> str:
-    """Where no other alarm says why; the protocol may be the reason where few messages are well-formed."""
-    seen, where = "", EARN
-    if well_formed is not None:
-        seen = f", with {well_formed:.0%} of the messages well-formed"
-        where = f"interaction.protocol; {EARN}" if well_formed < MOST else EARN
-    return f"ALARM nothing was earned: every sample scored 0{seen}. Unless 0 is the best score, see {where}"

@@ -1,16 +1,9 @@
 """What does not train: tasks that gold cannot finish (`FittingRows`), and episodes that a token limit cut.
 
-The overlong filter leaves out the latter (`interaction.overlong.train=false`).
-
-DAPO masks the loss of truncated samples (arXiv 2503.14476, section 3.4): a sound conversation that ran out of room
-would otherwise be punished like a wrong one. Here that is every episode with the stop reason `max_tokens`: cut by
-`data.max_response_length`, by the model's context or by `interaction.max_tokens_per_reply`. One that ended because of
-too many steps or malformed ones trains as before: that was the model's choice.
-
-The mask is taken away after the advantages: the score of a cut episode still counts in the mean of its group, as in
-DAPO, but neither policy loss nor KL, entropy or values see it. verl's token-mean divides by the tokens of `loss_mask`,
-the losses use `response_mask`; both are changed. Its means over episodes divide by the mini-batch as it is set,
-whatever the masks: there the left-out episodes make the losses of the others smaller, by their share.
+DAPO masks the loss of truncated samples (arXiv 2503.14476, section 3.4), which would be punished like wrong ones. With
+`interaction.overlong.train=false` these are the episodes with the stop reason `max_tokens`. Their score still counts in
+the mean of their group, but neither policy loss nor KL, entropy or values see them: both masks of verl's are emptied.
+verl's means over episodes still divide by the whole mini-batch, so the losses of the others shrink by that share.
 """
 
 from typing import Any
@@ -43,10 +36,8 @@ def leave_out_cut_episodes(queue: Any, batch: Any) -> float:
     left_out = sum(c and r for c, r in zip(cut, real, strict=True))
     if left_out == sum(real):
         raise RuntimeError(
-            f"a token limit cut all {left_out} episodes of this step, and interaction.overlong.train=false leaves cut "
-            "ones out: nothing to train on. Raise data.max_response_length or interaction.max_tokens_per_reply, "
-            "shorten results with interaction.train.max_result_chars, or set interaction.overlong.train=true. The last "
-            "checkpoint is intact; start again to resume from it."
+            f"a token limit cut all {left_out} episodes of this step: nothing to train on. Raise "
+            "data.max_response_length or interaction.max_tokens_per_reply, or set interaction.overlong.train=true."
         )
     if left_out:
         rows = [row * (not c) for row, c in zip(data["response_mask"].unbind(), cut, strict=True)]

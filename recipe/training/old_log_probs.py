@@ -12,7 +12,6 @@ from math import nan
 from typing import Any
 
 import transfer_queue as tq
-from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.trajectories import is_offline
@@ -25,65 +24,40 @@ TOLERANCE = 1e-3
 """Rounding in float32 stays far below this; in bfloat16 it is above, and every step is measured."""
 
 
-class Schedule:
-    """Says of each step whether the trainer computes them.
-
-    Args:
-        every: `stage.old_log_probs_every`; 1 is every step.
-    """
-
-    def __init__(self, every: int) -> None:
-        self.every, self._left, self._said = every, 0, False
-
-    @classmethod
-    def of(cls, config: DictConfig) -> "Schedule":
-        """As the setting says; in every step where each token is corrected for, nothing was sampled here, or the
-        engine's are not kept."""
-        correction, kept = config.algorithm.rollout_correction, config.actor_rollout_ref.rollout.calculate_log_probs
-        corrected = correction.rollout_is or correction.rollout_rs or correction.bypass_mode
-        return cls(1 if corrected or is_offline(config) or not kept else config.stage.old_log_probs_every)
-
-    @property
-    def due(self) -> bool:
-        """Whether the step that begins is to be measured."""
-        return self._left == 0
-
-    def measured(self, difference: float) -> None:
-        """Takes the largest difference of a step that was; NaN is no agreement. The first one is said."""
-        self._left = self.every - 1 if difference <= TOLERANCE else 0
-        if not (self._left or self._said):
-            self._said = True
-            print(
-                f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability, more than "
-                f"{TOLERANCE:g}: after such a step the next is measured too (stage.old_log_probs_every={self.every})",
-                flush=True,
-            )
-
-    def skipped(self) -> None:
-        """Notes a step that took the engine's."""
-        self._left -= 1
-
-
 class OldLogProbs(PPOTrainer):
     """What a trainer whose episodes are all of its own policy leaves out."""
 
+    _to_skip = 0
+    """Steps that still take the engine's."""
+    _told = False
     _compared = True
     """Whether the trainer computed those of this step."""
 
     @cached_property
-    def _schedule(self) -> Schedule:
-        return Schedule.of(self.config)
+    def _every(self) -> int:
+        """The setting; 1 where each token is corrected for, nothing was sampled here, or the engine's are not kept."""
+        config, correction = self.config, self.config.algorithm.rollout_correction
+        corrected = correction.rollout_is or correction.rollout_rs or correction.bypass_mode
+        kept = config.actor_rollout_ref.rollout.calculate_log_probs
+        return 1 if corrected or is_offline(config) or not kept else config.stage.old_log_probs_every
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict) -> Any:
         """verl's, in the steps that measure; in the others the engine's, stored as verl's own bypass mode does."""
-        self._compared = self._schedule.due
+        self._compared = self._to_skip == 0
         if self._compared:
             batch = super()._compute_old_log_prob(batch, metrics)
-            if self._schedule.every > 1:
-                metrics[DIFFERENCE] = _difference(batch)
-                self._schedule.measured(metrics[DIFFERENCE])
+            if self._every > 1:
+                metrics[DIFFERENCE] = difference = _difference(batch)
+                self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
+                if not (self._to_skip or self._told):
+                    self._told = True
+                    print(
+                        f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability, more than "
+                        f"{TOLERANCE:g}: the next step is measured too (stage.old_log_probs_every={self._every})",
+                        flush=True,
+                    )
             return batch
-        self._schedule.skipped()
+        self._to_skip -= 1
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rollout_log_probs"])
         data["old_log_probs"] = data.pop("rollout_log_probs")
         tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=data)

@@ -1,19 +1,15 @@
 """verl's trainers with the metrics of this recipe.
 
-verl logs the extra values of a reward in validation only, waits two seconds between looks into its replay buffer,
-and trains on whatever samples are left when some were lost. This subclass logs the values in training as well, per
-category, makes the wait a setting, raises alarms, stops when too many samples are lost, saying to what, and leaves the
-stage at its gate. Everything else is `super()`.
+It logs the values of a reward in training as well as in validation, per category, raises alarms, stops when too many
+samples are lost, and leaves the stage at its gate. Everything else is `super()`.
 
 Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
 `stop/environment_error`; the engine's as `engine_faults` and a played user's as `user_faults` (episodes played again,
 per sample) and, together with the reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts
-of which it lost samples). Groups that dynamic sampling leaves out are none of these but `filtered_groups`, a share of
-`played_groups`.
+that lost samples to it). Groups that dynamic sampling leaves out are `filtered_groups`, a share of `played_groups`.
 
-A rollout whose siblings were all lost has nothing to be compared with, and verl would take its raw score for its
-advantage: 1.8 where its siblings would have left it near 0. Such rollouts are left out of the step (`lone_samples`).
-They are not among the `lost_samples`, but count with these against `stage.max_lost_share`: neither is trained on.
+verl takes the raw score of a rollout whose siblings were all lost for its advantage. Here it is left out of the step
+(`lone_samples`) and counts, with the lost ones, against `stage.max_lost_share`.
 """
 
 from collections import Counter, defaultdict
@@ -150,24 +146,13 @@ class Curriculum(PPOTrainer):
     def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
         expected = self._prompts * self.config.actor_rollout_ref.rollout.n
         path, name = reward.named(self.config.reward.custom_reward_function)
-        cause = (
-            f"the reward {name} of {path} failed for {failed_prompts} prompts"
-            if failed_prompts
-            else "the inference engine failed"
-            if self.config.interaction.get("user") is None
-            else "the inference engine failed, or whoever plays the user (interaction.user)"
-        )
-        alone = (
-            f", and {lone} more left out because all {'its' if lone == 1 else 'their'} siblings were among them; "
-            f"{expected - kept} in all,"
-            if lone
-            else ";"
-        )
+        cause = "the inference engine failed, or whoever plays the user (interaction.user)"
+        if failed_prompts:
+            cause = f"the reward {name} of {path} failed for {failed_prompts} prompts"
         return (
-            f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}"
-            f"{alone} more than stage.max_lost_share={self.config.stage.max_lost_share} allows. The log above has each "
-            "failure. Nothing was trained on the others and the last checkpoint is intact; start again to resume from "
-            "it."
+            f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}; "
+            f"{lone} more are alone in their group. That is more than stage.max_lost_share="
+            f"{self.config.stage.max_lost_share} allows. The log above has each failure; start again to resume."
         )
 
     def _missing_share(self, samples: int) -> float:

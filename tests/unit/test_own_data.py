@@ -1,27 +1,20 @@
 """The data set of docs/your_data.md, as it is used: prepared, audited, evaluated, and looked at before a start."""
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.entries import single_turn, write
-from support.evaluation import serving
 from support.own_data import example, write_example
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
-from interaction import get_protocol
-from interaction.environment import GoldMessage
-from interaction.gold import play_gold
-from recipe import evaluate
 from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.preflight import data, require
 
 SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
-PROTOCOL = get_protocol("think_xml", docs="signature")
 
 
 def stage(folder: Path, path: Path, *overrides: str) -> Any:
@@ -34,25 +27,6 @@ def stage(folder: Path, path: Path, *overrides: str) -> Any:
         Path(importlib.import_module("recipe").__file__).parent / "config" / "agent_loops.yaml"  # type: ignore[arg-type]
     )
     return config
-
-
-def test_gold_is_right_in_an_evaluation(tmp_path: Path) -> None:
-    path = write_example(tmp_path)
-    environments.named(str(path))
-    tasks = environments.load_tasks(path.stem).values()
-    begun = {play_gold(task, PROTOCOL)[0][1]["content"]: list(task.gold()) for task in tasks}
-
-    def gold(messages: list[dict[str, str]]) -> str:
-        said = sum(message["role"] == "assistant" for message in messages)
-        item = begun[messages[1]["content"]][said]
-        assert isinstance(item, GoldMessage)
-        return PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)
-
-    with serving(gold) as server:
-        arguments = ["--environment", str(path), "--endpoint", server.url, "--out", str(tmp_path / "out")]
-        assert evaluate.main([*arguments, "--docs", "signature", "--split", "all"]) == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["overall"]["acc"]["mean"] == 1.0 and found["overall"]["tasks"] == len(example())
 
 
 def test_a_start_takes_its_data_and_its_settings(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """The warm start: what it starts beside, what it goes on from, and what is up to date. verl's trainer is played."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,28 +66,6 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         return list(resumed)
 
     return start
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from recipe import processes
-with processes.alone(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_second_warm_start_leaves_the_one_that_is_running_alone(started: Start, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stdin=-1, stdout=-1, env=environment, text=True) as holder:
-        assert holder.stdout and holder.stdout.readline() == "held\n"
-        with pytest.raises(SystemExit, match=f"is in use: process {holder.pid} trains into it"):
-            started()
-        assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
-        holder.communicate("")
-    assert started() == [0]
 
 
 def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum_holds(

@@ -78,14 +78,6 @@ def test_every_function_argument_and_key_of_bfcls_classes_is_on_their_page(site:
     assert '<td><code>"Closed"</code></td>\n<td><code>"Open"</code></td>' in unescape(trading)
 
 
-def test_no_page_asks_for_something_from_the_network(site: Path) -> None:
-    for path in site.rglob("*.html"):
-        loaded = re.findall(
-            r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', path.read_text(encoding="utf-8")
-        )
-        assert not [address for address in loaded if "canonical" not in address], path
-
-
 def test_the_tutorials_reward_takes_a_record() -> None:
     text = (ROOT / "docs" / "quick_start.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(def compute_score.*?)```", text, re.DOTALL)

@@ -80,25 +80,6 @@ def test_the_list_reaches_neither_verls_metrics_nor_transferqueue_but_the_record
     assert json.loads(line)["step_scores"] == scores
 
 
-@pytest.mark.parametrize(
-    ("step_scores", "score", "message"),
-    [
-        ([1.0], 1.0, r"gave 1 step_scores, the episode has \d+ steps"),
-        ("all", None, r"step_scores\[1\] is nan; expected a finite number"),
-        (0.5, 0.5, "step_scores are 0.5; expected a list"),
-        ("zeros", 1.0, "step_scores sum to 0, its score is 1"),
-    ],
-)
-def test_wrong_step_scores_are_an_error_that_says_what_was_expected(gold_episode, step_scores, score, message):
-    number = steps_of(gold_episode.extra_fields["episode"])
-    special = {"all": math.nan, "zeros": 0.0}
-    if isinstance(step_scores, str):
-        step_scores = [0.0, special[step_scores], *[0.0] * (number - 2)]
-    output = scored(gold_episode, step_scores, score=0.0 if score is None else score)
-    with pytest.raises(ValueError, match=message):
-        output.as_dict()
-
-
 def test_a_step_cut_by_the_response_length_keeps_its_reward(make_loop, engine, tokenizer):
     replies = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
     whole = played(make_loop, engine, tokenizer, replies)

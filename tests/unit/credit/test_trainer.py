@@ -161,5 +161,5 @@ def test_an_agent_loop_without_ids_is_read_from_the_mask(monkeypatch):
     without = store()
     del without.columns["step_ids"], without.columns["turn_ids"]
     torch.testing.assert_close(advantages(monkeypatch, without, "appo"), with_ids)
-    with pytest.raises(RuntimeError, match="turn_grpo needs the column turn_ids"):
+    with pytest.raises(RuntimeError, match="turn_grpo needs turn_ids"):
         advantages(monkeypatch, without, "turn_grpo")

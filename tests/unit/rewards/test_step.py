@@ -57,8 +57,6 @@ TRAJECTORIES = {
         [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 1 + 1],
     ),
     "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
-    "an unknown tool first": (CAR, [say(call("fly")), UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
-    "a wrong argument first": (CAR, [say(call("setHeadlights", beam="on")), UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
     "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
     "an error beside the right call": (
         CAR,
@@ -69,17 +67,11 @@ TRAJECTORIES = {
     "the right read, repeated": (STOCKS, [NVIDIA, NVIDIA, NVIDIA, ANSWER], [1, 0, 0, 1]),
     "the wrong read, so unsolved": (STOCKS, [APPLE, ANSWER], [paid(1, 0), 0]),
     "the wrong read, then the right one": (STOCKS, [APPLE, NVIDIA, ANSWER], [paid(1 / 2, 0), paid(1 / 2, 1), 1]),
-    "the right write": (LOCKS, [LOCK, ANSWER], [1, 1]),
     "the right write, repeated": (LOCKS, [LOCK, LOCK, ANSWER], [1, 0, 1]),
     "the right state by other calls": (
         CAR,
         [FRONT, REAR, LIGHTS, ANSWER],
         [paid(1 / 3, 0), paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN)],
-    ),
-    "undone": (
-        CAR,
-        [UNLOCK, LIGHTS, DARK, ANSWER],
-        [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), paid(1 / 3, 0), 0],
     ),
     "undone and done again, twice": (
         CAR,
@@ -91,11 +83,8 @@ TRAJECTORIES = {
         [START, BRAKE, START, ANSWER],
         [0, paid(1 / 3, 1 / 2), paid(1 / 3, 1 / 2), 1],
     ),
-    "the wrong order, which reads something else": (DOORS, [LOCK, LOOK, ANSWER], [paid(1 / 2, 1), paid(1 / 2, 0), 0]),
-    "the answer at once": (CAR, [ANSWER], [0]),
     "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
     "solved": (STOCKS, [NVIDIA, ANSWER, FUND, ANSWER], [1, 1, 1, 1 + 1]),
-    "solved but for the first turn": (STOCKS, [APPLE, ANSWER, FUND, ANSWER], [paid(1, 0), 0, 1, 1]),
 }
 
 
@@ -112,7 +101,6 @@ WAITING = {
     "a read, then waiting": ([say(call("ls")), ANSWER], [0, 1]),
     "a parse error, then waiting": ([GARBAGE, ANSWER], [0, paid(1 / 2, 1) + 1]),
     "a change, then waiting": ([say(call("touch", file_name="new")), ANSWER], [0, 0]),
-    "an unknown tool, then waiting": ([say(call("fly")), ANSWER], [0, 0]),
 }
 
 

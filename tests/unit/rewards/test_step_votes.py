@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -56,17 +55,11 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
     assert score(record, path, alpha=3)["step_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
 
 
-def test_votes_tell_the_episodes_of_two_environments_apart_and_those_of_before_still_count(record, tmp_path):
+def test_votes_tell_the_episodes_of_two_environments_apart(record, tmp_path):
     other = {**record, "environment": "shop"}
-    earlier = {name: value for name, value in record.items() if name != "environment"}
-    assert votes.episode_key(record) == votes.episode_key(earlier) != votes.episode_key(other)
     bfcl = write(tmp_path / "bfcl.jsonl", record, s1={"is_solved": ["Solved"]})
-    shop = write(tmp_path / "shop.jsonl", other, s1={"is_solved": ["Unsolved"]})
-    both = tmp_path / "both.jsonl"
-    both.write_text(Path(bfcl).read_text() + Path(shop).read_text())
-    assert score(record, str(both))["step_scores"][1] == 1.0
-    assert score(other, str(both))["step_scores"][1] == 0.0
-    assert score(other, bfcl)["voted"] == 1.0, "a file of before"
+    assert votes.episode_key(record) != votes.episode_key(other)
+    assert (score(record, bfcl)["voted"], score(other, bfcl)["voted"]) == (1.0, 0.0)
 
 
 def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_path):
@@ -96,11 +89,7 @@ def test_an_episode_without_votes_follows_the_rules(record, tmp_path):
     ("line", "said"),
     [
         ("{cut off", "line 9: Expecting"),
-        ("[]", "line 9: expected an object"),
-        ({"episode": None}, "line 9: 'episode' is None"),
-        ({"step": -1}, "line 9: .*'step' -1"),
         ({"succ_calling": [2]}, "line 9: a vote in 'succ_calling' is 2; expected 0 to 1"),
-        ({"contribution": ["5"]}, "line 9: a vote in 'contribution' is '5'; expected 0 to 5"),
         ({"contribution": [math.nan]}, "line 9: a vote in 'contribution' is nan"),
         ({"is_solved": ["maybe"]}, "line 9: a vote in 'is_solved' is 'maybe'; expected Solved, Unsure or Unsolved"),
         ({"is_solved": [1]}, "step 0 has is_solved, but is not the last step of its turn"),

@@ -102,19 +102,12 @@ FAIL = turn(*GOOD)
 FORM = {
     "gold's calls": ([FAIL], 2.0),
     "always answering": ([turn(ANSWER), turn(ANSWER)], 0.0),
-    "always answering pays only the turns without gold": ([turn(ANSWER), turn(ANSWER, gold=False)], 1.0),
     "stopping after one good turn": ([FAIL, unreached(), unreached(), unreached()], 0.5),
     "cut in the second turn": ([FAIL, turn([ok("a", x=1)], GARBAGE)], 1.75),
-    "a turn reached without a message": ([FAIL, turn(gold=False)], 1.0),
     "calling once, then only answering": ([FAIL, turn(ANSWER), turn(ANSWER), turn(ANSWER)], 0.5),
     "paying every turn with ls()": ([turn([ok("ls")], ANSWER), turn([ok("ls")], ANSWER)], 1.0),
     "one error": ([turn([bad("cd", folder="y")], ANSWER)], 1.0),
     "one error beside one success": ([turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)], 1.5),
-    "forty ls() beside one error": ([turn([bad("cd", folder="y"), *FORTY_LS], ANSWER)], 1.5),
-    "one success repeated beside one error": (
-        [turn([bad("cd", folder="y"), *[ok("cat", file="a")] * 40], ANSWER)],
-        1.5,
-    ),
     "ls() of an earlier turn beside one error": (
         [turn([ok("ls"), ok("cd", folder="x")], ANSWER), turn([ok("ls"), bad("cd", folder="y")], ANSWER)],
         1.5,
@@ -123,25 +116,15 @@ FORM = {
         [turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)],
         1.0,
     ),
-    "arguments in another order are the same pair": (
-        [turn([("f", {"a": 1, "b": 2}, "result"), ("f", {"b": 2, "a": 1}, None)], ANSWER)],
-        1.0,
-    ),
     "gold's call counts again in another turn": ([FAIL, FAIL], 2.0),
     "the same read in every turn": ([turn([ok("cat", file="a")], ANSWER)] * 4, 0.5),
     "another read in every turn": ([turn([ok("cat", file=name)], ANSWER) for name in "abcd"], 2.0),
-    "an error of an earlier turn that now works": (
-        [turn([bad("cat", file="a")], ANSWER), turn([ok("cat", file="a")], ANSWER)],
-        1.5,
-    ),
     "what worked in an earlier turn and is an error now": (
         [turn([ok("cat", file="a")], ANSWER), turn([bad("cat", file="a")], ANSWER)],
         1.5,
     ),
     "one malformed message of three": ([turn(GARBAGE, *GOOD)], 1 + 2 / 3),
-    "only malformed messages": ([turn(GARBAGE, GARBAGE)], 0.0),
     "a working call where nothing is to be called": ([turn([ok("cd", folder="x")], ANSWER, gold=False)], 2.0),
-    "a failing call where nothing is to be called": ([turn([bad("cd", folder="x")], ANSWER, gold=False)], 1.0),
 }
 """Mean of w + s over the turns, none of which passed: the reward is a quarter of it."""
 
@@ -149,21 +132,17 @@ FORMAT = {
     "gold": (episode(PASS, PASS), 2.0),
     "gold with a turn in which nothing is to be called": (episode(PASS, FREE), 2.0),
     "half solved, the rest as well written": (episode(PASS, FAIL), 1.25),
-    "half solved, then failing calls": (episode(PASS, turn([bad("cd", folder="y")], ANSWER)), 1.125),
     "half solved, then silent": (episode(PASS, unreached()), 1.0),
-    "solved, with one failing call": (episode(turn([bad("cd", folder="y")], *GOOD, passed=True)), 1.75),
     "solved, with one malformed message of three": (episode(turn(GARBAGE, *GOOD, passed=True)), 1.5 + 2 / 6),
     "solved, by a call that is paid no more": (episode(*[turn([ok("ls")], passed=True)] * 2), 1.5),
     "nothing solved, perfectly written": (episode(FAIL, FAIL, FAIL, FAIL), 0.5),
     "only turns passed in which nothing is to be called": (episode(FREE, FREE, FAIL), 0.5),
     "one turn with gold makes the others count": (episode(FREE, FREE, PASS), 2.0),
-    "no turns": (episode(), 0.0),
 }
 
 PROGRESS = {
     "gold": (episode(PASS, PASS, FREE), 1.0, 1.0),
     "half": (episode(PASS, FAIL), 0.5, 0.5),
-    "cut after one good turn": (episode(PASS, unreached(), unreached(), unreached()), 0.25, 0.25),
     "one turn with gold makes the free turns count": (episode(PASS, FREE, FAIL, FAIL), 0.5, 0.5),
     "always answering": (episode(turn(ANSWER), FREE, turn(ANSWER), turn(ANSWER)), 0.0, 0.25),
     "nothing": (episode(FAIL), 0.0, 0.0),

@@ -8,12 +8,9 @@ import pytest
 from support.own_environment import example, example_of_several_turns, write_example
 
 import interaction.environment as environments
-from interaction import get_protocol
-from interaction.environment import load_tasks
 from recipe.tools.audit import REWARDS, main
-from recipe.tools.policies import CUT, POLICIES, UNKNOWN, play
+from recipe.tools.policies import CUT, POLICIES
 
-PROTOCOL = get_protocol("think_xml", docs="signature")
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "your_tools.md"
 
 Audit = Callable[..., tuple[int, str]]
@@ -94,19 +91,6 @@ def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> N
     assert f"{reward}, {CUT}: multi_turn_" in said
 
 
-def test_a_reward_gets_the_arguments_that_were_given(tmp_path: Path, audit: Audit) -> None:
-    (reward := tmp_path / "mine.py").write_text(f"{REWARD}{EPISODE}['outcome']['passed'] * (1 + pay)\n")
-    options = ("--environment", write_example(tmp_path), "--tasks", "2", "--reward", reward)
-    for given, status, said in (
-        ([], 0, " 1.000 "),
-        (["pay=-1", "pay=2"], 0, " 3.000 "),
-        (["pya=1"], 2, "takes no argument pya"),
-    ):
-        for arguments in ([*given, *options], [*options, *given]):
-            found, text = audit(*arguments)
-            assert found == status and said in text, arguments
-
-
 FAILS = {
     "str(call.arguments).encode('ascii')": r"hostile: move_\d+: .*UnicodeEncodeError",
     "import sys; len(str(call.arguments)) > 4000 and sys.exit()": r"hostile: move_\d+: .*SystemExit",
@@ -136,26 +120,6 @@ def test_an_environment_that_does_not_fulfil_the_contract_is_refused(tmp_path: P
     for wrong in (["--tasks", "0"], ["--tasks", "some"], ["--seconds", "nan"], ["price=0.1"]):
         with pytest.raises(SystemExit):
             audit(*wrong)
-
-
-def test_a_function_that_does_not_exist_is_called_and_must_be_answered_with_an_error(
-    tmp_path: Path, audit: Audit
-) -> None:
-    environments.register({"inventory": str(write_example(tmp_path))})
-    for task in [
-        task for name in ("bfcl", "bfcl_single", "tau", "inventory") for task in [*load_tasks(name).values()][::60]
-    ]:
-        record = play(task, PROTOCOL, POLICIES["hostile"], knows=False)
-        calls = [call for turn in record.turns for step in turn.steps for call in step.calls if call.name == UNKNOWN]
-        assert len(calls) == 1 and calls[0].error is not None and calls[0].result.strip(), task.id
-    known = '\n\nAUDIT_KNOWN = {"hostile: *": "the stock takes anything"}\n'
-    for result in ("ToolResult('ok')", "ToolResult(' ', ErrorKind.EXECUTION)"):
-        own = changed(tmp_path, 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)', result)
-        status, said = audit("--environment", own, "--tasks", "2")
-        assert status == 1 and f"{UNKNOWN}() gives" in said and "is not refused (2)" in said
-        own.write_text(own.read_text() + known)
-        said = audit("--environment", own, "--tasks", "2")[1]
-        assert "is not refused" not in said and "the stock takes anything: hostile: move_" in said
 
 
 def test_tasks_that_are_done_by_doing_nothing_are_found_unless_they_are_listed(tmp_path: Path, audit: Audit) -> None:

@@ -46,16 +46,6 @@ def test_a_task_is_played_on_its_code_by_sending_its_own_words(talk):
     assert "end  completed; passed; " in out
 
 
-def test_other_words_do_not_use_up_the_tasks_own_nor_earn_its_verdict(talk):
-    task = load_scenarios("multi_turn_miss_func")[0]
-    lines = ["Who are you?", *[""] * len(task.turns), "Hi."]
-    out, requests = talk(lambda _: PROTOCOL.render_answer("", "A model."), lines, "--task", task.id)
-    said = [text["content"] for text in requests[-2] if text["role"] == "user"]
-    assert said[:2] == ["Who are you?", task.turns[0].user] and len(said) == len(lines) - 1
-    assert requests[-1][-1]["content"] == "Hi." and len(requests[-1]) == 2
-    assert "end  completed; a new conversation begins" in out
-
-
 def test_results_of_tools_are_typed(talk, tools):
     def play(messages):
         return "3" if messages[-1]["content"].startswith("Results:") else "[add(a=1), add(a=2)]"

@@ -1,7 +1,6 @@
 """The card of a model, and what is published of its folder. Nothing here reaches a network."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -93,21 +92,3 @@ def test_known_files_are_listed_and_no_link_or_other_file(run: Path, capsys: pyt
     said = capsys.readouterr().out.partition("total")[0]
     names = "README.md checksums.json config.json generation_config.json model.safetensors vocab.json"
     assert [line.split()[0] for line in said.splitlines()[1:]] == names.split()
-
-
-def test_a_run_a_stage_or_a_model_can_be_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.utime(run / "stage1_format" / "state.json", (2e9, 2e9))  # a copy gives its files any dates
-    for given, stage in (("", LAST), ("stage1_format", "stage1_format"), ("stage1_format/hf", "stage1_format")):
-        assert main([str(run / given), "--dry-run"]) == 0
-        assert str(run / stage / "hf") in capsys.readouterr().out
-    card = run / LAST / "hf" / "README.md"
-    card.write_text("---\nlicense: mit\nbase_model: a/b\n---\n\nMine.\n\n## Scores\n\nGood.\n")
-    assert main([str(run), "--dry-run"]) == 0
-    assert card.read_text().count("## Scores") == 1 and "Mine." in card.read_text() and "Good." in card.read_text()
-    (elsewhere := (run / LAST / "hf").rename(run.parent / "model") / "README.md").unlink()
-    weights = run / "stage1_format" / "hf" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1])
-    for given in (elsewhere.parent, run / "stage1_format", run.parents[1]):
-        assert main([str(given), "--dry-run"]) == 1 and capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([str(run)])

@@ -1,14 +1,11 @@
 """The command line of train_fctncalling.py: where each flag lands in a composed configuration, and what is refused."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
-from support import own_data, own_environment
 
-from data_prep.__main__ import main as prepare_data
 from recipe.preflight import check_settings
 from recipe.settings import compose
 from recipe.tools import train_fctncalling as command
@@ -169,22 +166,3 @@ def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(
     (results / "tensorboard").write_text("mine")
     assert command.main(line()) == 0
     assert (results / "tensorboard").read_text() == "mine", "what is no link is left alone"
-
-
-@pytest.mark.parametrize("write", [own_environment.write_example, own_data.write_example])
-def test_data_of_ones_own_is_made_first_as_the_printed_command_says(
-    write: Callable[[Path], Path], ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = write(folder)
-    assert command.main(line(dataset_path=str(own))) == 0
-    shown, train = printed(capsys)[:2]
-    assert ran == [train[1:]] and shown[:3] == ["python", "-m", "data_prep"]
-    config = composed(train[5:])
-    assert config.interaction.environments == {own.stem: str(own)}
-    made = {Path(path) for path in (config.data.train_files, config.data.val_files)}
-    assert {path.name for path in made} == {f"{own.stem}_train.parquet", f"{own.stem}_val.parquet"}
-    first = {path.name: path.read_bytes() for path in made}
-    for path in made:
-        path.unlink()
-    assert prepare_data(shown[3:]) == 0
-    assert {path.name: path.read_bytes() for path in made} == first

@@ -8,17 +8,6 @@ import torch
 from transfer_queue import KVBatchMeta
 
 
-def test_another_error_of_a_step_is_left_as_it_is(monkeypatch, trainer_for):
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-
-    def step(self, metrics, timing_raw):
-        raise RuntimeError("CUDA out of memory")
-
-    monkeypatch.setattr(PPOTrainerSync, "step", step)
-    with pytest.raises(RuntimeError, match="^CUDA out of memory$"):
-        trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1).step({}, {})
-
-
 def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows(monkeypatch, trainer_for):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -57,12 +46,6 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
     assert [metrics[f"train/{name}"] for name in names] == [0.5, 1, 1, 0.5, 1.5]
 
 
-def test_where_a_user_is_played_lost_samples_may_be_its_doing(step_of):
-    keys = ["a_0_0", "a_1_0"]
-    with pytest.raises(RuntimeError, match="because the inference engine failed, or whoever plays the user"):
-        step_of(keys, groups=1, max_lost_share=0.1, user={"kind": "scripted", "lines": []})
-
-
 @pytest.fixture
 def step_of(monkeypatch, trainer_for):
     """Gives a trainer the keys of a step's samples; returns those that go on, those deleted, and the trainer."""
@@ -92,38 +75,12 @@ def test_a_rollout_whose_siblings_were_all_lost_is_left_out_and_counted(step_of)
     assert (sorted(cleared), trainer.lone_samples) == (["b_c_2_0", "e_1_0", "e_1_1"], 3)
 
 
-def test_no_advantage_is_a_raw_score_for_what_is_left(step_of):
-    import numpy
-    import torch
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
-    def advantages(keys):
-        scores = 1.75 * torch.ones(len(keys), 1)
-        groups = numpy.array([key.rsplit("_", 2)[0] for key in keys], dtype=object)
-        return compute_grpo_outcome_advantage(scores, torch.ones_like(scores), groups)[0].flatten().tolist()
-
-    keys = GROUPS[:8]
-    assert advantages(keys)[4] == pytest.approx(1.75, abs=1e-4)
-    assert advantages(step_of(keys, groups=3, max_lost_share=0.6)[0].keys) == pytest.approx([0.0] * 7, abs=1e-4)
-
-
-def test_with_a_critic_a_lone_rollout_stays(step_of):
-    batch, cleared, trainer = step_of(GROUPS, estimator="gae_bad", groups=4, max_lost_share=0.6)
-    assert (batch.keys, cleared, trainer.lone_samples) == (GROUPS, [], 0)
-
-
 def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of, monkeypatch):
     from recipe.training import trainer as module
 
     keys = ["a_0_0", "a_1_0", "a_2_0", "b_0_0", "b_1_0", "b_2_0", "c_3_0"]
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(RuntimeError, match="5 of 12 samples of step 7 .* 1 more are alone .*max_lost_share=0.45"):
         step_of(keys, groups=3, max_lost_share=0.45)
-    for part in (
-        "5 of 12 samples of step 7 were lost because the inference engine failed, and 1 more left out because all its "
-        "siblings were among them",
-        "6 in all, more than stage.max_lost_share=0.45 allows",
-    ):
-        assert part in str(caught.value)
     batch, _, trainer = step_of(keys, groups=3, max_lost_share=0.5)
     columns = {
         name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(batch.keys))
@@ -135,13 +92,6 @@ def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(s
     assert metrics["train/groups_alike"] == 0.5, "a, of a and b: what counts is an episode's sum"
     assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
     assert metrics["train/lone_samples"] == 1
-
-
-@pytest.mark.parametrize("max_lost_share", [0.25, 1.0])
-def test_a_step_of_lone_rollouts_alone_stops(step_of, max_lost_share):
-    lost = "6 of 8 samples of step 7 were lost because the inference engine failed, and 2 more left out"
-    with pytest.raises(RuntimeError, match=lost):
-        step_of(["a_0_0", "b_3_0"], groups=2, max_lost_share=max_lost_share)
 
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
