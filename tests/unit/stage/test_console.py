@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from recipe.stage import console, state
 
 NUMBERS = {
@@ -34,32 +32,6 @@ def test_a_step_is_one_line_with_the_numbers_a_person_watches(tmp_path, capsys):
         "stage1_format    3/80  reward 1.250  progress 0.500  accuracy 0.125  kl 0.0021  1834 tokens/s  14.0 s"
         "  18 min left\n"
     )
-
-
-def test_a_number_that_is_not_logged_is_left_out_and_a_validation_is_added():
-    assert console.step_line({"critic/score/mean": 1.0, "val/progress": 0.25, "val/acc": 0.5}) == (
-        "reward 1.000  validation progress 0.250, accuracy 0.500"
-    )
-
-
-def test_the_warm_start_shows_a_loss_every_few_seconds(tmp_path, capsys):
-    watch = console.Watch(tmp_path, tmp_path / "log")
-    for step in range(1, 101):
-        log_step(tmp_path, step, **{"train/loss": 1.0})
-    watch()
-    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [["1", "loss", "1.000"]]
-
-
-def test_the_warm_start_shows_every_validation(tmp_path, capsys):
-    watch = console.Watch(tmp_path, tmp_path / "log")
-    log_step(tmp_path, 1, **{"train/loss": 2.0})
-    log_step(tmp_path, 2, **{"train/loss": 1.0})
-    log_step(tmp_path, 2, **{"val/loss": 1.5})
-    watch()
-    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [
-        ["1", "loss", "2.000"],
-        ["2", "loss", "1.000", "validation", "loss", "1.500"],
-    ]
 
 
 def test_a_step_that_is_repeated_after_a_resume_is_shown_again(tmp_path, capsys):
@@ -97,35 +69,32 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
     ]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (700, "12 min"), (12000, "3 h 20 min")])
-def test_times_are_said_as_a_person_says_them(seconds, text):
-    assert console.duration(seconds) == text
+def test_the_warm_start_shows_a_loss_every_few_seconds_and_every_validation(tmp_path, capsys):
+    watch = console.Watch(tmp_path, tmp_path / "log")
+    for step in range(1, 101):
+        log_step(tmp_path, step, **{"train/loss": 1.0})
+    log_step(tmp_path, 50, **{"val/loss": 1.5})
+    watch()
+    shown = [line.split()[1:] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [["1", "loss", "1.000"], ["50", "loss", "1.000", "validation", "loss", "1.500"]]
 
 
-def test_the_time_left_counts_validations_and_is_empty_after_the_last_step():
+def test_times_and_the_time_left_with_its_validations():
+    assert [console.duration(seconds) for seconds in (45, 700, 12000)] == ["45 s", "12 min", "3 h 20 min"]
     steps = {step: {"timing_s/step": 8.0, "timing_s/testing": 2.0} for step in range(1, 4)}
-    assert console.time_left(steps, 7) == "40 s left"
-    assert console.time_left(steps, 3) == ""
+    assert (console.time_left(steps, 7), console.time_left(steps, 3)) == ("40 s left", "")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("RuntimeError: [enforce fail] PytorchStreamWriter failed writing file data/1", "the disk is full"),
-        ("RAY its raylet has died. Load 9.0 on 2 cores", "its raylet has died"),
-        (
-            "RAY worker A (process 7) was killed by Ray because memory ran out (9GB used / 10GB)\nActorDiedError",
-            "memory",
-        ),
-        ("ray.exceptions.ActorDiedError: The actor died unexpectedly", "a worker process died"),
-        ("torch.OutOfMemoryError: CUDA out of memory", "out of memory"),
-    ],
-)
-def test_a_known_cause_in_a_log_is_named(tmp_path, text, words):
-    (tmp_path / "log").write_text(f"something\n{text}\n")
-    assert words in console.cause(tmp_path / "log")
-
-
-def test_a_log_without_a_known_cause_has_none(tmp_path):
+def test_a_known_cause_in_a_log_is_named(tmp_path):
+    ran_out = "RAY worker A (process 7) was killed by Ray because memory ran out (9GB used / 10GB)\nActorDiedError"
+    for text, words in {
+        "RuntimeError: [enforce fail] PytorchStreamWriter failed writing file data/1": "the disk is full",
+        "RAY its raylet has died. Load 9.0 on 2 cores": "its raylet has died",
+        ran_out: "memory",
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly": "a worker process died",
+        "torch.OutOfMemoryError: CUDA out of memory": "out of memory",
+    }.items():
+        (tmp_path / "log").write_text(f"something\n{text}\n")
+        assert words in console.cause(tmp_path / "log")
     (tmp_path / "log").write_text("ValueError: no\n")
     assert console.cause(tmp_path / "log") is None

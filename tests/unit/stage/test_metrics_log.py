@@ -61,12 +61,8 @@ def test_a_stage_ends_with_a_line_the_largest_part_first_and_none_of_less_than_a
         "weights 1 %, checkpoint 1 %"
     )
     assert list(total_times(numbers for _, numbers in steps))[0] == "generation"
-
-
-def test_a_stage_without_times_ends_without_the_line(tmp_path: Path) -> None:
-    assert time_line(tmp_path) == ""
-    write_metrics(tmp_path, "stage1", "1.jsonl", [(1, {"timing_s/step": 0.0})])
-    assert time_line(tmp_path / "stage1") == ""
+    write_metrics(tmp_path, "stage2", "1.jsonl", [(1, {"timing_s/step": 0.0})])
+    assert time_line(tmp_path) == time_line(tmp_path / "stage2") == ""
 
 
 STEPS = 10
@@ -76,12 +72,9 @@ def tags(*steps: int) -> list[dict[str, int]]:
     return [{"global_steps": step} for step in steps]
 
 
-def test_a_stage_that_says_nothing_has_each_steps_episodes_in_its_own_file(tmp_path: Path) -> None:
-    assert trained_files(tmp_path, 3) == {tmp_path / "rollouts" / "train" / "000003.jsonl": None}
-
-
 def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "rollouts" / "train"
+    assert trained_files(tmp_path, 3) == {folder / "000003.jsonl": None}
     note_trained(tmp_path, 2, ["old_0_0"], tags(1))
     with (tmp_path / TRAINED_FILE).open("a") as file:
         file.write('{"step": 2, "pla\n')
