@@ -195,18 +195,6 @@ def test_a_small_file_holds_something_out_or_prints_that_it_does_not(
         assert number < 4 or parts == {"dev", "test"}
 
 
-def test_a_file_is_named_in_the_manifest_and_in_a_mixture(tmp_path: Path) -> None:
-    prepared(tmp_path, [single_turn(number) for number in range(8)])
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert f"--environment {tmp_path}/plant.json" in manifest["command"]
-    assert len(manifest["environment_sha256"]) == 64 and manifest["seed"] == 20261122
-    mixed = [f"{tmp_path}/plant.json=1", "bfcl/base=1"]
-    arguments = ["--out", str(tmp_path / "mixed"), "--docs", "signature", "--rows", "4", "--val-rows", "4"]
-    assert prepare_data([*arguments, "--mixture", *mixed]) == 0
-    rows = parquet.read_table(tmp_path / "mixed" / "mixture_train.parquet").to_pylist()
-    assert sorted(row["extra_info"]["environment"] for row in rows) == ["bfcl", "bfcl", "plant", "plant"]
-
-
 # Problems.
 
 

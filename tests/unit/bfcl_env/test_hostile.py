@@ -162,31 +162,6 @@ def test_arguments_that_would_hang_or_swamp_the_process_hit_a_limit():
     assert [str(call)[:80] for call, found in zip(calls, results, strict=True) if found.error != ErrorKind.LIMIT] == []
 
 
-def test_faulty_calls_get_a_typed_error_and_raise_nothing():
-    calls = [
-        Call("power", {"base": "9", "exponent": [1]}),
-        Call("power", {"base": 2.0, "exponent": 1e308}),
-        Call("power", {"base": 0, "exponent": -1}),
-        Call("power", {"base": 2, "exponent": 20_000}),
-        Call("mean", {"numbers": 5}),
-        Call("mean", {"numbers": [1e308, 1e308, "x"]}),
-        Call("mean", {"self": 1}),
-        Call("mean", {"a b": 1, "": 2}),
-        Call("logarithm", {"value": [1], "base": {}, "precision": None}),
-        *(Call(name, {}) for name in ("", 5, "\ud800", "mean; exit")),
-        *(Call("mean", arguments) for arguments in (None, [1], {5: 1}, {"__class__": 1}, {"\ud800": 1})),
-        *(Call(name, {"numbers": [1]}) for name in ("mean\n", "mean\x00", "MEAN")),
-        Call("__import__('os').system('x') or mean", {"numbers": [1]}),
-        Call("mean", {"numbers=[1], x=__import__('os').system('x')": 1}),
-        Call("mean", {"numbers": ["__import__('os').system('x')"]}),
-        Call("sum_values", {"numbers": [[]] * 100}),
-        Call("standard_deviation", {"numbers": [{}, []]}),
-        Call("percentage", {"part": 1, "whole": 0}),
-    ]
-    results = execute(MATH, *calls)
-    assert [call for call, found in zip(calls, results, strict=True) if found.error is None] == []
-
-
 def test_every_argument_of_every_function_may_be_hostile():
     numbers = [float("nan"), float("inf"), -float("inf"), 1e308, 5e-324, 2**3_999, -0.0, True]
     strings = ["../../etc/passwd", "\ud800", "\x00", "x" * 40_000, "{0.__class__}", "__import__('os').getcwd()"]

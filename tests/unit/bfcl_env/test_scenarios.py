@@ -61,15 +61,6 @@ def test_unknown_categories_splits_and_indices_and_other_data_are_refused(monkey
         source.read_data()
 
 
-def test_gold_calls_have_keywords_only_and_fit_the_documented_parameters():
-    for scenario in load_scenarios():
-        for number, turn in enumerate(scenario.turns):
-            docs = {doc["name"]: doc["parameters"] for doc in scenario.functions(number)}
-            for call in turn.gold:
-                assert not call.positional
-                assert set(docs[call.name]["required"]) <= set(call.arguments) <= set(docs[call.name]["properties"])
-
-
 def test_a_turn_without_words_publishes_what_was_withheld_and_tail_is_the_only_one_published_early():
     early = []
     for scenario in load_scenarios("multi_turn_miss_func"):

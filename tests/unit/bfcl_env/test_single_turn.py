@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from bfcl_env import source
 from bfcl_env.single_turn import data_files, java, javascript
 from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, check_relevance
-from bfcl_env.single_turn.components import SHARES, components, parts
-from bfcl_env.single_turn.environment import LONGEST_NAME, ONE_MESSAGE
-from bfcl_env.single_turn.literals import split
+from bfcl_env.single_turn.components import SHARES
+from bfcl_env.single_turn.environment import LONGEST_NAME
 from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
 from bfcl_env.single_turn.tasks import failing_gold
 from interaction import Conversation, get_protocol
@@ -135,30 +134,6 @@ def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_cat
             assert abs(found[part] - share * found.total()) <= 1.5, (category, part, found)
 
 
-def test_tasks_are_joined_through_others_and_one_that_is_held_out_takes_its_component_with_it():
-    def entry(name, question, *functions, properties=()):
-        schema = {"type": "dict", "properties": dict.fromkeys(properties, {})}
-        documents = [{"name": item, "parameters": schema} for item in functions]
-        return {"id": name, "question": [[{"role": "user", "content": question}]], "function": documents}
-
-    found = components(
-        [
-            entry("a", "Add 1 and 2.", "add"),
-            entry("b", "Something else", "add", "sub"),
-            entry("c", "Third", "sub"),
-            entry("d", "add 1, and 2", "mul"),
-            entry("e", "Alone", "add", properties=["of_another_form"]),
-        ]
-    )
-    assert found == {"a": "a", "b": "a", "c": "a", "d": "a", "e": "e"}
-    names = [f"{number}" for number in range(40)]
-    clusters = {name: name if int(name) >= 4 else "0" for name in names}
-    categories = dict.fromkeys(names, "simple")
-    assert parts(categories, clusters, [])["0"] == "train"  # the largest is placed first
-    held = parts(categories, clusters, ["3"])
-    assert held["0"] != "train" and Counter(held[cluster] for cluster in clusters.values())["train"] == 20
-
-
 # The environment.
 
 
@@ -238,23 +213,6 @@ def test_a_call_that_does_not_fit_the_documentation_is_an_error_of_its_kind():
     assert environment.call(call).error == ErrorKind.LIMIT
 
 
-def test_what_was_said_before_stands_before_the_request_and_documents_say_what_texts_hold():
-    task = TASKS["live_irrelevance_125-11-0"]
-    system, *talk = [message["content"] for message in task.messages]
-    asked = task.open().begin()
-    assert asked.policy == f"{system.strip()}\n\n{ONE_MESSAGE}" and system not in asked.user
-    assert asked.user.endswith(talk[-1])
-    assert asked.user.index(f"user: {talk[0]}") < asked.user.index(f"assistant: {talk[1]}")
-    for category, language in (("simple_java", "Java"), ("simple_javascript", "JavaScript")):
-        for task in (task for task in TASKS.values() if task.category == category):
-            for shown, own in zip(task.open().begin().functions, task.functions, strict=True):
-                assert shown["description"] != own["description"] and language in shown["description"]
-                for name, schema in shown["parameters"]["properties"].items():
-                    assert schema["type"] == "string" and "items" not in schema and language in schema["description"]
-                    assert own["parameters"]["properties"][name]["description"] in schema["description"]
-    assert list(first("multiple").open().begin().functions) == first("multiple").functions
-
-
 # The checker.
 
 
@@ -263,39 +221,6 @@ def judged(calls, type_="string", language="python", accepted=("km", ""), items=
     document = {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
     answers = [{"f": {"a": list(accepted)}}] * max(1, len(calls))
     return check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
-
-
-def test_a_whole_literal_is_read_and_anything_else_stays_text():
-    failed = []
-    for language, kind, inner, text, value in (
-        (java, "Array", "integer", "new int[]{1, 2,}", [1, 2]),
-        (java, "Array", "String", """ new String[] { "a, {b}", "\\"", x } """, ["a, {b}", '\\"', "x"]),
-        (java, "Array", "integer", "new int[]{1}, {2}", None),
-        (java, "Array", "integer", "new int[]{1", None),
-        (java, "ArrayList", "String", 'new ArrayList<String>(Arrays.asList("a", "b)"))', ["a", "b)"]),
-        (java, "ArrayList", "long", "new ArrayList<>() {{ add(1L); add(2L); }}", [1, 2]),
-        (java, "ArrayList", "long", "new ArrayList<>() {{ add(1L); drop(2L); }}", None),
-        (java, "ArrayList", "any", "new ArrayList<>()", []),
-        (java, "HashMap", None, 'new HashMap<>() {{ put("a", 1); put("b", "x;y"); }}', {"a": 1, "b": "x;y"}),
-        (java, "HashMap", None, "new HashMap<>() {{ put(a, 1); }}", None),
-        (java, "HashMap", None, 'new HashMap<>() {{ put("a"); }}', None),
-        (javascript, "array", "String", """['a, b', "it's"]""", ["a, b", "it's"]),
-        (javascript, "array", "float", "new Array(1, 2.5)", [1.0, 2.5]),
-        (javascript, "array", "array", "[[1, [2]], []]", [[1, [2]], []]),
-        (javascript, "array", "dict", "[{a: 1}, {'b': {c: '2'}}]", [{"a": 1}, {"b": {"c": "2"}}]),
-        (javascript, "array", "integer", "[1, (2]", None),
-        (javascript, "dict", None, "{a: f(1, 2), b: [x, y]}", {"a": "f(1, 2)", "b": ["x", "y"]}),
-        (javascript, "dict", None, '{"url": "http://x:1", t: true,}', {"url": "http://x:1", "t": True}),
-        (javascript, "dict", None, "{a}", None),
-        (javascript, "array", "array", "[" * 5_000 + "]" * 5_000, None),
-    ):
-        found = language.convert(text, kind, inner, official=False)
-        if found != (text if value is None else value) and not text.startswith("[[[["):
-            failed.append((text, found, value))
-    assert not failed
-    assert split("a, 'b, c', [d, (e, f)], ", ",") == ["a", "'b, c'", "[d, (e, f)]"]
-    for unclosed in ("(a", "a)", "[a)", "'a", '"a\\"'):
-        assert split(unclosed, ",") is None
 
 
 # Messages of any size are judged in a second of CPU time.

@@ -78,14 +78,6 @@ def test_every_row_has_verls_columns_and_the_opening_of_its_conversation(full):
             assert row["agent_name"] == "conversation" and row["extra_info"]["index"] == scenario.index
 
 
-def test_stage_files_are_subsets_of_training(full):
-    ids = {
-        name: {row["extra_info"]["task_id"] for row in rows(full, f"{name}.parquet")}
-        for name in ("train_format_75", "bfcl_train_base", "bfcl_train")
-    }
-    assert ids["train_format_75"] < ids["bfcl_train_base"] < ids["bfcl_train"]
-
-
 @pytest.mark.parametrize("size", ["full", "small"])
 def test_no_training_task_occurs_in_validation(size, request):
     folder = request.getfixturevalue(size)
@@ -140,17 +132,6 @@ def test_both_held_out_parts_are_validated_in_all_categories(size, request):
 
 def snapshot(folder):
     return {str(path.relative_to(folder)): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
-
-
-def test_a_place_that_cannot_be_written_is_one_line_and_stays_as_it_was(tmp_path, capsys):
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "blocked" / "tiny_format.parquet" / "mine").mkdir(parents=True)
-    before = snapshot(tmp_path)
-    for where in ("file", "file/below", "/proc/data", "x" * 300, "blocked", "nul\0"):
-        assert main(["--out", str(tmp_path / where), "--tiny"]) == 1
-        said = capsys.readouterr()
-        assert said.err.startswith("data_prep: ") and said.err.count("\n") == 1 and not said.out, where
-        assert snapshot(tmp_path) == before
 
 
 def test_a_full_disk_loses_nothing_and_leaves_no_half_file(small, tmp_path, capsys):

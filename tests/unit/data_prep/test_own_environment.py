@@ -125,16 +125,6 @@ def test_what_the_contract_leaves_open_is_no_mistake(tmp_path, capsys):
         assert "NOTE environment" not in capsys.readouterr().out, name
 
 
-def test_tasks_that_are_not_taken_are_not_opened(tmp_path):
-    broken = "def open(self):\n        if int(self.cluster) >= 8:\n            raise OSError('not downloaded')\n"
-    category = 'category = property(lambda one: "ab"[int(one.cluster) > 7])'
-    source = example().replace("def open(self):\n", broken).replace('category: str = "move"', category)
-    path = tmp_path / "inventory.py"
-    path.write_text(source)
-    arguments = ["--environment", str(path), "--out", str(tmp_path / "data"), "--docs", "signature"]
-    assert main([*arguments, "--categories", "a"]) == 0 and main(arguments) == 1
-
-
 TURNS = """
 from dataclasses import dataclass
 

@@ -14,7 +14,6 @@ from bfcl_env import load_scenarios
 from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
-from interaction.chat_template import missing_ids
 from interaction.environment import DEFAULT, load_tasks
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 
@@ -172,22 +171,6 @@ async def test_a_template_that_drops_earlier_thoughts_is_kept_append_only(make_l
     assert whole.count("<think>") == 1, "the template itself would have dropped them, or this test shows nothing"
 
 
-async def test_what_does_not_fit_ends_the_episode_and_no_turn_after_it_passes(make_loop, engine, family, tokenizer):
-    whole = engine(tokenizer, replies_for(family))
-    full = await play(make_loop, family, tokenizer, whole)
-    talker = engine(tokenizer, replies_for(family))
-    output = await play(make_loop, family, tokenizer, talker, response_length=len(full.response_ids) // 2)
-    episode = output.extra_fields["episode"]
-    assert episode["stop_reason"] == "max_tokens"
-    assert full.response_ids[: len(output.response_ids)] == output.response_ids
-    running = max(place for place, turn in enumerate(episode["turns"]) if turn["reached"])
-    assert running < len(episode["turns"]) - 1
-    assert not any(turn["passed"] for turn in episode["turns"][running:])
-    assert [turn["ended"] for turn in episode["turns"][running:]] == ["cut"] + [None] * (
-        len(episode["turns"]) - running - 1
-    )
-
-
 @pytest.mark.parametrize("protocol", ["think_xml", "hermes", "llama3_json", "python_calls", "toolbench"])
 async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, protocol):
     scenarios = [load_scenarios(category)[38] for category in CATEGORIES]
@@ -206,13 +189,6 @@ async def test_gold_passes_every_turn_in_every_protocol(make_loop, engine, proto
 
 def spans_of(episode):
     return [step["tokens"] for turn in episode["turns"] for step in turn["steps"]]
-
-
-@pytest.mark.parametrize(
-    ("said", "missing"), [([7, 1], [2]), ([7, 1, 2], []), ([7], [1, 2]), ([2], [1, 2]), ([], [1, 2])]
-)
-def test_only_what_is_missing_of_the_closing_is_added(said, missing):
-    assert missing_ids(said, [1, 2]) == missing
 
 
 @pytest.fixture(scope="module")

@@ -122,15 +122,6 @@ def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_one
     assert [turn.ended for turn in record.turns[:2]] == ["answer", "cut"]
 
 
-def test_results_are_cut_for_the_model_and_whole_in_the_record(scenario):
-    with Conversation(scenario, think_xml, max_result_chars=10) as conversation:
-        content = play(conversation, [LS]).messages[0]["content"]
-        (call,) = last_turn(conversation).steps[0].calls
-        assert len(call.result) > 10
-        assert call.shown == f"{call.result[:10]}... [{len(call.result) - 10} more characters]"
-        assert json.loads(content.removeprefix("Results: ")) == [call.shown]
-
-
 class BrokenEpisode:
     """An environment that fails where it is told to."""
 
@@ -167,14 +158,6 @@ def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(scenario,
     assert record.stop_reason == StopReason.environment_error
     assert record.fault == "OSError: disk on fire"
     assert not any(turn.passed for turn in record.turns)
-
-
-def test_closing_twice_is_fine_and_an_abandoned_conversation_says_so(scenario):
-    conversation = Conversation(scenario, think_xml)
-    conversation.start()
-    conversation.close()
-    conversation.close()
-    assert conversation.record().stop_reason == StopReason.infrastructure
 
 
 def test_misuse_raises_instead_of_passing_unseen(scenario):

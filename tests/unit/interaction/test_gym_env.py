@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import gymnasium
 import pytest
-from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from support.own_environment import write_example
 from support.phone import SAYS, write_phone
@@ -23,7 +23,7 @@ import rewards.step
 from data_prep.sft import gold_messages
 from interaction import Conversation, StopReason, get_protocol
 from interaction.environment import UserWords, load_tasks
-from interaction.gym_env import MOST_SHOWN, GymEnv
+from interaction.gym_env import GymEnv
 from interaction.users import UserFault
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.tools.policies import HOSTILE
@@ -98,25 +98,6 @@ def test_gymnasiums_checker_has_nothing_to_say(name, tmp_path):
         del gymnasium.registry[f"{name}-v0"]
 
 
-def test_a_step_needs_an_episode_that_is_running(tmp_path):
-    env = environment("own", tmp_path)
-    for call in (partial(env.step, ANSWER), env.cut, env.record):
-        with pytest.raises(ResetNeeded, match=r"call reset\(\)"):
-            call()
-    env.reset()
-    for action in (None, 3, b"bytes", ["text"]):
-        with pytest.raises(InvalidAction, match="an action is a text"):
-            env.step(action)
-    assert env.step(ANSWER)[2]
-    with pytest.raises(ResetNeeded):
-        env.step(ANSWER)
-    assert env.record().stop_reason == "completed", "what was played can still be read"
-    env.reset()
-    env.close(), env.close()
-    with pytest.raises(ResetNeeded):
-        env.step(ANSWER)
-
-
 # Tasks.
 
 
@@ -155,20 +136,6 @@ def test_what_a_model_writes_comes_back_without_control_tokens_and_characters_th
     observation += env.step(PROTOCOL.render_calls("t", [SimpleNamespace(name=forged, arguments={})]))[0]
     assert "<|" not in observation and "</s>" not in observation
     assert observation.encode("utf-8") and env.observation_space.contains(observation)
-
-
-LOUD = "ToolResult(call.arguments['good'] * 3_000_000)"
-
-
-def test_what_is_longer_than_any_context_is_cut(tmp_path):
-    path = write_example(tmp_path)
-    path.write_text(path.read_text().replace("def call(self, call):", f"def call(self, call):\n        return {LOUD}"))
-    env = GymEnv(str(path), compute_score)
-    env.reset()
-    call = SimpleNamespace(name="count", arguments={"good": "<s>"})
-    observation, *_, info = env.step(PROTOCOL.render_calls("t", [call]))
-    assert len(observation) < 2 * MOST_SHOWN and "more characters]" in observation
-    assert env.observation_space.contains(observation)
 
 
 # How an episode ends.

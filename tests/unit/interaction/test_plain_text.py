@@ -62,10 +62,6 @@ def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
         assert (len(before), after) == (1, set()), text
 
 
-def test_a_lone_surrogate_becomes_something_a_tokenizer_takes(tokenizer):
-    assert tokenizer.encode(PlainText.of(tokenizer)("a\ud800b"), add_special_tokens=False)
-
-
 @pytest.mark.parametrize("name", sorted(PROTOCOLS))
 @pytest.mark.parametrize(
     "arguments",

@@ -36,13 +36,6 @@ def test_lines_are_said_in_order_by_task(tmp_path: Path) -> None:
     assert say(file, task_id="phone_1") == "Other."
 
 
-def test_of_several_recordings_the_first_is_said_unless_another_is_asked_for(tmp_path: Path) -> None:
-    file = written(tmp_path / "lines.jsonl", LINES, {"task_id": "phone_0", "lines": ["Again."]})
-    assert (say(file), say(file, recording=1)) == (SAYS[0], "Again.")
-    with pytest.raises(UserFault, match="has 2 recordings of 'phone_0'; asked for 2"):
-        say(file, recording=2)
-
-
 def test_a_task_without_lines_and_one_line_more_are_faults_of_the_user(tmp_path: Path) -> None:
     file = written(tmp_path / "lines.jsonl", LINES)
     with pytest.raises(UserFault, match="no lines of the task 'phone_9'"):

@@ -45,18 +45,6 @@ def test_official_step_limit_runs_21_steps_and_does_not_judge_an_earlier_turn(sc
     assert (len(first.steps), first.ended, first.passed, first.facts["passed_official"]) == (21, "cut", False, False)
 
 
-def test_official_step_limit_judges_the_last_turn_as_it_stands(scenario):
-    finished = [text for turn in range(len(scenario.turns) - 1) for text in (gold(scenario, turn), ANSWER)]
-    with Conversation(
-        scenario, think_xml, max_steps_per_turn=21, environments={"bfcl": {"at_step_limit": "official"}}
-    ) as conversation:
-        play(conversation, [*finished, gold(scenario, -1)] + [LS] * 20)
-        record = conversation.record()
-    assert record.stop_reason == StopReason.max_steps
-    assert (record.turns[-1].ended, record.turns[-1].passed) == ("limit", True)
-    assert all(turn.passed for turn in record.turns)
-
-
 @pytest.mark.parametrize(("empty_gold", "passed"), [("state", False), ("official", True)])
 def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl(empty_gold, passed):
     scenario = next(

@@ -1,7 +1,6 @@
 """An environment whose user has to be asked: by a conversation without I/O, and beside all other episodes."""
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -194,26 +193,6 @@ def test_users_of_all_episodes_are_waited_for_side_by_side(play: Any) -> None:
     assert all(output.extra_fields["episode"]["outcome"]["passed"] for output in found)
     print(f"1 episode {alone:.2f} s, {EPISODES} side by side {together:.2f} s")
     assert alone >= 3 * SECONDS and together < EPISODES / 4 * alone  # one after the other: EPISODES times
-
-
-def test_a_line_says_what_its_episode_waited_for(play: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(self: Any, text: str) -> AskUser:
-        time.sleep(SECONDS)
-        return answer(self, text)
-
-    answer = Attempt.answer
-    monkeypatch.setattr(Attempt, "answer", slow)
-    (output,), took = play(1, {"kind": "scripted", "lines": list(WORDS), "seconds": SECONDS})
-    time.sleep(SECONDS)  # its reward
-    trained_on = output.as_dict()["extra_fields"]["seconds"]
-    (line,) = map(json.loads, (tmp_path / "train" / "-00001.jsonl").read_text().splitlines())
-    seconds = line["seconds"]
-    assert seconds == trained_on
-    assert seconds["user"] == pytest.approx(sum(line["episode"]["heard_seconds"]), abs=0.01)
-    assert seconds["user"] >= 3 * SECONDS and seconds["environment"] >= 2 * SECONDS and seconds["reward"] >= SECONDS
-    assert 0 <= seconds["generate"] < SECONDS, "this engine answers at once"
-    parts = sum(seconds[name] for name in ("generate", "environment", "user", "reward"))
-    assert parts <= seconds["total"] + 0.001 and seconds["total"] >= took + SECONDS - 0.1
 
 
 def test_an_episode_whose_user_fails_is_dropped_and_never_scored(play: Any, caplog: pytest.LogCaptureFixture) -> None:

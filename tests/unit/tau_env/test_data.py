@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -92,10 +91,3 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
     (folder / "domains" / "retail" / "tasks.json").unlink()
     done = prepared()
     assert done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1 and str(folder) in done.stderr
-
-
-def test_a_task_that_a_language_model_has_to_judge_is_refused_by_its_id() -> None:
-    task = next(task for task in load_tasks() if task.category == "retail")
-    judged = replace(task, task=replace(task.task, basis=("DB", "NL_ASSERTION")))
-    with pytest.raises(ValueError, match=f"task {task.id} is judged by a language model"):
-        judged.open()

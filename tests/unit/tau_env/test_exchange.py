@@ -79,13 +79,6 @@ def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_no
         assert bool(record.outcome and record.outcome.passed) == passes, name
 
 
-def test_nothing_runs_after_the_end_within_one_message() -> None:
-    record = played(data_off(), [Call("done", {}), Call("toggle_data", {})])
-    assert record.turns[0].difference and "assert" in record.turns[0].difference[0]["where"]
-    first, second = record.turns[0].steps[0].calls
-    assert first.error is None and second.error == "limit" and not record.facts["writes"]
-
-
 def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     task, done = data_off(), Call("done", {})
     twice = [Call("toggle_data_saver_mode", {})] * 2

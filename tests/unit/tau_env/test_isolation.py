@@ -1,10 +1,8 @@
 """Attempts share nothing that changes: played in turns, each is as if it were alone."""
 
 import copy
-import gc
 import json
 import random
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -88,17 +86,3 @@ def test_two_states_are_equal_where_their_sorted_json_is() -> None:
 
     assert moved({"city": "Ulm"}, {}) == moved() != moved({"city": "Ulm"})
     assert moved({"zip": "1"}, {"city": "Ulm"}) == moved({"city": "Ulm"})
-
-
-def test_finished_episodes_leave_nothing_behind() -> None:
-    tasks = telecom.load_tasks()
-    for task in tasks[:50]:
-        played(telecom, task)
-    gc.collect()
-    tracemalloc.start()
-    for task in tasks[:500]:
-        played(telecom, task)
-    gc.collect()
-    left, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert left < 50_000
