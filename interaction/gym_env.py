@@ -35,7 +35,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.spaces import Text
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, Task, load_tasks, named, read_options, tasks_under, turn_policy
+from interaction.environment import AskUser, Task, named, read_options, task_of, tasks_under, turn_policy
 from interaction.plain_text import generic
 from interaction.policy import TurnPolicy
 from interaction.protocol import DocStyle, get_protocol
@@ -173,11 +173,9 @@ class GymEnv(gymnasium.Env[str, str]):
             self._conversation.close()
 
     def _drawn_from(self, ids: Collection[str], options: Mapping[str, Any]) -> list[Task]:
-        known = load_tasks(self.environment)
-        if unknown := [task_id for task_id in ids if task_id not in known]:
-            raise ValueError(f"tasks: environment {self.environment} has no task {unknown[0]!r}")
-        train = [task for task in tasks_under(self.environment, options) if task.part == "train"]
-        found = [known[task_id] for task_id in ids] if ids else train
+        if ids:
+            return [task_of({"environment": self.environment, "task_id": task_id}) for task_id in ids]
+        found = [task for task in tasks_under(self.environment, options) if task.part == "train"]
         if not found:
             raise ValueError(f"environment {self.environment} has no tasks to train on; say which with tasks")
         return found
@@ -189,10 +187,7 @@ class GymEnv(gymnasium.Env[str, str]):
             raise ValueError(f"options has {', '.join(map(repr, given))}; expected task_id or nothing")
         if task_id is None:
             return self.tasks[int(self.np_random.integers(len(self.tasks)))]
-        known = load_tasks(self.environment)
-        if task_id not in known:
-            raise ValueError(f"options: environment {self.environment} has no task {task_id!r}")
-        return known[task_id]
+        return task_of({"environment": self.environment, "task_id": task_id})
 
     def _advance(self, act: Callable[[Conversation], Reply]) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if (conversation := self._conversation) is None or conversation.done:
