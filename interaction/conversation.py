@@ -35,8 +35,7 @@ from .masked import masked
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
-from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, TurnEnd
-from .turns import Turn, turn_records
+from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, Turn, TurnEnd, turn_records
 from .user_fault import UserFault
 from .words import MAX_WORDS, cut
 

@@ -109,7 +109,8 @@ class TauEnvironment(EnvironmentBase):
             return None
         self._said.append(text)
         self._device_calls = 0
-        self._talk.append({"role": "user", "content": player.agent_says(text)})
+        # the agent cannot pass for the user's device
+        self._talk.append({"role": "user", "content": text.replace("tool_response>", "tool response>")})
         return AskUser(tuple(self._talk))
 
     def hear(self, words: str) -> Request | AskUser | None:
@@ -170,7 +171,7 @@ class TauEnvironment(EnvironmentBase):
         self._device_calls += 1
         if self._device_calls > MOST_DEVICE_CALLS + MOST_REFUSALS:
             raise UserFault(f"the user makes calls on its device and says nothing, {self._device_calls} in a row")
-        self._talk.append({"role": "user", "content": player.device_says(text)})
+        self._talk.append({"role": "user", "content": f"<tool_response>{text}</tool_response>"})
         return AskUser(tuple(self._talk))
 
     def _judge(self) -> Verdicts:

@@ -31,16 +31,6 @@ def scenario(story: Story) -> str:
     return "\n".join(f"{name}: {text}" for name, text in parts.items() if text)
 
 
-def device_says(text: str) -> str:
-    """The result of a call on the user's device, as the user's model reads it."""
-    return f"<tool_response>{text}</tool_response>"
-
-
-def agent_says(text: str) -> str:
-    """What the agent has said; it cannot pass for the user's device."""
-    return text.replace("tool_response>", "tool response>")
-
-
 @cache
 def _guidelines(tools: bool) -> str:
     name = "simulation_guidelines_tools.txt" if tools else "simulation_guidelines.txt"

@@ -6,13 +6,12 @@ two against each other. `passed_official` is BFCL's verdict. `passed` is by the 
 `differences.py` lists every one. A message beyond the bounds is a mismatch of the kind `limit`, whatever BFCL says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from bfcl_env.single_turn.answer import Answer, Language, Wrong
-from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
 from interaction.call import Call, CallError, make_call
 
 __all__ = ["Checked", "Language", "Mismatch", "check_calls", "check_relevance"]
@@ -22,6 +21,9 @@ MAX_CALLS = 32
 are bounded as one call is elsewhere (`interaction.call`), because each is compared with each."""
 MAX_SHOWN = 200
 """Characters of a value in a mismatch."""
+
+Fits = Callable[[int, int], bool]
+"""Whether an accepted call, by its index, is fulfilled by a call; asked only as far as needed, and more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,34 @@ def check_calls(
         if near is not None and (wrong := find_wrong(index, near)):
             mismatches.append(_mismatch(calls[near], answer, wrong))
     return Checked(not mismatches, passed_official, tuple(mismatches))
+
+
+def unmatched_greedily(size: int, fits: Fits) -> int | None:
+    """The first accepted call without a call, as BFCL looks for them: each takes the first that fits and is free."""
+    taken: set[int] = set()
+    for index in range(size):
+        free = next((call for call in range(size) if call not in taken and fits(index, call)), None)
+        if free is None:
+            return index
+        taken.add(free)
+    return None
+
+
+def unmatched(size: int, fits: Fits) -> tuple[list[int], list[int]]:
+    """Accepted calls, and calls, that stay alone in a largest matching (augmenting paths; cubic in their number)."""
+    owner: dict[int, int] = {}
+
+    def place(index: int, seen: set[int]) -> bool:
+        for call in range(size):
+            if call not in seen and fits(index, call):
+                seen.add(call)
+                if call not in owner or place(owner[call], seen):
+                    owner[call] = index
+                    return True
+        return False
+
+    alone = [index for index in range(size) if not place(index, set())]
+    return alone, [call for call in range(size) if call not in owner]
 
 
 def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from bfcl_env import source
 from bfcl_env.single_turn import data_files, java, javascript
-from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, check_relevance
+from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, check_relevance, unmatched, unmatched_greedily
 from bfcl_env.single_turn.components import SHARES
 from bfcl_env.single_turn.environment import LONGEST_NAME
-from bfcl_env.single_turn.matching import unmatched, unmatched_greedily
 from bfcl_env.single_turn.tasks import failing_gold
 from interaction import Conversation, get_protocol
 from interaction.call import MAX_CHARS, Call
