@@ -66,17 +66,13 @@ class Gate:
             return None
         if self.kind == "leave_at" and self.value is not None and means[-1] >= self.value:
             return f"{self.metric} reached {means[-1]:.3f} (gate {self.value:g})"
-        if self.kind == "plateau" and self._flat_for(means) >= self.patience:
-            if self.value is None or means[-1] >= self.value:
+        if self.kind == "plateau" and (self.value is None or means[-1] >= self.value):
+            best, since = means[0], 0  # means since the last one that was a rise
+            for mean in means[1:]:
+                best, since = (mean, 0) if mean > best + self.min_delta else (best, since + 1)
+            if since >= self.patience:
                 return f"{self.metric} stays at {means[-1]:.3f} for {self.patience} values"
         return None
-
-    def _flat_for(self, means: list[float]) -> int:
-        """How many means have come since the last one that was a rise."""
-        best, since = means[0], 0
-        for mean in means[1:]:
-            best, since = (mean, 0) if mean > best + self.min_delta else (best, since + 1)
-        return since
 
     def judge(self, values: Sequence[float]) -> tuple[bool, str]:
         """Whether the gate is passed at the end of a stage, and a sentence about it."""

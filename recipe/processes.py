@@ -173,11 +173,9 @@ def alone(run: Path) -> Iterator[Path]:
 
 def _environment(token: str, temp: str) -> dict[str, str]:
     """The child's: the token, and one folder for what Ray, vLLM and verl would strew over /tmp."""
-    # torch would keep compiled kernels under TMPDIR; they outlive the launch
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}
-    # a cluster that the user has named is looked for where it was started
-    ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}
+    kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}  # compiled kernels outlive the launch
+    ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}  # a named cluster is where it was started
     return {**kernels, **os.environ, **ray, TOKEN: token, "TMPDIR": temp}
 
 
@@ -319,11 +317,9 @@ def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
     return names
 
 
-def end_descendants() -> int:
-    """End everything that descends from this process. Returns how many there were."""
-    left = psutil.Process().children(recursive=True)
-    end(left)
-    return len(left)
+def end_descendants() -> None:
+    """End everything that descends from this process."""
+    end(psutil.Process().children(recursive=True))
 
 
 def _clear_files(temp: Path | None) -> list[str]:

@@ -123,7 +123,6 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     for key in ("train_files", "val_files"):
         if names := config.data[key]:
             config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
-    starts.check_mode(config)
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
         environment = environment_of(config, config.data.train_files[0])
         sides = read_sides(config, data_command(config, environment))

@@ -29,23 +29,6 @@ from recipe.stage.starts import mask_prints, say, writing
 from recipe.trajectories import is_offline
 
 
-def start_prefork(config: DictConfig) -> None:
-    """On the CPU profile, have another process import the large libraries while this one does."""
-    if config.launcher.get("prefork"):
-        from recipe.cpu import prefork
-
-        with open_dict(config):
-            config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
-
-
-def count_devices(config: DictConfig) -> None:
-    """On the CPU profile, have Ray count as many devices as the run's processes ask for; the machine has none."""
-    if config.trainer.device == "cpu":
-        init, wanted = config.ray_kwargs.ray_init, devices(config)
-        init.num_gpus = max(init.num_gpus or 0, wanted)
-        init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
-
-
 def join(config: DictConfig, cluster: Cluster) -> None:
     """Have verl connect to the cluster instead of starting a Ray, and workers begin as they would on this machine."""
     processes.note_cluster(Path(config.paths.run), cluster.address)
@@ -97,7 +80,10 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
 
     mask_prints(main_ppo)
     if cluster is None:
-        count_devices(config)
+        if config.trainer.device == "cpu":  # the machine has none, and Ray counts as many as the processes ask for
+            init, wanted = config.ray_kwargs.ray_init, devices(config)
+            init.num_gpus = max(init.num_gpus or 0, wanted)
+            init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
         with watching():
             run_ppo(reward.for_verl(config), task_runner_class=ray.remote(num_cpus=1)(TaskRunner))
         return
@@ -147,8 +133,12 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             with writing(config):
                 say(starts.repair(config))
         lacks += preflight.check(config)
-        if not config.preflight_only and not end.at_target(config) and cluster is None:
-            start_prefork(config)
+        trains = not config.preflight_only and not end.at_target(config)
+        if trains and cluster is None and config.launcher.get("prefork"):
+            from recipe.cpu import prefork  # another process imports the large libraries while this one does
+
+            with open_dict(config):
+                config.ray_kwargs.ray_init.runtime_env = {"py_executable": prefork.start()}
         preflight.check_model(config)
         if not config.preflight_only:
             with writing(config):

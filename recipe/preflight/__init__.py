@@ -42,7 +42,6 @@ def check_settings(config: DictConfig) -> None:
     """
     from recipe.preflight import data, settings
 
-    starts.check_mode(config)
     require(settings.problems(config), data.environments(config))
     for line in settings.fill_in(config):
         print(f"NOTE       {line}", flush=True)

@@ -103,22 +103,12 @@ def gate_advice(*configs: DictConfig) -> str:
     )
 
 
-def check_mode(config: DictConfig) -> None:
-    """Raises PreflightError for a `trainer.resume_mode` that does not work here."""
-    if (mode := config.trainer.resume_mode) not in ("auto", "disable"):
-        raise PreflightError(
-            f"trainer.resume_mode={mode}; expected auto (go on from the last checkpoint) or disable (start over).\n"
-            "To go back, rename newer checkpoints; to begin with another one, set MODEL to its actor/huggingface."
-        )
-
-
 def check_same_start(config: DictConfig) -> None:
     """A checkpoint is resumed only by a start from the same model, adapter and processes. Writes nothing.
 
     Raises:
         PreflightError: another start wrote it, or `trainer.resume_mode` would set aside what this start reads.
     """
-    check_mode(config)
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     if config.trainer.resume_mode == "disable":
         folders = [path.resolve() for path in (stage, *state.step_folders(checkpoints).values())]

@@ -56,7 +56,7 @@ def look(folder: Path, *overrides: str) -> subprocess.CompletedProcess:
 LOOKS = {
     "starting over": (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
     "another model": (["preflight_only=true"], 1, "holds checkpoints of"),
-    "misspelt": (["preflight_only=true", "trainer.resume_mode=disabled"], 1, "expected auto"),
+    "misspelt": (["preflight_only=true", "trainer.resume_mode=disabled"], 1, "expected one of auto"),
 }
 
 
