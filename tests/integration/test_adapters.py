@@ -5,8 +5,6 @@ About ten minutes on two cores.
 
 import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,17 +17,15 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 from support.agreement import engine_agrees
+from support.short_training import ROOT, environment, prepared
 from transformers import AutoModelForCausalLM
 
-from data_prep.__main__ import main as prepare_data
 from recipe import evaluate
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum import state
 from recipe.evaluation.server import adapter_flags, serve
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.state import TRACKER
 
-ROOT = Path(__file__).parents[2]
 STAGES = ("stage1_format", "stage2_base", "stage3_full")
 EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
 """Logits in float32, of the adapter on its base and of the merged model."""
@@ -54,34 +50,26 @@ def command(folder: Path) -> list[str]:
         "stage.adapter=continue",
         "actor_rollout_ref.actor.optim.lr=0.001",
         "stage3:actor_rollout_ref.actor.optim.lr=0.0",
-        "trainer.total_training_steps=2",
-        "trainer.save_freq=1",
-        "trainer.test_freq=-1",
-        "stage.gate=null",
-        "data.max_response_length=300",
-        "actor_rollout_ref.rollout.n=4",
+        *("trainer.total_training_steps=2", "trainer.save_freq=1", "trainer.test_freq=-1", "stage.gate=null"),
+        *("data.max_response_length=300", "actor_rollout_ref.rollout.n=4"),
     ]
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
     log = (folder / "console.log").open("a")
-    return subprocess.Popen(command(folder), cwd=ROOT, env=environment, stdout=log, stderr=log, text=True)
+    return subprocess.Popen(command(folder), cwd=ROOT, env=environment(), stdout=log, stderr=log, text=True)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of `command`, killed after the first step of its second stage and started again."""
-    folder = tmp_path_factory.mktemp("trained")
-    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
-    make_tiny_policy(folder / "model")
-    (folder / "my_reward.py").write_text(REWARD)
+    folder = prepared(tmp_path_factory.mktemp("trained"), REWARD)
     tracker, end = folder / "run" / STAGES[1] / "checkpoints" / TRACKER, time.monotonic() + 3600
     with start(folder) as killed:
         while not tracker.is_file():
             assert killed.poll() is None and time.monotonic() < end, (folder / "console.log").read_text()[-3000:]
             time.sleep(0.1)
-        os.kill(killed.pid, signal.SIGKILL)
+        killed.kill()
     assert tracker.read_text() == "1", "it was killed too late to show anything"
     with start(folder) as again:
         assert again.wait(timeout=3600) == 0, (folder / "console.log").read_text()[-3000:]

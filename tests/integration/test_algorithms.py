@@ -7,15 +7,13 @@ Three short trainings and one that ends at once because all groups are alike; ab
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
+from support import short_training
 
 from data_prep.__main__ import main as prepare_data
 from interaction.overlong import overlong_penalty
@@ -24,8 +22,7 @@ from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "outputs" / "tiny_policy" / "hf"
+DEMO = short_training.ROOT / "outputs" / "tiny_policy" / "hf"
 BATCH, MINI, N, STEPS, BUDGET = 4, 2, 4, 2, 400
 
 REWARD = '''
@@ -56,11 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(module: str, *overrides: str, fails: bool = False) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN", "SEED")}
-    command = [sys.executable, "-m", module, *overrides]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**environment, "HARDWARE": "tiny"}, capture_output=True, text=True, timeout=900
-    )
+    done = short_training.start(module, *overrides)
     assert (done.returncode != 0) is fails, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 

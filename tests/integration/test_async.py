@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.learning import REWARD
-from support.short_training import train
+from support.short_training import prepared, train
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.episodes import headers
 from recipe.stage.metrics_log import read_steps, trained_files
 
@@ -26,8 +24,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 @pytest.fixture(params=["async", "separate"])
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[str]]:
     """A folder with data and a model, and the settings of a stage that plays on, where it trains or beside it."""
-    assert prepare_data(["--out", str(tmp_path / "data"), "--tiny"]) == 0
-    make_tiny_policy(tmp_path / "model")
+    prepared(tmp_path)
     given = [f"paths.data={tmp_path}/data", f"trainer={request.param}", "trainer.test_freq=-1"]
     return tmp_path, [*given, f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
 

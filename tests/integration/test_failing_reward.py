@@ -4,20 +4,15 @@ Four starts of all processes, about a minute each on two cores.
 """
 
 import math
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from support.short_training import prepared, start
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
-
-ROOT = Path(__file__).parents[2]
 
 REWARD = """
 import math, os, time
@@ -33,32 +28,24 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("reward")
-    assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
-    make_tiny_policy(path / "model")
-    return path
+    return prepared(tmp_path_factory.mktemp("reward"))
 
 
 def train(folder: Path, name: str, body: str, *overrides: str) -> tuple[subprocess.CompletedProcess[str], Path]:
     reward = folder / f"{name}.py"
     reward.write_text(REWARD.format(body=body))
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "stage1"),
+    done = start(
+        *("recipe.train", "--config-name", "stage1"),
         f"paths.run={folder}/{name}",
         f"paths.data={folder}/data",
         f"actor_rollout_ref.model.path={folder}/model",
         f"reward.custom_reward_function.path={reward}",
-        "trainer.total_training_steps=2",
-        "trainer.save_freq=2",
-        "trainer.test_freq=-1",
-        "data.train_batch_size=2",
-        "data.max_response_length=300",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
-        "actor_rollout_ref.rollout.n=4",
+        *("trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=-1"),
+        *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
+        *("actor_rollout_ref.rollout.n=4", "data.max_response_length=300"),
         *overrides,
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+        timeout=500,
+    )
     return done, folder / name / "stage1_format"
 
 
@@ -67,7 +54,7 @@ def test_samples_whose_reward_is_nan_are_lost_and_counted_and_the_others_train(f
     body = "return math.nan if len(calls) % 8 == 3 else score"
     done, stage = train(folder, "part", body, "stage.max_lost_share=0.5")
     assert done.returncode == 0, done.stdout[-5000:]
-    assert f"the reward compute_score of {folder}/part.py returned the score nan; expected a finite" in done.stdout
+    assert f"the reward compute_score of {folder}/part.py returned nan; expected a finite" in done.stdout
     steps = read_steps(stage)
     assert sorted(steps) == [1, 2]
     for numbers in steps.values():
@@ -82,7 +69,7 @@ def test_samples_whose_reward_is_nan_are_lost_and_counted_and_the_others_train(f
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
-        ("nan", "return math.nan", "returned the score nan"),
+        ("nan", "return math.nan", "returned nan"),
         ("hang", "time.sleep(10_000)", "has not returned within 2 s"),
         ("exit", "os._exit(0)", "failed for 2 prompts"),
     ],

@@ -4,9 +4,6 @@ About six minutes on two cores.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,13 +11,10 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 from support.agreement import engine_agrees
+from support.short_training import prepared, start
 from transformers import AutoModelForCausalLM
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.metrics_log import read_steps
-
-ROOT = Path(__file__).parents[2]
 
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info):
@@ -33,8 +27,7 @@ RANDOM = 7.62
 
 
 def make_confident(folder: Path) -> None:
-    """A policy whose next token is not a matter of chance, so that a random one in its place shows."""
-    make_tiny_policy(folder)
+    """Make the next token of a policy less a matter of chance, so that a random one in its place shows."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
         model.model.norm.weight.mul_(5.0)  # entropy 1.4 nats at temperature 0.7
@@ -44,39 +37,26 @@ def make_confident(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", [False, True], ids=["adapter", "merged for vLLM"])
 def test_a_stage_with_lora_hands_on_what_it_trained(tmp_path: Path, merge: bool):
-    assert prepare_data(["--out", str(tmp_path / "data"), "--tiny"]) == 0
-    make_confident(tmp_path / "model")
-    (tmp_path / "my_reward.py").write_text(REWARD)
-    command = [
-        sys.executable,
-        "-m",
-        "recipe.curriculum",
-        "--stages=stage1,stage2",
+    make_confident(prepared(tmp_path, REWARD) / "model")
+    done = start(
+        *("recipe.curriculum", "--stages=stage1,stage2"),
         f"paths.run={tmp_path}/run",
         f"paths.data={tmp_path}/data",
         f"stage1:actor_rollout_ref.model.path={tmp_path}/model",
         f"reward.custom_reward_function.path={tmp_path}/my_reward.py",
-        "actor_rollout_ref.model.lora_rank=8",
-        "actor_rollout_ref.model.lora_alpha=24",
+        *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=24"),
         f"actor_rollout_ref.model.lora.merge={merge}",
-        "actor_rollout_ref.actor.optim.lr=0.001",
-        "trainer.total_training_steps=2",
-        "trainer.save_freq=1",
-        "trainer.test_freq=-1",
-        "stage.gate=null",
-        "data.max_response_length=300",
-        "actor_rollout_ref.rollout.n=4",
+        *("actor_rollout_ref.actor.optim.lr=0.001", "actor_rollout_ref.rollout.n=4", "data.max_response_length=300"),
+        *("trainer.total_training_steps=2", "trainer.save_freq=1", "trainer.test_freq=-1", "stage.gate=null"),
         "stage.old_log_probs_every=1",
-    ]
-    environment = {**os.environ, "HARDWARE": "tiny"}
-    environment.pop("MODEL", None)
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
+        timeout=1500,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
     first, second = tmp_path / "run" / "stage1_format", tmp_path / "run" / "stage2_base"
-    start, trained = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", first / "hf"))
-    assert set(start) == set(trained)
-    changed = {name for name in start if not start[name].float().allclose(trained[name].float(), atol=1e-6)}
+    begun, trained = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", first / "hf"))
+    assert set(begun) == set(trained)
+    changed = {name for name in begun if not begun[name].float().allclose(trained[name].float(), atol=1e-6)}
     assert changed and all("_proj.weight" in name for name in changed)
     base = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
     adapted = PeftModel.from_pretrained(base, first / "adapter").merge_and_unload().state_dict()

@@ -3,7 +3,6 @@
 pytest -m slow -s tests/integration/test_start_over.py
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,17 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.short_training import ROOT, environment, prepared
 
-from data_prep.__main__ import main as prepare_data
 from recipe import processes
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage import state
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
-
-ROOT = Path(__file__).parents[2]
 
 
 def command(folder: Path, model: str, *overrides: str) -> list[str]:
@@ -35,10 +31,6 @@ def command(folder: Path, model: str, *overrides: str) -> list[str]:
         *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
         *("launcher.needs.disk_gb=0", *overrides),
     ]
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
 
 
 def trained(folder: Path, model: str, *overrides: str) -> str:
@@ -56,8 +48,7 @@ def distance(left: Path, right: Path) -> float:
 
 
 def test_a_stage_that_starts_over_trains_the_new_model_even_if_it_is_killed_before_its_first_save(tmp_path: Path):
-    assert prepare_data(["--out", str(tmp_path / "data"), "--tiny"]) == 0
-    make_tiny_policy(tmp_path / "a")
+    (prepared(tmp_path) / "model").rename(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     weights = load_file(tmp_path / "a" / "model.safetensors")
     torch.manual_seed(1)

@@ -4,17 +4,14 @@ Each starts all processes and makes two steps: six minutes on two cores.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.short_training import start
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
 
-ROOT = Path(__file__).parents[2]
 USER = "interaction.user={kind: scripted, lines: [My phone has no data., I have done that., '###STOP###']}"
 STAGES = {"tau_format": [], "tau_solo": ["algorithm.filter_groups.enable=false"], "tau_user": [USER]}
 
@@ -23,16 +20,7 @@ STAGES = {"tau_format": [], "tau_solo": ["algorithm.filter_groups.enable=false"]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data and a policy that has learned nothing."""
     folder = tmp_path_factory.mktemp("tau")
-    options = [
-        "--protocol",
-        "python_calls",
-        "--docs",
-        "signature",
-        "--option",
-        "policy=none",
-        "--option",
-        "show_functions=false",
-    ]
+    options = "--protocol python_calls --docs signature --option policy=none --option show_functions=false".split()
     assert prepare_data(["--environment", "tau", "--tiny", "--out", str(folder / "data" / "tau"), *options]) == 0
     make_tiny_policy(folder / "model", conversations=folder / "data" / "tau" / "tau_sft.parquet")
     return folder
@@ -41,15 +29,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", stage, *STAGES[stage]),
+    done = start(
+        *("recipe.train", "--config-name", stage, *STAGES[stage]),
         "stage.previous=null",
         f"paths.run={made}/{stage}",
         f"paths.data={made}/data",
         f"actor_rollout_ref.model.path={made}/model",
-        "trainer.total_training_steps=2",
-        "trainer.val_before_train=false",
-        "data.train_batch_size=4",
+        *("trainer.total_training_steps=2", "trainer.val_before_train=false", "data.train_batch_size=4"),
         f"data.val_files={made}/data/tau/{'tau_user_val' if stage == 'tau_user' else 'tau_format'}.parquet",
         "data.max_prompt_length=1024",
         "actor_rollout_ref.rollout.max_model_len=2048",
@@ -58,9 +44,8 @@ def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.rollout.n=2",
         "stage.max_lost_share=1.0",
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     files = sorted((made / stage / stage / "rollouts" / "train").glob("*.jsonl"))
     lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]

@@ -4,10 +4,7 @@ About three minutes on two cores.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,19 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
+from support import short_training
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.state import TRACKER, update
 
-ROOT = Path(__file__).parents[2]
 EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
 """Logits in float32, of the adapter on its base and of the merged model."""
 
 
 def start(folder: Path, *arguments: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in ("RUN", "SEED")}
-    environment |= {"HARDWARE": "tiny", "MODEL": str(folder / "model")}
-    command = [sys.executable, "-m", *arguments, f"paths.run={folder}/run"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    done = short_training.start(*arguments, f"paths.run={folder}/run", MODEL=str(folder / "model"))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
@@ -98,9 +92,7 @@ def test_lines_of_json_are_learned_and_what_is_held_out_shows_the_loss(folder: P
     rows = parquet.read_table(stage / "data" / "val.parquet").column("messages").to_pylist()
     tokenizer = AutoTokenizer.from_pretrained(stage / "hf")
     assert held_out[10] == pytest.approx(loss_of(load(stage / "hf"), tokenizer, rows), abs=1e-4)
-    report = subprocess.run(
-        [sys.executable, "-m", "recipe.report", str(folder / "run")], cwd=ROOT, capture_output=True, text=True
-    )
+    report = short_training.start("recipe.report", str(folder / "run"))
     assert f"{held_out[3]:.3f} -> {held_out[10]:.3f}" in report.stdout, report.stderr
     assert f"{held_out[10]:.3f} at step 10" in (folder / "run" / "report.html").read_text()
 

@@ -7,8 +7,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from data_prep.__main__ import main as prepare_data
+from recipe.cpu.tiny_policy import make_tiny_policy
+
 ROOT = Path(__file__).parents[2]
 STAGE = "stage2_base"
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """That of a start with the tiny policy's profile, without what a shell has set for a run."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN", "SEED")}
+    return {**kept, "HARDWARE": "tiny", **variables}
+
+
+def start(module: str, *arguments: str, timeout: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module` in this checkout, with these variables."""
+    command, given = [sys.executable, "-m", module, *arguments], environment(**variables)
+    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=timeout)
+
+
+def prepared(folder: Path, reward: str = "") -> Path:
+    """The same folder, with the tiny data in `data`, an untrained policy in `model`, and `my_reward.py`."""
+    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
+    make_tiny_policy(folder / "model")
+    (folder / "my_reward.py").write_text(reward)
+    return folder
 
 
 def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
@@ -18,21 +41,16 @@ def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
         overrides: at least the files of data.
         rows: of a step, two episodes each.
     """
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "stage2"),
+    done = start(
+        *("recipe.train", "--config-name", "stage2"),
         f"paths.run={folder}/run",
         f"actor_rollout_ref.model.path={folder}/model",
-        "trainer.total_training_steps=2",
-        "trainer.save_freq=2",
-        "trainer.test_freq=2",
-        f"data.train_batch_size={rows}",
-        "data.max_response_length=300",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={rows}",
-        "actor_rollout_ref.rollout.n=2",
+        *("trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=2"),
+        *(f"data.train_batch_size={rows}", f"actor_rollout_ref.actor.ppo_mini_batch_size={rows}"),
+        *("actor_rollout_ref.rollout.n=2", "data.max_response_length=300"),
         *overrides,
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+        timeout=500,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return folder / "run" / STAGE
 
