@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipe import processes
-from recipe.curriculum import state as states
 from recipe.curriculum.stages import OF_THE_FIRST, Stage
+from recipe.curriculum.state import State
 from recipe.files import PreflightError
 from recipe.preflight import model as preflight_model
 from recipe.preflight import require
@@ -48,7 +48,7 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
     if any(stage.composed.preflight_only for stage in stages):
         return _check_stages(run, stages)
     with processes.alone(run) as note:
-        state = states.State(run, curriculum, stages)
+        state = State(run, curriculum, stages)
         _warm_start(run, stages, note)
         for number, stage in enumerate(stages):
             folder = run / stage.folder
@@ -145,7 +145,7 @@ def _start_of_warm_start(first: Stage) -> str | None:
     return None if path is None else str(path)
 
 
-def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages: Sequence[Stage]) -> None:
+def _run_stage(run: Path, stage: Stage, state: State, note: Path, stages: Sequence[Stage]) -> None:
     folder, began = run / stage.folder, time.time()
     before = state.entries[stage.name].seconds
     watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
@@ -158,18 +158,18 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
     earlier = look(folder).done
     print(f"{stage.folder}: started, log in {watch.log}", flush=True)
     launches = state.entries[stage.name].launches + 1
-    advance(status=states.RUNNING, reason=None, launches=launches, log=str(watch.log))
+    advance(status="running", reason=None, launches=launches, log=str(watch.log))
     try:
         first = stage.composed.stage.before and not stage.composed.stage.previous
         code = launch("recipe.train", [*stage.arguments, *["trainer.val_before_train=true"] * first], watch, note)
     except KeyboardInterrupt:
-        advance(status=states.INTERRUPTED, reason="interrupted")
+        advance(status="interrupted", reason="interrupted")
         raise
     watch()
     done = end.read_done(folder)
     if done is None or done == earlier:  # of an earlier launch
         reason = f"ended with status {code}" if code else "ended without reaching its last step"
-        advance(status=states.FAILED, reason=console.cause(watch.log) or _last_words(watch.log) or reason)
+        advance(status="failed", reason=console.cause(watch.log) or reason)
         raise _failed(stage.folder, watch.log, reason, stages)
     advance(global_step=done.global_step)
     _note_done(state, stage, done)
@@ -177,17 +177,17 @@ def _run_stage(run: Path, stage: Stage, state: states.State, note: Path, stages:
     if times := time_line(folder):
         print(f"{stage.folder}: {times}", flush=True)
     if done.gate and done.gate.stops:
-        advance(status=states.GATE_FAILED)
+        advance(status="gate failed")
         raise StageFailed(
             f"\n{state.table()}\n\n{stage.folder} has trained its {done.global_step} steps and has not passed its "
             f"gate: {done.gate.text}. {starts.gate_advice(*(each.composed for each in stages))}"
         )
 
 
-def _note_done(state: states.State, stage: Stage, done: Done) -> None:
+def _note_done(state: State, stage: Stage, done: Done) -> None:
     state.update(
         stage,
-        status=states.DONE,
+        status="done",
         global_step=done.global_step,
         target=done.target,
         reason=_ending(done),
@@ -210,12 +210,6 @@ def _ending(done: Done) -> str:
 
 def _log(run: Path, name: str) -> Path:
     return run / "logs" / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
-
-
-def _last_words(log: Path) -> str:
-    """The last line of a log that says something, cut to what a table can show."""
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
 def _failed(name: str, log: Path, what: str, stages: Sequence[Stage]) -> StageFailed:

@@ -6,21 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from recipe.curriculum.stages import Stage
 from recipe.files import STRICT, Damaged, StateFile, set_aside
 from recipe.stage.state import Step, Verdict
 
 FILE = "curriculum.json"
-WAITING, RUNNING, DONE, GATE_FAILED, FAILED, INTERRUPTED = (
-    "waiting",
-    "running",
-    "done",
-    "gate failed",
-    "failed",
-    "interrupted",
-)
+Status = Literal["waiting", "running", "done", "gate failed", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,7 @@ class Entry:
     name: str
     config: str
     folder: str
-    status: str = WAITING
+    status: Status = "waiting"
     global_step: Step = 0
     target: Step | None = None
     reason: str | None = None
@@ -66,33 +59,24 @@ class State:
     """The stages of one start."""
 
     def __init__(self, run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
-        self.run = run
-        before = {entry.folder: entry for entry in self._before().stages}
-        self.entries = {stage.name: self._entry(stage, before.pop(stage.folder, None)) for stage in stages}
-        self._others = list(before.values())  # stages that were not chosen this time
-        self._curriculum = curriculum
-        self._write()
-
-    def _before(self) -> Curriculum:
-        path = self.run / FILE
+        self.run, self._curriculum = run, curriculum
         try:
-            return STATE.read(path) or Curriculum()
+            earlier = STATE.read(run / FILE) or Curriculum()
         except Damaged as error:  # the stages' own notes say what is done
-            print(f"{error}; it is set aside as {set_aside(path).name} and made anew", flush=True)
-            return Curriculum()
+            print(f"{error}; it is set aside as {set_aside(run / FILE).name} and made anew", flush=True)
+            earlier = Curriculum()
+        before = {entry.folder: entry for entry in earlier.stages}
+        self.entries: dict[str, Entry] = {}
+        for stage in stages:
+            entry = before.pop(stage.folder, None) or Entry(stage.name, stage.config, stage.folder)
+            self.entries[stage.name] = replace(entry, name=stage.name, config=stage.config)
+        self._others = list(before.values())  # stages that were not chosen this time
+        self.update()
 
-    @staticmethod
-    def _entry(stage: Stage, before: Entry | None) -> Entry:
-        fresh = before or Entry(stage.name, stage.config, stage.folder)
-        return replace(fresh, name=stage.name, config=stage.config, folder=stage.folder)
-
-    def update(self, stage: Stage, **values: Any) -> Entry:
-        """Change a stage's entry and write the file; returns the entry."""
-        self.entries[stage.name] = replace(self.entries[stage.name], **values)
-        self._write()
-        return self.entries[stage.name]
-
-    def _write(self) -> None:
+    def update(self, stage: Stage | None = None, **values: Any) -> None:
+        """Change a stage's entry, and write the file."""
+        if stage is not None:
+            self.entries[stage.name] = replace(self.entries[stage.name], **values)
         # the order of folders is not that of stages: a stage that was left out keeps its place by its name
         entries = [*self._others, *self.entries.values()]
         content = Curriculum(

@@ -40,23 +40,17 @@ def test_the_4b_preset_is_two_stages_with_dynamic_sampling_and_a_small_kl(hardwa
         assert config.actor_rollout_ref.actor.use_kl_loss is (hardware == "gpu8")
 
 
-def test_it_asks_for_its_data_with_the_command_that_makes_them_and_then_for_a_model(tmp_path: Path):
-    folder = tmp_path / "hermes"
-    where = [f"paths.data={folder}", f"paths.run={tmp_path}/run", f"paths.tiny_policy={tmp_path}/none"]
-    (base, _) = read("hardware=tiny", *where)
-    with pytest.raises(PreflightError, match=rf"data_prep --out {folder} --tiny --protocol hermes --docs signature"):
-        check(base.composed)
-    assert prepare_data(["--out", str(folder), "--tiny", "--protocol", "hermes"]) == 0
-    with pytest.raises(PreflightError, match="MODEL="):
-        check(base.composed)
-
-
-def test_on_gpus_the_data_of_the_preset_pass_up_to_the_model(tmp_path: Path):
-    folder = tmp_path / "hermes"
-    (base, full) = read("hardware=gpu8", f"paths.data={folder}", f"paths.run={tmp_path}/run")
-    with pytest.raises(PreflightError, match=rf"data_prep --out {folder} --protocol hermes --docs json"):
-        check(base.composed)
-    assert prepare_data(["--out", str(folder), "--protocol", "hermes"]) == 0
-    for stage, message in ((base, "Set MODEL="), (full, "stage2_base/hf is not there")):
-        with pytest.raises(PreflightError, match=message):
-            check(stage.composed)
+def test_its_data_are_asked_for_with_the_command_that_makes_them_and_then_a_model(tmp_path: Path):
+    for hardware, made, docs in (("tiny", ["--tiny"], "signature"), ("gpu8", [], "json")):
+        folder = tmp_path / hardware
+        where = [f"paths.data={folder}", f"paths.run={tmp_path}/run"]
+        where += [f"paths.tiny_policy={tmp_path}/none"] * (hardware == "tiny")
+        base, full = read(f"hardware={hardware}", *where)
+        command = " ".join(["data_prep --out", str(folder), *made, "--protocol hermes --docs", docs])
+        with pytest.raises(PreflightError, match=command):
+            check(base.composed)
+        assert prepare_data(["--out", str(folder), *made, "--protocol", "hermes"]) == 0
+        with pytest.raises(PreflightError, match="MODEL="):
+            check(base.composed)
+    with pytest.raises(PreflightError, match="stage2_base/hf is not there"):
+        check(full.composed)

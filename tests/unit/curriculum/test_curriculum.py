@@ -70,44 +70,43 @@ def statuses(run: Path) -> list[tuple[str, str]]:
     return [(entry.folder, entry.status) for entry in state.read(run).stages]
 
 
-def test_a_stage_is_done_only_with_its_note_and_its_model(tmp_path):
-    assert end.read_done(tmp_path) is None
-    finished(tmp_path)
-    assert end.read_done(tmp_path).global_step == 12
-    (tmp_path / "hf" / "config.json").unlink()
-    assert end.read_done(tmp_path) is None
-
-
 def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_path, launched, capsys):
     finished(tmp_path / "stage1_format")
-    command.main([f"paths.run={tmp_path}"])
+    write_metrics(tmp_path, "stage2_base", "1.jsonl", [(1, {"timing_s/step": 4.0, "timing_s/gen": 3.0})])
+    given = f"paths.run={tmp_path}"
+    command.main([given, "stage2:trainer.total_epochs=3"])
     assert [arguments for _, arguments, _ in launched] == [
-        ["--config-name", "stage2", "stage.previous=stage1_format", f"paths.run={tmp_path}"],
-        ["--config-name", "stage3", "stage.previous=stage2_base", f"paths.run={tmp_path}"],
+        ["--config-name", "stage2", "stage.previous=stage1_format", given, "trainer.total_epochs=3"],
+        ["--config-name", "stage3", "stage.previous=stage2_base", given],
     ]
-    assert "stage1_format: already done, 12 steps" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "stage1_format: already done, 12 steps" in said
+    assert "stage2_base: time: generation 75 %, rest 25 %" in said and said.count("time: ") == 1
     assert statuses(tmp_path) == [("stage1_format", "done"), ("stage2_base", "done"), ("stage3_full", "done")]
 
 
-def test_a_stage_ends_with_a_line_of_where_its_time_went(tmp_path, launched, capsys):
-    write_metrics(tmp_path, "stage1_format", "1.jsonl", [(1, {"timing_s/step": 4.0, "timing_s/gen": 3.0})])
-    command.main([f"paths.run={tmp_path}"])
-    said = capsys.readouterr().out
-    assert "stage1_format: time: generation 75 %, rest 25 %\nstage2_base: started" in said
-    assert said.count("time: ") == 1, "the others have logged none"
+def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
+    for number, given in enumerate(["actor_rollout_ref.model.path=/given", f"{ADAPTER}=/given"]):
+        launched.clear()
+        monkeypatch.delenv("MODEL", raising=False)
+        command.main([given, "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}/{number}"])
+        models = [(module, given in arguments) for module, arguments, _ in launched]
+        assert models == [("recipe.train", True), ("recipe.train", False), ("recipe.train", False)]
 
 
-@pytest.mark.parametrize("given", ["actor_rollout_ref.model.path=/given", f"{ADAPTER}=/given"])
-def test_a_start_model_or_adapter_is_for_the_first_stage_only(given, tmp_path, launched):
-    command.main([given, "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}"])
-    models = [(given in arguments, model) for _, arguments, model in launched]
-    assert models == [(True, "/m"), (False, None), (False, None)]
-
-
-def test_an_adapter_that_is_named_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
+def test_the_tiny_policy_is_made_for_its_own_curriculum_where_no_model_is_there(tmp_path, monkeypatch, launched):
     monkeypatch.delenv("MODEL")
-    command.main([f"{ADAPTER}=/given", "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}"])
-    assert [module for module, _, _ in launched] == ["recipe.train"] * 3
+    monkeypatch.setattr(stages, "compose_stage", compose_stage)
+    with pytest.raises(SystemExit, match="Set MODEL="):
+        command.main(["--curriculum=qwen3_4b", f"paths.run={tmp_path}"])
+    assert launched == []
+    given = [f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"]
+    command.main([f"paths.run={tmp_path}/a", *given])
+    assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train"]
+    (tmp_path / "b" / "stage0_sft" / "hf").mkdir(parents=True)
+    (tmp_path / "b" / "stage0_sft" / "hf" / "config.json").touch()
+    command.main([f"paths.run={tmp_path}/b", *given])
+    assert [module for module, _, _ in launched[2:]] == ["recipe.train"]
 
 
 def test_the_model_of_the_warm_start_is_validated_before_it_until_that_is_done(tmp_path, launched, monkeypatch):
@@ -139,17 +138,41 @@ def test_the_model_of_the_warm_start_is_validated_before_it_until_that_is_done(t
 
 def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_model_named_now(tmp_path, launched):
     finished(tmp_path / "stage1_format")
-    for model, refused in (("/a", True), ("/m", False)):
-        stage_state.update(tmp_path / "stage1_format", began=stage_state.Start(model))
-        given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
-        if refused:
-            with pytest.raises(
-                SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"
-            ):
-                command.main(given)
-        else:
-            command.main(given)
+    given = ["--stages=stage1", "actor_rollout_ref.model.path=/m", f"paths.run={tmp_path}"]
+    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/a"))
+    with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"):
+        command.main(given)
+    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m"))
+    command.main(given)
     assert launched == []
+
+
+def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_path, monkeypatch, launched):
+    def full(module, arguments, watch, note):
+        watch.log.parent.mkdir(parents=True, exist_ok=True)
+        watch.log.write_text("a line\nOSError: [Errno 28] No space left on device\n")
+        return 1
+
+    def interrupted(module, arguments, watch, note):
+        raise KeyboardInterrupt
+
+    launch = runner.launch
+    monkeypatch.setattr(runner, "launch", full)
+    with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full.*What was done"):
+        command.main([f"paths.run={tmp_path}"])
+    assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
+    monkeypatch.setattr(runner, "launch", interrupted)
+    for mode, said in {
+        "auto": "The same command goes",
+        "disable": "command without trainer.resume_mode=disable",
+    }.items():
+        with pytest.raises(SystemExit, match=said):
+            command.main([f"paths.run={tmp_path}", f"stage2:trainer.resume_mode={mode}"])
+    monkeypatch.setattr(runner, "launch", launch)
+    monkeypatch.setattr(end, "read_done", lambda folder: None)
+    with pytest.raises(SystemExit, match="ended without reaching its last step"):
+        command.main([f"paths.run={tmp_path}"])
+    assert statuses(tmp_path)[0] == ("stage1_format", "failed")
 
 
 def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_not_taken_for_new_ones(
@@ -200,59 +223,10 @@ def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monk
     assert len(calls) == 16 and launched == [] and not (tmp_path / "run" / "ablations.txt").exists()
 
 
-def test_a_curriculum_for_a_real_model_does_not_start_with_the_tiny_policy(tmp_path, launched, monkeypatch):
-    monkeypatch.delenv("MODEL")
-    monkeypatch.setattr(stages, "compose_stage", compose_stage)
-    with pytest.raises(SystemExit, match="Set MODEL="):
-        command.main(["--curriculum=qwen3_4b", f"paths.run={tmp_path}"])
-    assert launched == []
-
-
 def test_a_run_that_cannot_be_written_is_one_line(tmp_path, launched):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit, match="Not a directory: .*file/run.* Set paths.run or RUN to a folder that can be"):
         command.main([f"paths.run={tmp_path}/file/run"])
-
-
-def test_an_override_can_be_for_one_stage(tmp_path, launched):
-    command.main([f"paths.run={tmp_path}", "stage2:trainer.total_epochs=3"])
-    assert ["trainer.total_epochs=3" in arguments for _, arguments, _ in launched] == [False, True, False]
-
-
-def test_a_stage_that_ends_without_reaching_its_last_step_is_not_counted_as_done(tmp_path, monkeypatch, launched):
-    monkeypatch.setattr(end, "read_done", lambda folder: None)
-    with pytest.raises(SystemExit, match="ended without reaching its last step"):
-        command.main([f"paths.run={tmp_path}"])
-    assert statuses(tmp_path)[0] == ("stage1_format", "failed")
-
-
-def test_a_failed_stage_shows_the_end_of_its_log_and_the_likely_cause(tmp_path, monkeypatch):
-    def launch(module, arguments, watch, note):
-        watch.log.parent.mkdir(parents=True, exist_ok=True)
-        watch.log.write_text("a line\nOSError: [Errno 28] No space left on device\n")
-        return 1
-
-    monkeypatch.setattr(runner, "launch", launch)
-    with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full") as failure:
-        command.main([f"paths.run={tmp_path}"])
-    assert "What was done before is kept" in str(failure.value)
-    assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("trainer.resume_mode=auto", "The same command goes on"),
-        ("stage2:trainer.resume_mode=disable", "The same command without trainer.resume_mode=disable goes on"),
-    ],
-)
-def test_an_interrupted_curriculum_says_which_command_goes_on(tmp_path, monkeypatch, override, said):
-    def interrupted(module, arguments, watch, note):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runner, "launch", interrupted)
-    with pytest.raises(SystemExit, match=said):
-        command.main([f"paths.run={tmp_path}", override])
 
 
 def test_a_failed_stage_does_not_advise_a_command_that_starts_an_earlier_one_over(tmp_path, monkeypatch, launched):
@@ -281,22 +255,6 @@ def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start
     monkeypatch.setattr(runner, "launch", launch)
     command.main([f"paths.run={tmp_path}", only])
     assert [arguments[1] for _, arguments, _ in launched] == ["stage1", "stage1", "stage2"]
-
-
-def test_the_tiny_policy_is_made_first_on_a_cpu_without_a_model(tmp_path, monkeypatch, launched):
-    monkeypatch.delenv("MODEL")
-    monkeypatch.setattr(stages, "compose_stage", compose_stage)
-    command.main([f"paths.run={tmp_path}", f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"])
-    assert [module for module, _, _ in launched] == ["recipe.sft", "recipe.train"]
-
-
-def test_it_is_not_made_for_a_run_that_was_warm_started_with_a_model(tmp_path, monkeypatch, launched):
-    monkeypatch.delenv("MODEL")
-    monkeypatch.setattr(stages, "compose_stage", compose_stage)
-    (tmp_path / "stage0_sft" / "hf").mkdir(parents=True)
-    (tmp_path / "stage0_sft" / "hf" / "config.json").touch()
-    command.main([f"paths.run={tmp_path}", f"paths.tiny_policy={tmp_path}/tiny/hf", "--stages=stage1"])
-    assert [module for module, _, _ in launched] == ["recipe.train"]
 
 
 def test_a_second_start_into_the_same_run_is_refused(tmp_path, launched, monkeypatch):
@@ -333,64 +291,45 @@ def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launche
         "stage.previous=stage1_format",
     ]
     assert statuses(tmp_path / "run") == [("stage1_format", "done"), ("polish", "done")]
+    polish = stages.read_stages(stages.read_yaml(path, command.CURRICULUM_KEYS), path)[1]
+    assert polish.composed.stage.gate == {"kind": "plateau", "window": 2}, "the configuration's own is gone"
 
 
-def test_a_gate_of_a_curriculum_replaces_that_of_the_configuration(tmp_path):
+MISTAKES = {
+    "--stages=stage9": "stage9.*stage1, stage2, stage3",
+    "--curriculum=nowhere": "neither a file nor one of",
+    "stage9:data.seed=1": "no stage stage9",
+    "stage1:data.sed=1": "stage stage1.*data.sed",
+    "stage3:trainer.v1.trainer_mode=separate_async": "stage stage3: .*Set trainer=separate",
+    "stage3:interaction.train.at_step_limit=stop": "stage stage3: .*interaction.train.at_step_limit",
+}
+FILES = {
+    "stages: []": "a list `stages`",
+    "stages: [stage1, stage1]": "different names",
+    "stages: [{name: stage7}]": "recipe/config/stage7.yaml, which does not exist",
+    "stages: [{name: stage1, gates: null}]": "name, config, gate, handover, overrides",
+    "stages: [stage1, {name: stage1_format, config: stage3}]": "the same folder",
+    "stages: [{name: stage1, overrides: [stage.name=other]}]": "the folders are named by its file",
+    "stages: [../evil]": "'../evil'; expected the name of a folder",
+    "stages: [{name: x, config: ../config/stage1}]": "'../config/stage1'; expected the name of a folder",
+    "stages: stage1": "expected a list",
+    "stages: [stage1]\noverrides: a=b": "expected a list",
+    "stages: [stage1]\noverrides: [3]": "3: ",
+    "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]": "stage.gate.value='high'",
+    "steps: 3": "expected the keys stages, overrides",
+    "stages: [": "is not YAML",
+    "stages: [stage1\x00]": "is not YAML",
+}
+
+
+def test_a_mistake_in_a_curriculum_is_answered_before_its_first_stage(tmp_path, launched):
     path = tmp_path / "mine.yaml"
-    path.write_text("stages: [{name: stage1, gate: {kind: plateau, window: 2}}]")
-    stage = stages.read_stages(stages.read_yaml(path, command.CURRICULUM_KEYS), path)[0]
-    assert stage.composed.stage.gate == {"kind": "plateau", "window": 2}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--stages=stage9"], "stage9.*stage1, stage2, stage3"),
-        (["--curriculum=nowhere"], "neither a file nor one of"),
-        (["stage9:data.seed=1"], "no stage stage9"),
-        (["stage1:data.sed=1"], "(?s)stage stage1.*data.sed"),
-    ],
-)
-def test_a_mistake_on_the_command_line_is_answered_with_what_there_is(arguments, message):
-    with pytest.raises(SystemExit, match=message):
-        command.main(arguments)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("trainer.v1.trainer_mode=separate_async", "Set trainer=separate"),
-        ("algorithm.adv_estimator=grpoo", "adv_estimator=grpoo is not known"),
-        ("actor_rollout_ref.model.lora_alpha=half", "lora_alpha='half'"),
-        ("interaction.overlong.window=0", "overlong.window=0"),
-        ("stage.over_budget=leaveout", "over_budget='leaveout'; expected one of keep, leave_out"),
-        ("interaction.train.at_step_limit=stop", "interaction.train.at_step_limit"),
-    ],
-)
-def test_a_setting_of_a_later_stage_that_cannot_work_stops_before_the_first(tmp_path, launched, override, message):
-    with pytest.raises(SystemExit, match=f"(?s)stage stage3: .*{message}"):
-        command.main([f"paths.run={tmp_path}", f"stage3:{override}"])
+    for given, message in {**MISTAKES, **FILES}.items():
+        path.write_text(given)
+        with pytest.raises(SystemExit, match=f"(?s){message}"):
+            command.main([given if given in MISTAKES else f"--curriculum={path}", f"paths.run={tmp_path}/run"])
+            pytest.fail(given)
     assert launched == []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("stages: []", "a list `stages`"),
-        ("stages: [stage1, stage1]", "different names"),
-        ("stages: [{name: stage7}]", "recipe/config/stage7.yaml, which does not exist"),
-        ("stages: [{name: stage1, gates: null}]", "name, config, gate, handover, overrides"),
-        ("stages: [stage1, {name: stage1_format, config: stage3}]", "the same folder"),
-        ("stages: [{name: stage1, overrides: [stage.name=other]}]", "the folders are named by its file"),
-        ("steps: 3", "expected the keys stages, overrides"),
-        ("stages: [", "is not YAML"),
-    ],
-)
-def test_a_curriculum_file_that_cannot_work_says_why(tmp_path, text, message):
-    path = tmp_path / "mine.yaml"
-    path.write_text(text)
-    with pytest.raises(SystemExit, match=message):
-        command.main([f"--curriculum={path}", f"paths.run={tmp_path}"])
 
 
 def test_all_curricula_that_come_with_the_recipe_can_be_read():
