@@ -45,18 +45,6 @@ def test_a_worker_begins_in_the_folder_of_the_start_with_its_folder_of_temporary
     assert (temp / cluster.TOKEN_FILE).read_text() == "token" and temp.stat().st_mode & 0o077 == 0
 
 
-def test_the_fault_of_a_token_and_of_anything_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"ray: AuthenticationError: token\n": "wants a token", "x\nOSError: no\n": "cannot be asked: OSError: no"}
-    for stderr, words in said.items():
-        done = subprocess.CompletedProcess([], 1, "noise\n", stderr)
-        monkeypatch.setattr(cluster.subprocess, "run", lambda *_, done=done, **__: done)
-        with pytest.raises(cluster.ClusterError, match=words):
-            cluster.ask("auto", "recipe.cluster:look", {})
-
-
-# What dies.
-
-
 class Losses:
     """Says nothing before the look number `dies`, and then that something was lost."""
 

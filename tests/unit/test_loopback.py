@@ -94,25 +94,23 @@ def test_ranks_of_a_torchrun_that_listens_elsewhere_connect_to_it_and_listen_on_
         assert said.strip() in ("3.0 2 ['127.0.0.1']", "3.0 2 []"), fault
 
 
-@pytest.mark.parametrize(
-    ("given", "count", "address"),
-    [
+def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sixteen = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}
+    cases: list[tuple[dict[str, str], int, str]] = [
         ({}, 1, "127.0.0.1"),
-        ({"MASTER_ADDR": "node7"}, 1, "127.0.0.1"),
-        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, 1, "127.0.0.1"),
-        ({"MASTER_ADDR": "node7", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 2, "node7"),
+        ({"MASTER_ADDR": "node7", **sixteen, "WORLD_SIZE": "8"}, 1, "127.0.0.1"),
+        ({"MASTER_ADDR": "node7", **sixteen}, 2, "node7"),
         ({"MASTER_ADDR": "node7", "TORCHELASTIC_USE_AGENT_STORE": "True"}, 1, "node7"),
         ({"MASTER_ADDR": "node7", "DIST_INIT_METHOD": "env://"}, 1, "node7"),
-    ],
-)
-def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_machine(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], count: int, address: str
-) -> None:
-    environment = {"DIST_INIT_METHOD": "loopback://", "MASTER_PORT": "29556", **given}
-    monkeypatch.setattr(os, "environ", environment)
-    assert sft.machines() == count
-    sft.process_group()
-    assert environment["MASTER_ADDR"] == address
+    ]
+    for given, count, address in cases:
+        environment = {"DIST_INIT_METHOD": "loopback://", "MASTER_PORT": "29556", **given}
+        monkeypatch.setattr(os, "environ", environment)
+        assert sft.machines() == count
+        sft.process_group()
+        assert environment["MASTER_ADDR"] == address, given
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.curriculum import stages
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, command, compose, one_of, quoted
@@ -215,27 +214,6 @@ def test_a_text_is_quoted_so_that_it_is_read_back_and_runs_have_any_name(monkeyp
         assert compose("stage1").trainer.default_local_dir == f"outputs/{text}/stage1_format/checkpoints"
     monkeypatch.setenv("RUN", "")
     assert compose("stage1").paths.run == "outputs/default"
-
-
-CURRICULA = {
-    "stages: [../evil]": "'../evil'; expected the name of a folder",
-    "stages: [{name: logs, config: stage1}]": "expected the name of a folder",
-    "stages: [{name: x, config: ../config/stage1}]": "'../config/stage1'; expected the name of a folder",
-    "stages: stage1": "expected a list",
-    "stages: [stage1]\noverrides: a=b": "expected a list",
-    "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]": "stage.gate.value='high'",
-    "stages: [stage1]\noverrides: [3]": "3: ",
-    "stages: [stage1\x00]": "is not YAML",
-}
-
-
-@pytest.mark.parametrize(("text", "words"), CURRICULA.items(), ids=lambda value: value[:40])
-def test_a_curriculum_file_is_read_as_strictly(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(text)
-    with pytest.raises(SystemExit) as refused:
-        stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path)
-    assert words in str(refused.value)
 
 
 def test_a_project_may_stand_in_a_folder_of_any_printable_name(tmp_path: Path) -> None:
