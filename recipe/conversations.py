@@ -134,11 +134,8 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
     if not found:
         raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
     if not_read:
-        print(
-            f"NOTE       {not_read} of the {len(found)} conversations of data.{key} have tools or functions, which are "
-            "not read: what the model may call has to stand in its system message",
-            flush=True,
-        )
+        said = "have tools or functions, which are not read: what it may call has to stand in its system message"
+        print(f"NOTE       {not_read} of the {len(found)} conversations of data.{key} {said}", flush=True)
     return found
 
 
@@ -248,10 +245,8 @@ def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[
 class Template:
     """A model's chat template, as verl's data set uses it: message by message.
 
-    verl renders each message on its own, cuts off what the template puts before a first message, and lets the loss see
-    what follows the header of a message of the assistant's. That is right only for a template that writes a message
-    the same way wherever it stands, behind the header that it writes for the model.
-
+    verl renders each message on its own, cuts off what the template puts before a first one, and lets the loss see what
+    follows the header of an assistant's. So the template must write a message the same way wherever it stands.
     """
 
     def __init__(self, tokenizer: Any, model: str, data: DictConfig) -> None:
@@ -280,14 +275,12 @@ class Template:
             if message["role"] == "assistant" and not pieces[-1].startswith(self.header):
                 raise PreflightError(
                     f"{conversation.place}: the chat template of {self.model} lets the model begin with "
-                    f"{self.header[-60:]!r} and writes its messages otherwise, so that the loss would see other "
-                    "tokens than the model's. Put a chat_template.jinja that does not into its folder."
+                    f"{self.header[-60:]!r}, but writes its messages otherwise. Put another chat_template.jinja there."
                 )
         if not self.alone and self._render(messages, tools=tools, **options) != "".join(pieces):
             raise PreflightError(
-                f"{conversation.place}: the chat template of {self.model} writes this conversation otherwise as a "
-                "whole than message by message. Set data.ignore_input_ids_mismatch=true to train on the latter, as in "
-                "rollouts."
+                f"{conversation.place}: the chat template of {self.model} writes it otherwise as a whole than message "
+                "by message. Set data.ignore_input_ids_mismatch=true to train on the latter, as in rollouts."
             )
         return pieces
 
@@ -299,10 +292,8 @@ class Template:
             return str(apply_chat_template(self.tokenizer, list(messages), **given))
         except Exception as error:  # a template raises what it likes
             roles, words = ", ".join(message["role"] for message in messages[:8]), " ".join(str(error).split())[:300]
-            raise PreflightError(
-                f"the chat template of {self.model} refuses messages with the roles {roles}: {type(error).__name__}: "
-                f"{words}. Put a chat_template.jinja that takes them into its folder."
-            ) from error
+            said = f"refuses messages with the roles {roles}: {type(error).__name__}: {words}. Put another one there."
+            raise PreflightError(f"the chat template of {self.model} {said}") from error
 
 
 def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key: str) -> tuple[list[Any], Any]:
@@ -364,9 +355,7 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
             raise PreflightError(f"data.val_share={data.val_share}: {error}. Set data.val_files instead.") from error
         val = [one for place, one in enumerate(train) if place in held]
         train = [one for place, one in enumerate(train) if place not in held]
-    counts = {
-        name: counts[name] | of_val[name] if name == "too_long" else counts[name] + of_val[name] for name in counts
-    }
+    counts = {name: n | of_val[name] if name == "too_long" else n + of_val[name] for name, n in counts.items()}
     for name, side in (("train", train), ("val", val)):
         learned = sum(message["role"] == "assistant" for one in side for message in one.messages)
         counts |= {name: len(side), f"{name}_messages": learned}
@@ -386,8 +375,7 @@ def _check_steps(config: DictConfig, rows: int) -> None:
     steps = rows // data.train_batch_size * trainer.total_epochs
     if not steps:
         raise PreflightError(
-            f"data.train_batch_size={data.train_batch_size} is more than the {rows} conversations to train on: no step "
-            "would be made. Set it to that or less."
+            f"data.train_batch_size={data.train_batch_size} is more than the {rows} conversations to train on"
         )
     if trainer.total_training_steps is not None and trainer.total_training_steps > steps:
         raise PreflightError(

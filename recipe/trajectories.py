@@ -12,7 +12,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -179,15 +179,13 @@ class _Line(TypedDict):
     episode: _Episode
 
 
-@cache
-def _lines() -> TypeAdapter[Any]:
-    return TypeAdapter(_Line)
+LINE: TypeAdapter[Any] = TypeAdapter(_Line)
 
 
 def _read_line(text: bytes) -> dict[str, Any]:
     """Raises Mistake if the line holds no episode with its tokens."""
     try:
-        return _lines().validate_json(text, strict=True)  # type: ignore[no-any-return]
+        return LINE.validate_json(text, strict=True)  # type: ignore[no-any-return]
     except ValidationError as error:
         how = "expected an episode of a stage with interaction.record_tokens=true"
         raise Mistake(f"{wrong_settings(error)[:250]}; {how}") from error

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bfcl_env.entries.form import initial_keys
-from bfcl_env.source import CLASS_MODULES, function_docs
 from recipe.reward import sample_record
 from recipe.settings import CONFIG_DIR
 
@@ -58,24 +56,6 @@ def test_every_setting_is_on_the_page_of_settings(site: Path) -> None:
             keys = content[section] if isinstance(content[section], dict) else ()
             missing = [key for key in keys if f"{key}:" not in page]
             assert f"{section}:" in page and not missing, (name, section, missing)
-
-
-def test_every_function_argument_and_key_of_bfcls_classes_is_on_their_page(site: Path) -> None:
-    page = (site / "reference" / "classes.html").read_text(encoding="utf-8")
-    sections = re.split(r'<h2 id="\w+">', page)[1:]
-    assert len(sections) == len(CLASS_MODULES) == 8
-    for owner, section in zip(CLASS_MODULES, sections, strict=True):
-        state, functions = section.rpartition("<table")[::2]
-        assert section.startswith(owner)
-        assert re.findall(r'<td><code class="name">(\w+)<', state) == [*initial_keys(owner)], owner
-        assert re.findall(r'<td><code class="name">(\w+)<', functions) == [*function_docs()[owner]], owner
-        for name, document in function_docs()[owner].items():
-            (row,) = re.findall(rf'<tr>\s*<td><code class="name">{name}<.*?</tr>', functions, re.DOTALL)
-            properties, required = document["parameters"]["properties"], document["parameters"]["required"]
-            assert re.findall(r"(?:<td>|<br */?>)<code>(\w+)</code>:", row) == [*properties], name
-            assert len(re.findall("left out", row)) >= len(properties.keys() - {*required}), name
-    trading = sections[[*CLASS_MODULES].index("TradingBot")]
-    assert '<td><code>"Closed"</code></td>\n<td><code>"Open"</code></td>' in unescape(trading)
 
 
 def test_the_tutorials_reward_takes_a_record() -> None:
