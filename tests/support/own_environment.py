@@ -1,4 +1,4 @@
-"""The environment that docs/your_tools.md shows, as a file."""
+"""The environment that docs/your_tools.md writes by hand, as a file."""
 
 import re
 from collections.abc import Sequence
@@ -15,17 +15,7 @@ VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)
 
 def example() -> str:
     """Its code, as a reader copies it."""
-    return _code()[0]
-
-
-def example_of_several_turns() -> str:
-    """The same with the part that the page replaces for tasks of several turns."""
-    first, several = _code()
-    return first[: first.index("@dataclass")] + several
-
-
-def _code() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[1]
 
 
 def write_example(folder: Path) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.own_environment import example, example_of_several_turns, write_example
+from support.own_environment import example, write_example
 
 import interaction.environment as environments
 from recipe.tools.audit import REWARDS, main
@@ -61,10 +61,6 @@ def test_the_documented_environments_pass_and_rows_and_columns_are_documented(tm
     assert status == 0 and "NOTE the reward step is left out" in said and "540 episodes" in said
     for name in (*REWARDS, *POLICIES):
         assert f"| `{name}` | " in DOCUMENTED.read_text(), name
-    (tmp_path / "inventory.py").write_text(example_of_several_turns())
-    status, said = audit("--environment", tmp_path / "inventory.py", "--tasks", "all")
-    row = next(line.split() for line in said.splitlines() if line.startswith("progress ") and "errands" in line)
-    assert status == 0 and row[2:5] == ["60", "1.000", "0.500"], "gold, and gold without its second turn"
 
 
 REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info, *, pay=0.0):\n    return "

@@ -1,0 +1,205 @@
+"""An ordinary class as an environment: its tools as schemas, hostile arguments, and how its state is judged."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from interaction.call import Call
+from interaction.contract import ContractError
+from interaction.outcome import ErrorKind
+from interaction.tool_environment import ToolTask, tools_of
+from recipe.tools.audit import main as audit
+
+ROOT = Path(__file__).parents[3]
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+
+
+@dataclass
+class Board:
+    points: list[Point] = field(default_factory=list)
+
+    def put(self, at: Point, color: Color, size: Literal["s", "m"] = "s", note: str | None = None, schema: int = 1):
+        """Put a point on the board.
+
+        Args:
+            at: where it goes
+        """
+        if at.x < 0:
+            raise KeyError("off the board")
+        self.points.append(at)
+        return f"{len(self.points)} {color.value}"
+
+    def points_of(self, tags: dict[str, list[int]]) -> list[Point]:
+        return self.points
+
+    def _hidden(self): ...
+
+
+def test_types_defaults_and_docstrings_become_json_schema():
+    tools = tools_of(Board)
+    assert [*tools] == ["put", "points_of"]
+    schema = tools["put"].schema
+    assert schema["description"] == "Put a point on the board." and schema["parameters"]["required"] == ["at", "color"]
+    assert schema["parameters"]["properties"] == {
+        "at": {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.0}},
+            "required": ["x"],
+            "description": "where it goes",
+        },
+        "color": {"type": "string", "enum": ["red", "blue"]},
+        "size": {"type": "string", "enum": ["s", "m"], "default": "s"},
+        "note": {"type": "string", "nullable": True, "default": None},
+        "schema": {"type": "integer", "default": 1},
+    }
+    assert tools["points_of"].schema["parameters"]["properties"]["tags"] == {
+        "type": "object",
+        "additionalProperties": {"type": "array", "items": {"type": "integer"}},
+    }
+
+
+POINT = {"x": 1, "y": 2}
+PUT = Call("put", {"at": POINT, "color": "red"})
+
+
+def task(*turns: list[Call], tools=Board, **more) -> ToolTask:
+    return ToolTask("board", "t", tools, [("Go on.", calls) for calls in turns], **more)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (Call("put", {"at": {"x": True}, "color": "red"}), ErrorKind.BAD_ARGUMENTS, "at.x: "),
+        (Call("put", {"at": {"x": "1"}, "color": "red"}), ErrorKind.BAD_ARGUMENTS, "at.x: "),
+        (Call("put", {"at": POINT, "color": "RED"}), ErrorKind.BAD_ARGUMENTS, "color: "),
+        (Call("put", {"at": POINT}), ErrorKind.BAD_ARGUMENTS, "color: "),
+        (Call("put", {"at": POINT, "color": "red", "self": 1}), ErrorKind.BAD_ARGUMENTS, "self: "),
+        (Call("put", {"at": POINT, "color": "\ud800"}), ErrorKind.BAD_ARGUMENTS, "JSON"),
+        (Call("put", {"at": {"x": 10**1200}, "color": "red", "size": []}), ErrorKind.BAD_ARGUMENTS, "size"),
+        (Call("put", {}, (POINT, "red")), ErrorKind.BAD_ARGUMENTS, "put takes"),
+        (Call("put", {"at": {"x": -1}, "color": "red"}), ErrorKind.EXECUTION, "off the board"),
+        (Call("_hidden", {}), ErrorKind.UNKNOWN_FUNCTION, "_hidden"),
+        (Call("__init__", {"points": []}), ErrorKind.UNKNOWN_FUNCTION, "__init__"),
+    ],
+)
+def test_a_wrong_call_is_an_error_and_changes_nothing(call: Call, kind: ErrorKind, said: str):
+    attempt = task([PUT]).open()
+    result = attempt.call(call)
+    assert result.error is kind and said in result.text and attempt.object == Board()
+    assert attempt.call(PUT).text == "1 red" and attempt.answer("") is None and attempt.verdicts().passed
+
+
+class Shelf:
+    """Compared by `state()`; begins as `reset` says, with whatever else stands in a row."""
+
+    def reset(self, books: list[str], **_):
+        self.books, self.lock = list(books), object()
+
+    def state(self):
+        return sorted(self.books)
+
+    def add(self, title: str):
+        self.books.append(title)
+
+
+class Counter:
+    """Compared by its attributes; begins with the arguments of the constructor."""
+
+    def __init__(self, at: int = 0):
+        self.at = at
+
+    def up(self):
+        self.at += 1
+
+    def read(self) -> int:
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("made", "calls", "verdicts"),
+    [
+        (task([PUT], [PUT]), [[PUT], [PUT]], [True, True]),
+        (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
+        (task([PUT], []), [[PUT], []], [True, True]),
+        (task([PUT], []), [[PUT], [PUT]], [True, False]),
+        (
+            task([Call("add", {"title": "B"}), Call("add", {"title": "C"})], tools=Shelf, start={"books": "A", "n": 1}),
+            [[Call("add", {"title": "C"}), Call("add", {"title": "B"})]],
+            [True],
+        ),
+        (task([Call("up", {})], tools=Counter, start={"at": 3}), [[Call("up", {}), Call("read", {})]], [True]),
+        (task([Call("read", {})], tools=Counter, start={"at": 3}), [[Call("read", {})]], [True]),
+        (task([Call("read", {})], tools=Counter, start={"at": 3}), [[]], [False]),
+        (task([Call("read", {}), Call("up", {})], tools=Counter), [[Call("up", {})]], [True]),
+    ],
+)
+def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen(made, calls, verdicts):
+    attempt = made.open()
+    attempt.begin()
+    for number, turn in enumerate(calls):
+        for call in turn:
+            attempt.call(call)
+        assert (attempt.answer("") is None) == (number == len(calls) - 1)
+    assert [turn.passed for turn in attempt.verdicts().turns] == verdicts
+    assert attempt.verdicts().passed == all(verdicts)
+
+
+def test_facts_tell_which_call_of_golds_a_call_was():
+    attempt = task([PUT, Call("put", {"at": POINT, "color": "blue", "size": "s"})]).open()
+    blue = Call("put", {"at": {"x": 1, "y": 2.0}, "color": "blue", "note": None})
+    assert [attempt.call(call).facts["gold"] for call in (blue, blue, PUT)] == [1, None, 0]
+    assert attempt.verdicts().turns[0].facts == {"gold_calls": 2, "has_gold": True}
+
+
+class Random(Shelf):
+    def state(self):
+        return id(self)
+
+
+class Untyped(Counter):
+    def set(self, at):
+        self.at = at
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (task([Call("up", {})], tools=Random, start={"books": []}), "two fresh objects of Random differ"),
+        (task([Call("up", {})], tools=Untyped), "Untyped.set: parameter at needs a type hint"),
+        (task([Call("put", {})]), "gold's call put() gives an error: at: Field required"),
+        (task([], tools=dict), "dict has no public method"),
+    ],
+)
+def test_what_could_not_be_judged_is_refused(made: ToolTask, said: str):
+    with pytest.raises(ContractError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        made.open()
+
+
+def test_the_example_passes_its_audit_and_the_copy_its_test(tmp_path: Path):
+    example = ROOT / "interaction" / "new" / "library.py"
+    assert len(example.read_text().splitlines()) <= 30
+    assert example.read_text() in (ROOT / "docs" / "your_tools.md").read_text(), "the page shows it"
+    for _ in range(2):  # the second time nothing is overwritten
+        run = subprocess.run(
+            [sys.executable, "-m", "interaction.new", "toy_shop"], cwd=tmp_path, capture_output=True, text=True
+        )
+    assert run.returncode == 2 and "exists already" in run.stderr
+    tested = [sys.executable, "-m", "pytest", "-q", "test_toy_shop.py", "-p", "no:cacheprovider"]
+    assert subprocess.run(tested, cwd=tmp_path, capture_output=True).returncode == 0
+    assert audit(["--environment", str(tmp_path / "toy_shop.py"), "--tasks", "all"]) == 0
+    assert "class ToyShop" in (tmp_path / "toy_shop.py").read_text()
