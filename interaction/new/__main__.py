@@ -23,9 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for path, source in files.items():
         path.write_text(source.read_text().replace("library", name).replace("Library", name.title().replace("_", "")))
-    print(f"{name}.py and test_{name}.py are written: a class, its tasks, and a test that gold passes. Next:")
-    print(f"  python -m pytest test_{name}.py")
-    print(f"  python -m recipe.tools.audit --environment {name}.py --tasks all")
+    print(f"{name}.py and test_{name}.py are written: a class, its tasks, and a test that gold passes.")
     return 0
 
 

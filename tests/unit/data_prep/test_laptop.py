@@ -38,7 +38,8 @@ def test_every_batch_of_a_stage_has_each_category_in_its_share(made):
         assert Counter(categories) == TRAIN[name]
         share = {category: 8 * count / len(categories) for category, count in TRAIN[name].items()}
         for start in range(0, len(categories), 8):
-            assert Counter(categories[start : start + 8]) == share
+            batch = Counter(categories[start : start + 8])
+            assert all(batch[category] > 0 and abs(batch[category] - mean) < 1 for category, mean in share.items())
 
 
 def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_twice(made):
