@@ -16,6 +16,12 @@ def cut(text: str, max_chars: int | None) -> str:
     return f"{text[:max_chars]}... [{len(text) - max_chars} more characters]"
 
 
+def spoken(name: str, text: str | None) -> str:
+    """Lines for a terminal, of a text that others wrote: without control characters, or a line like one of ours."""
+    plain = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in cut(text or "", 5_000))
+    return f"{name:>9}  {plain}".replace("\n", f"\n{'':11}")
+
+
 def wrong_settings(error: ValidationError) -> str:
     """What was wrong with the fields of a checked dataclass, in one line."""
     return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())

@@ -1,6 +1,7 @@
 """Play tasks with policies that need no model, and print what each reward pays them.
 
     python -m recipe.tools.audit --environment NAME|FILE [--reward FILE [price=0.02 ...]] [--tasks N|all] [--seconds S]
+    python -m recipe.tools.audit --environment NAME|FILE --show TASK POLICY
 
 The policies are gold, parts of gold, one safe call a turn, only answers, nothing, junk and hostile texts. The audit
 fails (exit status 1) if
@@ -10,8 +11,9 @@ fails (exit status 1) if
 - a call of a function that does not exist is no error
 - the environment fails, or takes more than S seconds for a call
 
-`AUDIT_KNOWN` of an environment lists findings that do not count: "reward, policy: task" -> reason. A NOTE names turns
-that pass without a call though gold makes some.
+Findings stand in the order of what they would teach a model, each with the first play that earned it. `--show` prints
+any play and what each reward pays it. A NOTE names turns that pass without a call though gold makes some. `AUDIT_KNOWN`
+of an environment lists findings that do not count: "reward, policy: task" -> reason.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import product
+from operator import itemgetter
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -29,6 +32,7 @@ from typing import Any
 import psutil
 
 from interaction import get_protocol
+from interaction.call import Call
 from interaction.environment import (
     DEFAULT,
     GoldMessage,
@@ -41,6 +45,7 @@ from interaction.environment import (
 )
 from interaction.gold import check_task
 from interaction.record import EpisodeRecord, StopReason
+from interaction.words import spoken
 from recipe.files import aligned
 from recipe.reward import caller, question_of, read_argument
 from recipe.tools.policies import ANSWERS, CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
@@ -50,6 +55,16 @@ REWARDS: Mapping[str, dict[str, Any]] = {
     **{f"outcome {rule}": {"rule": rule} for rule in ("official", "clean", "priced")},
 }
 """Rewards of this package, and their arguments."""
+WHY: Mapping[str, str] = {
+    "what knows no gold earns as much": "A model that finds this way need not do the task.",
+    "what knows no gold earns more than half": "Most of the reward is paid without doing the task.",
+    "what stops before the end earns as much": "A model learns to stop there.",
+    "gold does not earn the most": "A model is drawn away from what the task calls right.",
+    "a function that does not exist is not refused": "A model learns to invent functions.",
+    "the environment failed": "A model's text ends the episode, which is then not scored.",
+    "there is no gold": "Nothing can be compared.",
+}
+"""What is found, in the order of what it would teach a model -> why it should not be."""
 CLOSE = 1e-9
 SHOWN = 5
 """Findings of one kind that are listed."""
@@ -67,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("arguments", nargs="*", type=read_argument, metavar="NAME=VALUE", help="arguments of --reward")
     parser.add_argument("--tasks", default="40", help="a number, drawn at random, or all (default: %(default)s)")
     parser.add_argument("--protocol", default="think_xml", help="wire format (default: %(default)s)")
+    parser.add_argument("--show", nargs=2, metavar=("TASK", "POLICY"), help="print one play and what it earns")
     parser.add_argument("--seconds", type=float, default=30.0, help="limit of one call (default: %(default)g)")
     given = parser.parse_intermixed_args(arguments)
     if given.arguments and given.reward is None:
@@ -85,25 +101,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _audit(given: argparse.Namespace) -> int:
     environment, protocol = named(given.environment), get_protocol(given.protocol, docs="signature")
-    tasks = list(load_tasks(environment).values())
+    known = load_tasks(environment)
+    tasks = list(known.values())
     if given.tasks != "all" and int(given.tasks) < len(tasks):
         tasks = Random(0).sample(tasks, int(given.tasks))
+    if given.show and given.show[0] not in known:
+        raise ValueError(
+            f"environment {environment} has no task {given.show[0]!r}; it has {', '.join([*known][:3])}..."
+        )
+    if given.show:
+        tasks = [known[given.show[0]]]
     for task in tasks if is_own_code(environment) else ():
         check_task(task, read_options(environment, {}))
-    rewards: dict[str, Score] = {}
-    if given.reward:
-        rewards[given.reward] = partial(
-            _score, caller(given.reward, given.name, given.seconds, dict(given.arguments)), {}
-        )
-    else:
-        record = play(tasks[0], protocol, POLICIES[GOLD])
-        for name, more in REWARDS.items():
-            score = partial(_score, import_module(f"rewards.{name.split()[0]}").compute_score, more)
-            try:
-                score(record)
-                rewards[name] = score
-            except ValueError as error:  # the environment's records lack the facts for it
-                print(f"NOTE the reward {name} is left out: {error}")
+    rewards = _rewards(given, play(tasks[0], protocol, POLICIES[GOLD]))
+    if given.show:
+        return _show(tasks[0], given.show[1], protocol, rewards, given.seconds)
     audit, before = Audit(rewards, known_failures(environment), given.seconds), 0
     for number, task in enumerate(tasks):
         audit.add(task, protocol)
@@ -115,6 +127,49 @@ def _audit(given: argparse.Namespace) -> int:
     print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
     print(f"\n{audit.told()}\n{'the audit has failed' if audit.findings else 'passed'}")
     return 1 if audit.findings else 0
+
+
+def _rewards(given: argparse.Namespace, record: EpisodeRecord) -> dict[str, Score]:
+    """Those to compare: the user's, or those of this package that can score such a record."""
+    if given.reward:
+        own = caller(given.reward, given.name, given.seconds, dict(given.arguments))
+        return {given.reward: partial(_score, own, {})}
+    rewards: dict[str, Score] = {}
+    for name, more in REWARDS.items():
+        score = partial(_score, import_module(f"rewards.{name.split()[0]}").compute_score, more)
+        try:
+            score(record)
+            rewards[name] = score
+        except ValueError as error:  # the environment's records lack the facts for it
+            print(f"NOTE the reward {name} is left out: {error}")
+    return rewards
+
+
+def _show(task: Task, policy: str, protocol: Any, rewards: Mapping[str, Score], seconds: float) -> int:
+    """Print the plays of a policy. Raises ValueError where the task has no such policy."""
+    found = [one for name, one in plays(task) if name == policy]
+    if not found:
+        raise ValueError(f"no policy {policy!r}; there are {', '.join(dict.fromkeys(name for name, _ in plays(task)))}")
+    for one in found:
+        record = play(task, protocol, one, policy in WITH_GOLD, seconds)
+        print("\n".join(transcript(record)))
+        print(spoken("earns", ", ".join(f"{name} {score(record):g}" for name, score in rewards.items())))
+    return 0
+
+
+def transcript(record: EpisodeRecord) -> list[str]:
+    """An episode message by message."""
+    lines = []
+    for turn in record.turns:
+        lines += [spoken("user", turn.user)] if turn.reached else []
+        for step in turn.steps:
+            for call in step.calls:
+                lines.append(spoken("call", str(Call(call.name, call.arguments))))
+                lines.append(spoken("error" if call.error else "result", call.result))
+            if not step.calls:
+                lines.append(spoken("malformed", step.text) if step.answer is None else spoken("answer", step.answer))
+        lines.append(spoken("verdict", "the turn passed" if turn.passed else "the turn did not pass"))
+    return [*lines, spoken("end", f"{record.stop_reason}{f': {record.fault}' if record.fault else ''}")]
 
 
 def _score(reward: Callable[..., Any], arguments: Mapping[str, Any], record: EpisodeRecord) -> float:
@@ -133,6 +188,10 @@ class Audit:
         self.with_calls: dict[str, bool] = defaultdict(bool)
         """Category -> whether gold makes calls in it."""
         self.findings: dict[str, list[str]] = defaultdict(list)
+        self.first: dict[str, EpisodeRecord] = {}
+        """What is found -> the first play that earned it."""
+        self.best: dict[tuple[str, str, str], tuple[float, EpisodeRecord]] = {}
+        """(reward, category, policy) -> the highest score, and its play."""
         self.known: dict[str, list[str]] = defaultdict(list)
         """Reason -> what was found and is listed for it."""
         self.idle: dict[str, list[int]] = {}
@@ -144,7 +203,7 @@ class Audit:
         messages = [item for item in task.gold() if isinstance(item, GoldMessage)]
         self.without_gold += not messages
         self.with_calls[task.category] |= any(message.calls for message in messages)
-        scores: dict[tuple[str, str], float] = {}
+        scores: dict[tuple[str, str], tuple[float, EpisodeRecord]] = {}
         asked: list[bool] = []
         for name, policy in list(plays(task)):
             try:
@@ -154,29 +213,32 @@ class Audit:
                 return
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
-                self._find("the environment failed", name, task.id, record.fault or "")
+                self._find("the environment failed", name, task.id, record.fault or "", record)
             for call in (call for turn in record.turns for step in turn.steps for call in step.calls):
                 if call.name == UNKNOWN and (call.error is None or not call.result.strip()):
                     said = f"{UNKNOWN}() gives {call.result[:80]!r}, error {call.error}; expected words and an error"
-                    self._find("a function that does not exist is not refused", name, task.id, said)
+                    self._find("a function that does not exist is not refused", name, task.id, said, record)
             if name == GOLD:
                 asked = [any(step.calls for step in turn.steps) for turn in record.turns]
             elif name == ANSWERS:
                 passed = [at for at, turn in enumerate(record.turns) if turn.passed and asked[at : at + 1] == [True]]
                 self.idle |= {task.id: passed} if passed else {}
             for reward, score in self.rewards.items():
-                value = score(record)
-                scores[reward, name] = max(value, scores.get((reward, name), value))
-        for (reward, name), value in scores.items() if messages else ():
-            best, kind = scores[reward, GOLD], ""
+                earned = score(record), record
+                scores[reward, name] = max(earned, scores.get((reward, name), earned), key=itemgetter(0))
+        for (reward, name), (value, record) in scores.items() if messages else ():
+            best, kind = scores[reward, GOLD][0], ""
             if value > best + CLOSE:
                 kind = "gold does not earn the most"
             elif value >= best - CLOSE and name == CUT:
                 kind = "what stops before the end earns as much"
             elif value >= best - CLOSE and name not in WITH_GOLD:
                 kind = "what knows no gold earns as much"
-            listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}")
-            self.earned[reward, task.category, name].append((value, best, not listed))
+            listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}", record)
+            key = reward, task.category, name
+            self.earned[key].append((value, best, not listed))
+            if not listed:
+                self.best[key] = max((value, record), self.best.get(key, (value, record)), key=itemgetter(0))
 
     def compare_means(self) -> None:
         """Policies without gold against half of gold's mean."""
@@ -188,15 +250,18 @@ class Audit:
                 mean, best = map(fmean, zip(*pairs, strict=True))
                 if mean > best / 2 + CLOSE:
                     said = f"{mean:.3f}, gold {best:.3f}"
-                    self._find("what knows no gold earns more than half", f"{reward}, {name}", category, said)
+                    play = self.best[reward, category, name][1]
+                    self._find("what knows no gold earns more than half", f"{reward}, {name}", category, said, play)
 
-    def _find(self, kind: str, who: str, where: str, said: str) -> bool:
+    def _find(self, kind: str, who: str, where: str, said: str, play: EpisodeRecord | None = None) -> bool:
         """Note a finding; returns whether it is listed for `who` ("reward, policy") and `where`, a task."""
         for name in (f"{who}: {where}", f"*, {who.partition(', ')[2]}: {where}", f"{who}: *"):
             if (reason := self.listed.get(name)) is not None:
                 self.known[reason].append(f"{who}: {where}")
                 return True
         self.findings[kind].append(f"{who}: {where}: {said}")
+        if play is not None:
+            self.first.setdefault(kind, play)
         return False
 
     def table(self) -> str:
@@ -219,8 +284,11 @@ class Audit:
                 f"NOTE turn {turn} of {task} (from 0) passes without a call, though gold calls something there."
             )
             lines.append(f"  A reward by turn pays for idling ({turns}).")
-        for kind, found in self.findings.items():
-            lines += [f"FOUND: {kind} ({len(found)})", *(f"  {line}" for line in found[:SHOWN])]
+        for kind, why in WHY.items():
+            if found := self.findings.get(kind):
+                lines += [f"FOUND: {kind} ({len(found)}). {why}", *(f"  {line}" for line in found[:SHOWN])]
+            if kind in self.first:
+                lines += [f"  the first play, on task {self.first[kind].task_id}:", *transcript(self.first[kind])]
         for reason, found in self.known.items():
             lines.append(f"known: {reason}: {found[0]}" + (f", and {len(found) - 1} more" if len(found) > 1 else ""))
         return "\n".join(lines)

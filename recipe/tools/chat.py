@@ -27,7 +27,7 @@ from interaction.masked import masked_text
 from interaction.outcome import ToolResult, Verdicts
 from interaction.protocol import Message
 from interaction.protocol.docs import render_docs
-from interaction.words import cut, line_of
+from interaction.words import line_of, spoken
 from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.play import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
@@ -165,10 +165,9 @@ class Typist:
 
 
 def show(name: str, text: str | None) -> None:
-    """Print a text that others wrote, without control characters, and without a line that could be taken for ours."""
-    plain = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in cut(text or "", 5_000))
-    if plain:
-        print(f"{name:>9}  {plain}".replace("\n", f"\n{'':11}"), flush=True)
+    """Print a text that others wrote, if it says anything."""
+    if text:
+        print(spoken(name, text), flush=True)
 
 
 def typed(name: str) -> str:

@@ -85,6 +85,17 @@ def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> N
         status, said = audit(*given, "--reward", reward)
         assert status == 1 and found in said and "the audit has failed" in said, body
     assert f"{reward}, {CUT}: multi_turn_" in said
+    assert re.search(r"the first play, on task multi_turn_\w+:\n +user  .*\n +call  ", said), "message by message"
+
+
+def test_any_play_is_shown_with_what_it_earns(tmp_path: Path, audit: Audit) -> None:
+    own = ("--environment", write_example(tmp_path), "--show")
+    status, said = audit(*own, "move_0", "gold")
+    assert status == 0 and re.search(
+        r"user  Please.*\n +call  .*\n +result  .*\n +answer  .*\n +verdict  the turn passed", said
+    )
+    assert "progress 1" in said
+    assert audit(*own, "move_0", "golden")[0] == audit(*own, "move_x", "gold")[0] == 2
 
 
 FAILS = {
