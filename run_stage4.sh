@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stage 4 (full, without hints) alone; optional. Arguments are Hydra overrides: bash run_stage4.sh trainer.total_epochs=3
-# It prints verl's whole log; bash run_all.sh --curriculum with_stage4 --stages stage4 prints a line for each step.
+# It prints a line for each step; verl's whole log is in outputs/<name>/logs.
 #   MODEL=/path   start model      RUN=name   outputs/<name>      TRAIN_BATCH_SIZE, MINI_BATCH_SIZE, SEED, HARDWARE
 source "$(dirname "${BASH_SOURCE[0]}")/recipe/scripts.sh" || exit 1
 exec .venv/bin/python -m recipe.train --config-name stage4 "$@"

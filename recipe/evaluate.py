@@ -78,8 +78,9 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     settings = settings_of(given)
     settings.require_tasks()
     require_answer(settings.user)
-    search = "" if given.strategy == "cot" else f"-{given.strategy}"
-    name = f"{given.adapter or given.model or given.served_name or given.endpoint}-{given.split}{search}"
+    search = "" if given.strategy == "plain" else f"-{given.strategy}"
+    model = given.adapter or given.model or given.served_name or given.endpoint
+    name = f"{model}-{settings.environment}-{given.split}{search}"
     folder = given.out or Path("outputs") / "evaluation" / re.sub(r"[^\w.-]", "_", name)
     tasks, notes, otherwise = len(settings.tasks()), "", ""
     if given.model:  # of an endpoint's model nothing is known

@@ -555,14 +555,14 @@ def main(arguments: list[str] | None = None) -> int:
     most, size = max(peaks(model, settings).items(), key=lambda item: item[1])
     listed = ", ".join(f"{name} {size / GB:.0f}" for name, size in host.items())
     wrong = problem(model, settings, config.data.max_prompt_length)
+    name = f"{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}"
+    fits = f"{name}, fits on {settings.gpus * settings.nodes} GPUs of {card_text(card)}, by estimate."
     print(
-        f"{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}: "
-        f"{settings.gpus * settings.nodes} GPUs of {card_text(card)}; micro-batches of {settings.update_tokens} tokens "
-        f"(update) and {settings.forward_tokens} (log-probs). GB (10^9 bytes) a card, each phase at its peak:\n\n"
-        f"{table(model, settings)}\n\n{most} takes most: {size / GB:.1f} of {card / GB:.1f} GB\n"
+        f"{wrong or fits}\n\n{most} takes most: {size / GB:.1f} of {card / GB:.1f} GB (10^9 bytes).\n"
+        f"Each phase at its peak, in GB a card, with micro-batches of {settings.update_tokens} tokens (update) and "
+        f"{settings.forward_tokens} (log-probs):\n\n{table(model, settings)}\n\n"
         f"{cache_line(model, settings)}\nhost: {sum(host.values()) / GB:.0f} GB: {listed}\n"
         f"disk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model"
-        + (f"\n\n{wrong}" if wrong else "")
     )
     return 1 if wrong else 0
 

@@ -9,7 +9,6 @@ mistakes show within seconds.
 import logging
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from recipe.files import PreflightError, told
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread
-from recipe.stage import end, starts
-from recipe.stage.console import Tail
+from recipe.stage import console, end, starts
 from recipe.stage.export import write_card
 from recipe.stage.metrics_log import time_line
 from recipe.stage.starts import mask_prints, say, writing
@@ -99,20 +97,22 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
 def supervise(config: DictConfig) -> int:
     """Run this same command again as a child that is watched, as the curriculum does; returns its exit status.
 
-    What it prints goes to the stage's log and to this terminal, and nothing of it outlives it.
+    Its log is a file; the terminal has what it says of itself, a line for each step, and alarms.
     """
-    run, name = Path(config.paths.run), f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
-    log = run / "logs" / name
-    tail = Tail(log)
+    run, stage = Path(config.paths.run), Path(config.paths.stage)
+    log, again = console.new_log(run, stage.name), f"the same command{starts.going_on(config)}"
+    watch = console.Watch(stage, log, alone=True)
     try:
         with writing(config), processes.alone(run) as note:
-            try:
-                return processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, tail.echo, note)
-            finally:
-                tail.echo()
+            print(f"{stage.name}: log in {log}", flush=True)
+            code = processes.run([sys.executable, "-m", "recipe.train", *sys.argv[1:]], log, watch, note)
+            watch()
     except KeyboardInterrupt:
-        print(f"\ninterrupted; nothing is left running. The same command{starts.going_on(config)} goes on", flush=True)
+        print(f"\ninterrupted; nothing is left running. {again.capitalize()} goes on", flush=True)
         return 130
+    if code and watch.training:
+        print(console.failure(stage.name, log, f"ended with status {code}", again), flush=True)
+    return code
 
 
 def run(config: DictConfig, overrides: list[str]) -> None:
@@ -156,7 +156,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
         return
     if not end.at_target(config):
+        print(console.BEGINS, flush=True)
         launch(config, cluster)
+        print(console.ENDS, flush=True)
         if times := time_line(Path(config.paths.stage)):
             print(times, flush=True)
     if config.trainer.save_freq > 0:

@@ -38,6 +38,7 @@ BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 
 
+CONNECT_SECONDS = 3.0
 LONGEST_REPLY = 2**23
 """Bytes of a reply with everything around it; a million tokens have about half as many."""
 
@@ -138,6 +139,20 @@ class Endpoint:
         if self.model is None:
             self.model = await self._only_model()
 
+    async def reach(self) -> list[str]:
+        """The models that the server lists; none where it does not say. Raises EndpointRefusal if nothing answers."""
+        from openai import APIConnectionError, APIError, Timeout
+
+        try:
+            once = self._client.with_options(max_retries=0, timeout=Timeout(self.timeout, connect=CONNECT_SECONDS))
+            return [str(model.id) for model in (await once.models.list()).data]
+        except APIConnectionError as error:
+            raise EndpointRefusal(
+                f"{self.url} cannot be reached: {words(error)}. Look at {self.named.url}; is the server running?"
+            ) from error
+        except (APIError, ValueError, TypeError, AttributeError):
+            return []
+
     async def close(self) -> None:
         await self._client.close()
 
@@ -213,19 +228,14 @@ class Endpoint:
             ) from error
 
     async def _only_model(self) -> str:
-        try:
-            listed = await self._client.with_options(max_retries=self.attempts).models.list()
-            names = [str(model.id) for model in listed.data]
-        except Exception as error:
+        names = await self.reach()
+        if not names:
             raise EndpointRefusal(
-                f"{self.url} does not say which models it serves: {words(error)}. "
-                f"Expected the address of an OpenAI-compatible server up to and with /v1 ({self.named.url}); or "
-                f"give {self.named.model}."
-            ) from error
-        if len(names) != 1:
-            raise EndpointRefusal(
-                f"{self.url} serves {one_line(', '.join(names)) or 'nothing'}; choose with {self.named.model}"
+                f"{self.url} does not say which models it serves. Expected the address of an OpenAI-compatible server "
+                f"up to and with /v1 ({self.named.url}); or give {self.named.model}."
             )
+        if len(names) > 1:
+            raise EndpointRefusal(f"{self.url} serves {one_line(', '.join(names))}; choose with {self.named.model}")
         return names[0]
 
 

@@ -96,7 +96,7 @@ def _before(run: Path, stages: Sequence[Stage], note: Path) -> None:
     first, folder = stages[0], run / starts.BEFORE
     if not first.composed.stage.before or read_steps(folder) or (model := _start_of_warm_start(first)) is None:
         return
-    watch = console.Watch(folder, _log(run, folder.name))
+    watch = console.Watch(folder, console.new_log(run, folder.name))
     print(f"{folder.name}: validates {model}, log in {watch.log}", flush=True)
     rows = ",".join(map(quoted, as_list(first.composed.data.train_files)))  # the profile's own are the stage's by name
     arguments = [*first.arguments, *VALIDATION_ONLY]
@@ -128,7 +128,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
             except PreflightError as error:
                 raise StageFailed(f"{first.folder} cannot start: {error}") from error
         folder = Path(tiny) if tiny else folder
-        watch = console.Watch(folder.parent, _log(run, folder.parent.name))
+        watch = console.Watch(folder.parent, console.new_log(run, folder.parent.name))
         profile = [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
         print(f"{folder.parent.name}: warm start, log in {watch.log}", flush=True)
         if code := launch("recipe.sft", ["--config-name", name, *profile], watch, note):
@@ -148,7 +148,7 @@ def _start_of_warm_start(first: Stage) -> str | None:
 def _run_stage(run: Path, stage: Stage, state: State, note: Path, stages: Sequence[Stage]) -> None:
     folder, began = run / stage.folder, time.time()
     before = state.entries[stage.name].seconds
-    watch = console.Watch(folder, _log(run, stage.folder), lambda step: advance(global_step=step))
+    watch = console.Watch(folder, console.new_log(run, stage.folder), lambda step: advance(global_step=step))
 
     def advance(**values: object) -> None:
         target = look(folder).target
@@ -208,16 +208,7 @@ def _ending(done: Done) -> str:
     return "; ".join(parts)
 
 
-def _log(run: Path, name: str) -> Path:
-    return run / "logs" / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
-
-
 def _failed(name: str, log: Path, what: str, stages: Sequence[Stage]) -> StageFailed:
     """The failure of a stage, with the end of its log and, where one is known, the cause."""
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    cause = console.cause(log)
     same = f"the same command{starts.going_on(*(stage.composed for stage in stages))}"
-    return StageFailed(
-        f"{tail}\n\n{name} {what}. {f'Most likely {cause}. ' if cause else ''}The whole log: {log}\n"
-        f"What was done before is kept; {same} goes on from there."
-    )
+    return StageFailed(console.failure(name, log, what, same))

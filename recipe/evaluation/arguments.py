@@ -77,7 +77,7 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
         (
             search and given.user and given.user["kind"] == "endpoint",
             "--strategy dfsdt plays turns again, where a model would say something else: give a scripted or replay "
-            "--user, --mode solo, or --strategy cot",
+            "--user, --mode solo, or --strategy plain",
         ),
     ):
         if wrong:
@@ -118,11 +118,11 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     leave_out = "a sampling field that the endpoint does not take; repeatable"
     add("--leave-out", action="append", default=[], choices=SAMPLING, help=leave_out)
     search = "one branch, or ToolBench's depth-first search"
-    add("--strategy", choices=("cot", "dfsdt"), default="cot", help=search)
+    add("--strategy", choices=("plain", "dfsdt"), default="plain", help=search)
     add("--max-nodes", type=count, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
     add("--max-tokens", type=count, help="of one message (default: what the context leaves)")
     add("--limit", type=count, help="only the first tasks of each category")
-    add("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<split>")
+    add("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<environment>-<split>")
     add("--concurrency", type=count, default=32, help="episodes at a time")
     add("--timeout", type=float, default=600.0, help="seconds for one message")
     add("--attempts", type=count, default=5, help="requests for one message before it is a fault")
@@ -187,6 +187,7 @@ def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings,
     async def asked(url: str, name: str, key: str, plain: Callable[[str], str]) -> Any:
         how = (given.timeout, given.attempts, given.backoff)
         async with Endpoint(url, name, key, *how, settings.sampling(), plain, named=OPTIONS) as endpoint:
+            await endpoint.reach()
             return await work(endpoint)
 
     if given.endpoint:

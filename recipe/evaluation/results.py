@@ -73,7 +73,7 @@ def results(
         cost: as `cost_of`. Episodes that a search found have no score of BFCL's.
         by_bfcl: whether they were played by BFCL's own rules.
     """
-    searched = cost is not None and cost["strategy"] != "cot"
+    searched = cost is not None and cost["strategy"] != "plain"
     environments = dict.fromkeys(item.record.environment for item in episodes)
     known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
     groups = {kind: found for kind in known if (found := [item for item in episodes if item.kind == kind])}
@@ -203,13 +203,13 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
     cost: dict[str, Any] = {name: fmean(row[name] for row in rows) for name in rows[0]}
     cost["dropped"] = sum(row["dropped"] for row in rows)
     spent = f"{cost['prompt_tokens']:,.0f} + {cost['completion_tokens']:,.0f} tokens of prompts and messages"
-    text = f"strategy cot: {cost['nodes']:.1f} messages and {spent} an episode"
+    text = f"strategy plain: {cost['nodes']:.1f} messages and {spent} an episode"
     if any(searched):
         text = (
             f"strategy dfsdt, a search: {cost['nodes']:.1f} messages in {cost['branches']:.1f} branches and {spent} an "
             f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
         )
-    return {"strategy": "dfsdt" if any(searched) else "cot", **cost, "text": text}
+    return {"strategy": "dfsdt" if any(searched) else "plain", **cost, "text": text}
 
 
 def causes(reasons: Iterable[str]) -> list[tuple[int, str]]:

@@ -72,7 +72,7 @@ class Settings:
     """Settings of the turn policy that the environment's tasks are evaluated with."""
     source: dict[str, Any] = field(default_factory=dict)
     """What the tasks were made from: a file of the user's, or a release, by hash."""
-    strategy: Literal["cot", "dfsdt"] = "cot"
+    strategy: Literal["plain", "dfsdt"] = "plain"
     """One branch to its end, or a search over branches (`recipe.evaluation.search`)."""
     max_nodes: int | None = None
     """Messages of the model that a search may spend on an episode; None without one."""

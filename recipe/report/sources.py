@@ -109,7 +109,7 @@ def episodes(path: Path) -> list[Episodes] | None:
         return [source for stage in stages for source in _of_stage(path, stage)] or None
     finished = finished_episodes(path / EPISODES)
     spent = cost_of([path / EPISODES])
-    notes = (spent["text"],) if spent is not None and spent["strategy"] != "cot" else ()
+    notes = (spent["text"],) if spent is not None and spent["strategy"] != "plain" else ()
     several = len({record.environment for record in finished.values()}) > 1
     played = []
     for (_, sample), record in finished.items():

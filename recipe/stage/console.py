@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,8 @@ VALIDATED = {
     "val_guard/acc": "of the guard {:.3f}",
 }
 
+BEGINS, ENDS = "training begins", "training has ended"
+"""Lines between which a log is verl's."""
 SAID = ("ALARM ", "CLUSTER ", "GATE ", "NEEDS ", "NOTE the reward ", "RAY ", "RESUME ")
 """Beginnings of lines in the log that are meant for the console too."""
 
@@ -80,11 +81,10 @@ class Tail:
         self._at += len(whole)
         return whole.decode(errors="replace").splitlines()
 
-    def echo(self) -> None:
-        """Print them."""
-        for line in self.lines():
-            print(line)
-        sys.stdout.flush()
+
+def new_log(run: Path, name: str) -> Path:
+    """The file for the log of a start."""
+    return run / "logs" / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}.log"
 
 
 def duration(seconds: float) -> str:
@@ -121,6 +121,9 @@ class Watch:
     stage: Path
     log: Path
     on_step: Callable[[int], None] = lambda step: None
+    alone: bool = False
+    """Of a stage that is started by itself: what its log says before training begins and after it has ended is printed
+    too."""
     started: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
@@ -128,6 +131,8 @@ class Watch:
         self._shown: set[int] = set()
         self._printed = 0.0
         self._tail = Tail(self.log)
+        self.training = not self.alone
+        """Whether what the log says now is verl's."""
 
     def __call__(self) -> None:
         """Look once."""
@@ -140,7 +145,12 @@ class Watch:
                 print(self._line(step, steps), flush=True)
                 self._printed = time.time()
         for line in self._tail.lines():
-            if (said := BEFORE.sub("", line)).startswith(SAID):
+            said = BEFORE.sub("", line)
+            if said in (BEGINS, ENDS) and self.alone:
+                self.training = said == BEGINS
+            elif not self.training:
+                print(said, flush=True)
+            elif said.startswith(SAID):
                 print(f"{self.stage.name}  {said}", flush=True)
 
     def _line(self, step: int, steps: Mapping[int, Mapping[str, float]]) -> str:
@@ -150,6 +160,16 @@ class Watch:
         until = {other: numbers for other, numbers in steps.items() if other <= step}
         parts = [self.stage.name, number, step_line(steps[step]), time_left(until, last)]
         return "  ".join(part for part in parts if part)
+
+
+def failure(name: str, log: Path, what: str, again: str) -> str:
+    """That a stage failed: the end of its log and, where one is known, the cause; `again` is the command to go on."""
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    known = cause(log)
+    return (
+        f"{tail}\n\n{name} {what}. {f'Most likely {known}. ' if known else ''}The whole log: {log}\n"
+        f"What was done before is kept; {again} goes on from there."
+    )
 
 
 def cause(log: Path) -> str | None:

@@ -101,9 +101,10 @@ def test_an_episode_in_which_the_environment_failed_is_scored_as_in_training(tmp
 
 
 def test_a_server_that_is_gone_or_refuses_ends_the_evaluation_soon(tmp_path, capsys):
-    status, found = run(NOWHERE, tmp_path / "gone", "--served-name", "m", "--attempts", "2", limit=100)
-    assert (status, len(found["lost"]), found["overall"]) == (3, 100, None)
-    assert sum(item["reason"].startswith("not tried") for item in found["lost"]) >= 50
+    done = played(GOLD, tmp_path / "gone", "--attempts", "2", "--served-name", "m", faults=[503] * 1000, limit=100)
+    assert (done.status, len(done.found["lost"]), done.found["overall"]) == (3, 100, None)
+    assert sum(item["reason"].startswith("not tried") for item in done.found["lost"]) >= 50
+    assert run(NOWHERE, tmp_path / "named", "--served-name", "m")[0] == 1
     for refused in (401, 403, 404):
         assert played(GOLD, tmp_path / str(refused), faults=[refused] * 1000).status == 1
     assert run(NOWHERE, tmp_path / "out", "--attempts", "1")[0] == 1 and not (tmp_path / "out").exists()

@@ -166,7 +166,7 @@ def test_a_closed_turn_is_not_gone_back_into_and_a_model_can_mend_its_errors(tmp
     )
     assert texts(line) == [[JUMP, ANSWER], [ANSWER], [ANSWER]], "two fail at one place; then the first one stands"
     line, sent = in_maze(tmp_path, lambda _: "nonsense", name="same")
-    plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "cot", name="plain")
+    plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "plain", name="plain")
     assert timeless(line["episode"]) == timeless(plain["episode"])
     assert line["episode"]["stop_reason"] == "format_errors" and len(sent) == line["search"]["nodes"] == 8
 
@@ -178,7 +178,7 @@ def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Pat
     line, _ = in_maze(tmp_path, look, "--max-nodes", "100")
     assert [len(turn) for turn in texts(line)] == [20, 20, 20]
     assert (line["episode"]["stop_reason"], line["search"]["branches"]) == ("completed", 4)
-    assert in_maze(tmp_path, look, "--strategy", "cot", name="plain")[0]["episode"]["stop_reason"] == "max_steps"
+    assert in_maze(tmp_path, look, "--strategy", "plain", name="plain")[0]["episode"]["stop_reason"] == "max_steps"
     for mends in (True, False):
 
         def play(messages: list[dict[str, str]], mends: bool = mends) -> Any:
@@ -297,7 +297,7 @@ def test_results_and_tables_say_what_the_search_has_cost_and_mix_it_with_nothing
     folders = [str(tmp_path / name) for name in ("m-val", "m-val-dfsdt")]
     plain = played(GOLD, tmp_path / "m-val", limit=1).found["cost"]
     searched = played(play, tmp_path / "m-val-dfsdt", *DFSDT, limit=1).found["cost"]
-    assert (plain["strategy"], plain["branches"], plain["nodes"]) == ("cot", 1, plain["messages"])
+    assert (plain["strategy"], plain["branches"], plain["nodes"]) == ("plain", 1, plain["messages"])
     assert (searched["strategy"], searched["branches"], searched["messages"]) == ("dfsdt", 2, plain["messages"])
     assert searched["nodes"] == plain["nodes"] + 1 and searched["completion_tokens"] == 3 * searched["nodes"]
     assert json.loads((tmp_path / "m-val-dfsdt" / "settings.json").read_text())["max_nodes"] == 60

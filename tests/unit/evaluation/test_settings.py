@@ -92,7 +92,7 @@ def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
             "--protocol hermes": "protocol was 'think_xml', is 'hermes'",
             "--max-tokens 9": "max_tokens was None, is 9",
             "--split train": "split was 'val', is 'train'",
-            "--strategy dfsdt": "strategy was 'cot', is 'dfsdt'",
+            "--strategy dfsdt": "strategy was 'plain', is 'dfsdt'",
             "": "model was 'm', is 'other'",
         }.items():
             server.name = "m" if more else "other"

@@ -69,6 +69,20 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
     ]
 
 
+def test_a_stage_by_itself_shows_its_own_lines_too_and_none_of_verls(tmp_path, capsys):
+    log = tmp_path / "log"
+    log.touch()
+    watch = console.Watch(tmp_path / "stage1_format", log, alone=True)
+    for lines, said in (
+        ("needs 6 GB\ntraining begins\nverl says much\nALARM low\n", ["needs 6 GB", "stage1_format  ALARM low"]),
+        ("verl ends\ntraining has ended\nmodel exported\n", ["model exported"]),
+    ):
+        with log.open("a") as file:
+            file.write(lines)
+        watch()
+        assert capsys.readouterr().out.splitlines() == said
+
+
 def test_the_warm_start_shows_a_loss_every_few_seconds_and_every_validation(tmp_path, capsys):
     watch = console.Watch(tmp_path, tmp_path / "log")
     for step in range(1, 101):
