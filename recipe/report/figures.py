@@ -1,12 +1,19 @@
 """The figures of a page: SVG with the page's own ink and ground, so that they can be read in light and in dark."""
 
 import io
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, product
+from math import nan
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from numpy import isfinite
 
 from recipe.report.tables import CORRELATION, HELD_OUT_LOSS, LOSS, REWARD, trained_stages, warm_starts
 from recipe.report.validation import GUARD_MARK, METRICS, OVERALL, Measured, Validation, overall
@@ -36,6 +43,9 @@ CURVES: dict[str, Sequence[str]] = {
 }
 """Title and the metrics drawn under it; a title of which a run has nothing is left out."""
 
+SAME = 1e-6
+"""A metric that varies by less is not drawn, but named."""
+COLUMNS = 3
 INK, GROUND = "#1c1e21", "#fefefe"
 """Stand for the page's: in SVG the first becomes `currentColor`, the second `var(--page)`."""
 COLORS = ["#1f77b4", "#c8640a", "#2c8f2c", "#d62728", "#9467bd", "#a0685a", "#cf5aa6", "#7f7f7f", "#858616", "#138fa0"]
@@ -78,7 +88,10 @@ def _svg(figure: Any) -> str:
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
     text = drawn.getvalue()
-    return text[text.index("<svg") :].replace(INK, "currentColor").replace(GROUND, "var(--page)")
+    text = text[text.index("<svg") :]
+    used = set(re.findall(r"#([\w-]+)", text))  # other names would stand on the page once for each figure
+    text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", text)
+    return text.replace(INK, "currentColor").replace(GROUND, "var(--page)")
 
 
 def _look(number: int, name: str) -> dict[str, Any]:
@@ -115,79 +128,131 @@ def _draw_band(axis: Any, points: Sequence[tuple[int, Measured]], **look: Any) -
     axis.fill_between(steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def draw_curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[bytes, str]:
-    """All metrics of some runs as PNG and as SVG text; a line for each run, stages separated by vertical lines.
+@dataclass(frozen=True)
+class Panel:
+    """One small figure: its title, and what draws it."""
 
-    A warm start has a panel of its own, whose steps are no steps of the stages.
+    title: str
+    draw: Callable[[Any], None]
+    begins: Sequence[int] = ()
+    """Steps before each stage but the first."""
+    below: str = "step"
+    last: float | None = None
+    """The last step, where panels share their steps."""
+
+    def on(self, axis: Any) -> None:
+        """Draw it; a line between two stages."""
+        self.draw(axis)
+        axis.set_title(self.title, fontsize=9, loc="left")
+        axis.set_xlabel(self.below, fontsize=7)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        if self.last is not None:
+            axis.set_xlim(0, self.last + 0.5)
+        for begin in self.begins:
+            axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
+
+
+def curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[list[Panel], list[str]]:
+    """The panels of the metrics of some runs, a line for each run, and words on those that say nothing.
+
+    A line ends with its stage: the next one has other tasks and, often, another reward. A warm start has a panel of its
+    own, whose steps are no steps of the stages.
 
     Args:
         validated: for each run what its stored validations say; two and more are drawn with their intervals.
     """
-    curves, begins = CURVES, stage_begins(runs[0])
+    known, begins = CURVES, stage_begins(runs[0])
     decided = [item for run in runs for item in choosing.of_run(run)]
     if decided and choosing.all_by_dev_part(decided):  # then validation is that of the test tasks
-        curves = {
+        known = {
             title.replace("validation:", "validation, test tasks:"): [
                 name.replace("val/", choosing.TEST) for name in names
             ]
             for title, names in CURVES.items()
         }
-    lines = [_metrics(run) for run in runs]
-    titles = [title for title, names in curves.items() if any(name in line for line in lines for name in names)]
-    columns, warm = 3, any(warm_starts(run) for run in runs)
-    rows = -(-(len(titles) + 1 + warm) // columns)
+    lines, panels, constant = [_metrics(run) for run in runs], list[Panel](), list[str]()
+    parted, below = [*begins.values()][1:], label("step (" + ", then ".join(begins) + ")")
+    last = max((point[0] for line in lines for points in line.values() for point in points), default=None)
+    for title, names in known.items():
+        values = [value for line in lines for name in names for _, value in line.get(name, ()) if value == value]
+        if values and max(values) - min(values) < SAME:
+            constant.append(f"{title} {fmean(values):.4g}")
+        elif values:
+            stored = validated if title.startswith("validation") else ()
+            panels.append(Panel(title, partial(_draw_metric, names, runs, lines, stored), parted, below, last))
+    panels.append(Panel("why episodes ended", partial(_draw_stops, lines[0]), parted, below, last))
+    if any(warm_starts(run) for run in runs):
+        title = "warm start: loss, validation loss (dotted)"
+        panels.append(Panel(title, partial(_draw_losses, runs), below="step of the warm start"))
+    return panels, constant
+
+
+def _draw_metric(names: Sequence[str], runs: list[Path], lines: Any, validated: Sequence[Timeline], axis: Any) -> None:
+    for number, (run, line) in enumerate(zip(runs, lines, strict=True)):
+        stored = validated[number] if validated else {}
+        for style, name in zip("-:", names, strict=False):
+            look = _look(number, run.name) | {"ls": style}
+            points, measured = line.get(name, []), stored.get((OVERALL, name.rpartition("/")[2]), [])
+            if len(measured) > 1:
+                _draw_band(axis, measured, **look, marker=".")
+            elif points:
+                axis.plot(*zip(*points, strict=True), **look, marker="." if stored or len(points) < 6 else None)
+    if CORRELATION in names:
+        axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
+
+
+def draw_png(panels: Sequence[Panel]) -> bytes:
+    """All panels in one picture."""
+    rows = -(-len(panels) // COLUMNS)
     with _pyplot("curves") as pyplot:
-        figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.1 * rows), sharex=True, squeeze=False)
-        for axis, title in zip(axes.flat, titles, strict=False):
-            for number, (run, line) in enumerate(zip(runs, lines, strict=True)):
-                stored = validated[number] if title.startswith("validation") and validated else {}
-                for style, name in zip("-:", curves[title], strict=False):
-                    look = _look(number, run.name) | {"ls": style}
-                    points, measured = line.get(name, []), stored.get((OVERALL, name.rpartition("/")[2]), [])
-                    if len(measured) > 1:
-                        _draw_band(axis, measured, **look, marker=".")
-                    elif points:
-                        axis.plot(*zip(*points, strict=True), **look, marker="." if stored or len(points) < 3 else None)
-            axis.set_title(title, fontsize=9, loc="left")
-            if CORRELATION in curves[title]:
-                axis.set_ylim(min(0.99, axis.get_ylim()[0]), 1.001)  # or rounding at 1.0 would look like a curve
-        if len(runs) > 1:
-            axes.flat[0].legend(fontsize=7)
-        _draw_stops(axes.flat[len(titles)], lines[0])
-        _part_stages(axes, len(titles) + 1, begins)
-        for axis in axes[-1]:
-            axis.set_xlabel(label("step (" + ", then ".join(begins) + ")"), fontsize=7)
-        if warm:
-            _draw_losses(figure.add_subplot(rows, columns, len(titles) + 2), runs)
+        figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(13, 2.1 * rows), squeeze=False)
+        for number, axis in enumerate(axes.flat):
+            axis.set_visible(number < len(panels))
+            if number < len(panels):
+                panels[number].on(axis)
         figure.tight_layout()
         png = io.BytesIO()
         figure.savefig(png, format="png", dpi=110)
-        return png.getvalue(), _svg(figure)
+        return png.getvalue()
 
 
-def _part_stages(axes: Any, used: int, begins: Mapping[str, int]) -> None:
-    """A line between two stages in each panel that is used; the others are hidden."""
-    for number, axis in enumerate(axes.flat):
-        axis.set_visible(number < used)
-        for begin in [*begins.values()][1:] if number < used else ():
-            axis.axvline(begin + 0.5, color="0.6", linewidth=0.8)
+def draw_panels(panels: Sequence[Panel], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Of each panel its SVG, and its lines as the page's script shows them under the pointer.
+
+    Args:
+        names: of the runs; with several, the first panel has a legend.
+    """
+    drawn = []
+    for number, panel in enumerate(panels):
+        with _pyplot(panel.title) as pyplot:
+            figure, axis = pyplot.subplots(figsize=(4.3, 2.1))
+            panel.on(axis)
+            if number == 0 and len(names) > 1 and axis.get_legend_handles_labels()[0]:
+                axis.legend(fontsize=7)
+            figure.tight_layout()
+            lines = [(line.get_label().strip(), line.get_xydata()) for line in axis.get_lines()]
+            known = [(name, xy[isfinite(xy).all(1)].tolist()) for name, xy in lines if not name.startswith("_child")]
+            place = [*axis.get_position().extents, *axis.get_xlim(), *axis.get_ylim()]
+            drawn.append({"svg": _svg(figure), "hover": {"place": place, "lines": known}, "title": panel.title})
+    return drawn
 
 
-def _metrics(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """Metric -> (step of the whole run, value)."""
-    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
+def _metrics(run: Path) -> dict[str, list[tuple[float, float]]]:
+    """Metric -> (step of the whole run, value); not a number between two stages, except of validations."""
+    points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for stage, before in stage_begins(run).items():
         for step, numbers in read_steps(run / stage).items():
             for name, value in numbers.items():
+                if before and not name.startswith("val") and points[name] and points[name][-1][0] <= before:
+                    points[name].append((before + 0.5, nan))
                 points[name].append((before + step, value))
     return points
 
 
-def _draw_stops(axis: Any, line: Mapping[str, Sequence[tuple[int, float]]]) -> None:
+def _draw_stops(line: Mapping[str, Sequence[tuple[float, float]]], axis: Any) -> None:
     """Why episodes ended, as shares on top of each other; of the first run."""
     names = [f"train/stop/{reason}" for reason in STOP_REASONS]
     names = [name for name in names if any(value > 0 for _, value in line.get(name, []))]
-    axis.set_title("why episodes ended", fontsize=9, loc="left")
     if names:
         steps = [step for step, _ in line[names[0]]]
         shares = [[value for _, value in line[name]] for name in names]
@@ -196,7 +261,7 @@ def _draw_stops(axis: Any, line: Mapping[str, Sequence[tuple[int, float]]]) -> N
         axis.legend(fontsize=7, loc="lower left", framealpha=0.7)
 
 
-def _draw_losses(axis: Any, runs: list[Path]) -> None:
+def _draw_losses(runs: list[Path], axis: Any) -> None:
     """The losses of all warm starts over their own steps; dotted: of what was held out."""
     for number, stage in enumerate(stage for run in runs for stage in warm_starts(run)):
         steps = read_steps(stage)
@@ -204,36 +269,31 @@ def _draw_losses(axis: Any, runs: list[Path]) -> None:
             points = [(step, values[name]) for step, values in steps.items() if name in values]
             if points:
                 color = COLORS[number % len(COLORS)]
-                axis.plot(*zip(*points, strict=True), style, color=color, lw=1.3, marker=dot)
-    axis.set_title("warm start: loss, validation loss (dotted)", fontsize=9, loc="left")
-    axis.set_xlabel("step of the warm start", fontsize=7)
+                name = label(f"{stage.name}{', validation' if name == HELD_OUT_LOSS else ''}")
+                axis.plot(*zip(*points, strict=True), style, color=color, lw=1.3, marker=dot, label=name)
 
 
-def draw_validation(names: Sequence[str], timelines: Sequence[Timeline], begins: Mapping[str, int]) -> str:
-    """All tasks by each metric, then each category, as SVG; empty where no run has validated twice."""
+def validated_panels(names: Sequence[str], timelines: Sequence[Timeline], begins: Mapping[str, int]) -> list[Panel]:
+    """All tasks by each metric, then each category; none where no run has validated twice."""
     several = dict.fromkeys(key for line in timelines for key, points in line.items() if len(points) > 1)
     categories = [category for category, metric in several if metric == "acc" and category != OVERALL]
     own = [category for category in categories if not category.endswith(GUARD_MARK)]
     shown = [(OVERALL, metric) for metric in METRICS if (OVERALL, metric) in several]
     shown += [(category, "acc") for category in categories if category not in own or len(own) > 1]
-    if not shown:
-        return ""
-    columns = 3
-    rows = -(-len(shown) // columns)
-    with _pyplot("validation") as pyplot:
-        figure, axes = pyplot.subplots(rows, columns, figsize=(13, 2.2 * rows + 0.2), sharex=True, squeeze=False)
-        for axis, (category, metric) in zip(axes.flat, shown, strict=False):
-            for number, points in enumerate(line.get((category, metric), []) for line in timelines):
-                if points:
-                    _draw_band(axis, points, **_look(number, names[number]), marker=".")
-            title = METRICS[metric] + ("" if category == OVERALL else f": {label(category)}")
-            axis.set_title(title, fontsize=9, loc="left")
-            axis.set_xlabel("step", fontsize=7)
-        _part_stages(axes, len(shown), begins)
-        if len(names) > 1:
-            axes.flat[0].legend(fontsize=7)
-        figure.tight_layout()
-        return _svg(figure)
+
+    def draw(key: tuple[str, str], axis: Any) -> None:
+        for number, points in enumerate(line.get(key, []) for line in timelines):
+            if points:
+                _draw_band(axis, points, **_look(number, names[number]), marker=".")
+
+    return [
+        Panel(
+            METRICS[metric] + ("" if category == OVERALL else f": {label(category)}"),
+            partial(draw, (category, metric)),
+            [*begins.values()][1:],
+        )
+        for category, metric in shown
+    ]
 
 
 def stage_times(runs: list[Path]) -> list[dict[str, Any]]:

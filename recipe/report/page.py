@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from jinja2 import Environment, FileSystemLoader
@@ -17,7 +18,7 @@ from markupsafe import Markup
 
 from interaction.episode_file import steps_in
 from recipe.files import Damaged, read_json, write_atomic
-from recipe.report import episodes, figures, tables, validation
+from recipe.report import episodes, figures, head, tables, validation
 from recipe.stage import choosing
 from recipe.stage.metrics_log import TIMED, read_steps
 from recipe.stage.starts import BEFORE
@@ -45,7 +46,10 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     runs, begins, stages = [run, *others], figures.stage_begins(run), tables.trained_stages(run)
     validated = [validation.validations(path) for path in runs]
     lines = [figures.timeline(found, begins) for found in validated]
-    png, svg = figures.draw_curves(runs, lines)
+    names = [path.name for path in runs]
+    panels, constant = figures.curves(runs, lines)
+    starts = entries(run / "manifest.json", "starts")
+    config = _configuration(run / [*begins][-1]) if begins else {}
     slow = [found for stage in stages if (found := episodes.slowest(stage))]
     first = [one["place"] for found in slow for one in found["named"]]
     known = {(place.path, place.offset) for place in first}
@@ -60,41 +64,48 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
 
     page = render(
         "report.html",
-        runs=[path.name for path in runs],
+        runs=names,
         several=len(runs) > 1,
+        facts=head.facts(config, run, starts, (record["environment"] for record in chosen)),
+        verdict=head.verdict(runs),
         rows=tables.stage_rows(runs),
         warm_starts=tables.loss_rows(run),
         tables=tables,
-        curves=Markup(svg),
+        curves=figures.draw_panels(panels, names),
+        constant=constant,
         times=timed,
         time_parts=[part for part in TIMED if any(part in time["parts"] for time in timed)],
         time_bars=Markup(figures.draw_times(timed)),
         slowest=slow,
-        shown_at={_name(record): number for number, record in enumerate(chosen)},
-        name_of=lambda place: _name({"stage": place.stage, **place.header}),
+        id_of=lambda place: quote(_id({"stage": place.stage, **place.header}), safe=""),
         validations=validation.first_and_last(validated[0]),
         beside=validation.beside(validated) if others else [],
         metrics=validation.METRICS,
-        validation_curves=Markup(figures.draw_validation([path.name for path in runs], lines, begins)),
+        validation_curves=figures.draw_panels(figures.validated_panels(names, lines, begins), names),
         moved=validation.moved(runs),
         held_out=validation.MEANING,
         chosen=choosing.sentence(choosing.of_run(run)),
         curriculum=entries(run / "curriculum.json", "stages"),
-        starts=entries(run / "manifest.json", "starts"),
+        starts=starts,
         differing=differing(runs, list(begins)) if others else [],
         configurations={stage.name: configuration(stage) for stage in stages},
         missing=_missing(run, stages),
         count=len(chosen),
-        episodes=base64.b64encode(gzip.compress(json.dumps(chosen).encode(), mtime=0)).decode(),
+        episodes=packed({"episodes": chosen, "tasks": head.tasks(chosen, config)}),
     )
-    (run / "curves.png").write_bytes(png)
+    (run / "curves.png").write_bytes(figures.draw_png(panels))
     write_atomic(run / "report.html", page)
     return run / "report.html"
 
 
-def _name(record: dict[str, Any]) -> tuple[str, ...]:
-    """What tells an episode of a run from all others."""
-    return tuple(repr(record.get(key)) for key in ("stage", "split", "step", "task_id", "session_id", "uid"))
+def packed(data: Any) -> str:
+    """What a page's script unpacks again."""
+    return base64.b64encode(gzip.compress(json.dumps(data).encode(), mtime=0)).decode()
+
+
+def _id(record: dict[str, Any]) -> str:
+    """What tells an episode of a run from all others; the page's script makes the same."""
+    return "/".join(str(record.get(key)) for key in ("stage", "split", "step", "task_id", "session_id"))
 
 
 def entries(path: Path, name: str) -> list[dict[str, Any]]:
@@ -141,10 +152,15 @@ def differing(runs: Sequence[Path], stages: Sequence[str]) -> list[tuple[str, st
     return found
 
 
+def _configuration(stage: Path) -> dict[str, Any]:
+    """That of the stage's last start; empty where it is missing."""
+    path = stage / "config" / "resolved.yaml"
+    return dict(yaml.load(path.read_text(encoding="utf-8"), LOADER)) if path.is_file() else {}
+
+
 def _settings(stage: Path) -> dict[str, str]:
     """Key -> its value as text; empty where the configuration is missing."""
-    path = stage / "config" / "resolved.yaml"
-    values = dict(_flat(yaml.load(path.read_text(encoding="utf-8"), LOADER), "")) if path.is_file() else {}
+    values = dict(_flat(_configuration(stage), ""))
     own = values.get("paths.run")
     return {key: text.replace(own, "RUN") if own else text for key, text in values.items()}
 

@@ -30,11 +30,14 @@ VALIDATED = {
 
 BEGINS, ENDS = "training begins", "training has ended"
 """Lines between which a log is verl's."""
-SAID = ("ALARM ", "CLUSTER ", "GATE ", "NEEDS ", "NOTE the reward ", "RAY ", "RESUME ")
+SAID = ("ALARM ", "CLUSTER ", "GATE ", "NEEDS ", "NOTE the reward ", "RAY ", "RESUME ", "REWARD FAILED ")
 """Beginnings of lines in the log that are meant for the console too."""
 
 BEFORE = re.compile(r"^(\x1b\[[\d;]*m)*(\([^)]*pid=\d+[^)]*\))?(\x1b\[[\d;]*m)* *")
 """What Ray puts before a worker's line."""
+
+ERROR = re.compile(r"[\w.]*(?:Error|Exception|GroupsLost|GroupsAlike): (.{10,})")
+"""An exception in a log."""
 
 FULL = "the disk is full: free some room, or set paths.run to a folder on another disk"
 EACH = 15
@@ -164,10 +167,14 @@ class Watch:
 
 def failure(name: str, log: Path, what: str, again: str) -> str:
     """That a stage failed: the end of its log and, where one is known, the cause; `again` is the command to go on."""
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    known = cause(log)
+    lines = log.read_text(errors="replace").splitlines()
+    tail = "\n".join(lines[-15:])
+    known = f"Most likely {found}. " if (found := cause(log)) else ""
+    errors = [error for line in lines if (error := ERROR.match(BEFORE.sub("", line)))]
+    if not known and errors:
+        known = f"Its last error: {errors[-1][1]}\n"
     return (
-        f"{tail}\n\n{name} {what}. {f'Most likely {known}. ' if known else ''}The whole log: {log}\n"
+        f"{tail}\n\n{name} {what}. {known}The whole log: {log}\n"
         f"What was done before is kept; {again} goes on from there."
     )
 

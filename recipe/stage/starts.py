@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -299,6 +300,15 @@ def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
+def commit() -> str | None:
+    """The commit of this checkout; None where it is none."""
+    asked = ["git", "-C", str(Path(__file__).parents[2]), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip() or None
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
 def write_manifest(config: DictConfig) -> None:
     """Add one start of a stage to the run's manifest; earlier starts stay. Raises OSError."""
     path, versions, data = Path(config.paths.run) / "manifest.json", {"python": platform.python_version()}, {}
@@ -313,6 +323,7 @@ def write_manifest(config: DictConfig) -> None:
     start = {
         "stage": config.stage.name,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "commit": commit(),
         "versions": versions,
         "model": str(config.actor_rollout_ref.model.path),
         "adapter": config.actor_rollout_ref.model.get("lora_adapter_path"),

@@ -31,7 +31,7 @@ function timeOf({ seconds }) {
   return parts.map((part) => `, ${part}`).join("");
 }
 
-function episodeView(record, name) {
+function episodeView(record, name, task) {
   const metrics = Object.entries(record.reward ?? {}).map(([metric, value]) =>
     element("tr", "", element("td", "", metric), element("td", "number", number(value))),
   );
@@ -42,7 +42,9 @@ function episodeView(record, name) {
       (record.prompt_tokens ? `, ${record.prompt_tokens} prompt tokens, ${record.response_tokens} response tokens, ${record.engine_tokens} of them the model's` : "") + timeOf(record)),
     record.episode.fault ? element("div", "text error", record.episode.fault) : null,
     element("details", "", element("summary", "", "metrics"), element("table", "", ...metrics)),
-    ...record.episode.turns.map(turnView),
+    task.system ? element("details", "", element("summary", "", "system prompt and functions"), element("pre", "", task.system)) : null,
+    ...record.episode.turns.map((turn, position) => turnView(turn, position, task.gold?.[position] ?? [])),
+    rawView(record),
   );
 }
 
@@ -52,7 +54,21 @@ function outcomeBadge(episode) {
   return element("span", `badge ${look}`, `episode ${verdict(episode)}`);
 }
 
-function turnView(turn, position) {
+// The stored line, written when it is opened: it is long.
+function rawView(record) {
+  const text = element("pre", "");
+  const made = element("details", "", element("summary", "", "raw JSON"), text);
+  made.addEventListener("toggle", () => (text.textContent = made.open ? JSON.stringify(record, null, 1) : ""));
+  return made;
+}
+
+function goldView(calls) {
+  const made = element("details", "", element("summary", "", "gold's calls"), element("div", "text", calls.join("\n")));
+  made.open = true;
+  return made;
+}
+
+function turnView(turn, position, gold) {
   const state = turn.passed ? "passed" : !turn.reached ? "unreached" : turn.passed === null ? "unjudged" : "failed";
   const words = { passed: "passed", failed: "not passed", unreached: "not reached", unjudged: "not judged by turn" };
   const title = element("h3", "", `Turn ${position + 1}`, element("span", `badge ${{ passed: "good", failed: "bad" }[state] ?? "soft"}`, words[state]));
@@ -61,6 +77,7 @@ function turnView(turn, position) {
   }
   if (turn.facts.has_gold === false) title.append(element("span", "badge soft", "nothing to call"));
   const made = element("section", `turn ${state}`, title, element("div", "text user", turn.user || "(no words; functions are revealed)"),
+    gold.length ? goldView(gold) : null,
     ...turn.steps.map(stepView), turn.difference?.length ? differenceView(turn.difference) : null);
   made.tabIndex = -1; // the keys for turns put the focus here
   return made;

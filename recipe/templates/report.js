@@ -22,6 +22,7 @@ const KEYS = {
 const TYPED = ["low", "high", "search"];
 
 let episodes = [];
+let tasks = {}; // environment/task -> system prompt and gold's calls
 let several = false; // environments
 let shown = []; // what the filters leave, as indices into episodes
 let current = -1;
@@ -66,7 +67,7 @@ function filter() {
   });
   byId("count").textContent = `${shown.length} of ${episodes.length}`;
   byId("list").replaceChildren(...shown.map((index) => entryOf(index).parentNode));
-  if (shown.includes(current)) mark(current);
+  if (shown.includes(current)) words ? show(current) : mark(current);
   else if (shown.length) show(shown[0]);
   else byId("episode").replaceChildren(element("p", "soft", episodes.length ? "No episode is like this." : "No episode is stored."));
 }
@@ -101,7 +102,10 @@ function show(index) {
     entries.get(current).tabIndex = -1;
   }
   current = index;
-  byId("episode").replaceChildren(episodeView(episodes[index], taskOf(episodes[index])));
+  const record = episodes[index];
+  byId("episode").replaceChildren(episodeView(record, taskOf(record), tasks[`${environmentOf(record)}/${record.task_id}`] ?? {}));
+  markWords(byId("episode"), byId("search").value.toLowerCase());
+  if (document.body.dataset.ready) history.replaceState(null, "", `#episode=${encodeURIComponent(idOf(record))}`);
   reachable(byId("episode"));
   mark(index);
 }
@@ -116,6 +120,20 @@ function mark(index) {
   else if (below > 0) list.scrollTop += below;
 }
 
+// The searched words, marked wherever they stand.
+function markWords(root, words) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const nodes = [];
+  while (words && walker.nextNode()) nodes.push(walker.currentNode);
+  for (const node of nodes) {
+    for (let rest = node, at; (at = rest.data.toLowerCase().indexOf(words)) >= 0; ) {
+      const found = rest.splitText(at);
+      rest = found.splitText(words.length);
+      found.replaceWith(element("mark", "", found.data));
+    }
+  }
+}
+
 // What scrolls can be scrolled with the keys.
 function reachable(root) {
   for (const box of root.querySelectorAll("div.text, .scroll")) {
@@ -123,9 +141,13 @@ function reachable(root) {
   }
 }
 
-// `#episode-7` in the address, as the links of the table of the slowest episodes have it.
+const idOf = (record) => [record.stage, record.split, record.step, record.task_id, record.session_id].join("/");
+
+// `#episode=ID` in the address: links of the slowest episodes, and the address of the one that is shown.
 function follow() {
-  const index = Number(/^#episode-(\d+)$/.exec(location.hash)?.[1] ?? NaN);
+  if (!location.hash.startsWith("#episode=")) return;
+  const id = decodeURIComponent(location.hash.slice("#episode=".length));
+  const index = episodes.findIndex((record) => idOf(record) === id);
   if (!episodes[index]) return;
   for (const id of [...Object.keys(KEYS), ...TYPED]) byId(id).value = "";
   filter();
@@ -135,8 +157,8 @@ function follow() {
 
 decode(byId("data").textContent).then(
   (found) => {
-    episodes = found;
-    several = new Set(found.map(environmentOf)).size > 1;
+    ({ episodes, tasks } = found);
+    several = new Set(episodes.map(environmentOf)).size > 1;
     fillFilters();
     filter();
     follow();

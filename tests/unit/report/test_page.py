@@ -78,15 +78,40 @@ def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(p
     log_steps(tmp_path, "stage2_base", 3)
     for step in range(1, 4):
         seconds = [{"seconds": {"total": 1.0 + n / 9, "user": n / 9}} for n in range(40)]
-        lines = [{**record(BASE[n % 2], step=step, sample=n), **seconds[n]} for n in range(40)]
+        lines = [{**seconds[n], **record(BASE[n % 2], step=step, sample=n)} for n in range(40)]
         store(tmp_path, "stage2_base", "train", step, lines)
     page.open(pages.write(tmp_path))
     choose(page, "task", BASE[0].id)
-    click(page, "a[href^='#episode-']")
+    click(page, "a[href^='#episode=']")
     end = time.monotonic() + 5  # the browser tells the page of a new address in its own time
     while len(listed(page)) != page.value("episodes.length"):
         assert time.monotonic() < end, listed(page)
     assert "step 1, sample 39" in shown(page) and "5.333 s in all, user 4.333 s" in shown(page)
+    address = page.value("location.hash")
+    page.open(f"{pages.write(tmp_path).as_uri()}{address.replace('39', '37')}")
+    assert "step 1, sample 37" in shown(page), "an address leads to an episode"
+
+
+def test_an_episode_shows_its_prompt_golds_calls_what_was_searched_and_its_line(page, run):
+    page.open(pages.write(run))
+    choose(page, "search", "no TAGS")
+    assert page.value("[...document.querySelectorAll('#episode mark')].map(it => it.textContent)") == ["no tags"]
+    texts = page.value("[...document.querySelectorAll('#episode details')].map(it => it.textContent)")
+    assert any(text.startswith("system prompt and functions") and '"name":' in text for text in texts)
+    assert any(text.startswith("gold's calls") and "(" in text for text in texts)
+    page.value("document.querySelector('#episode > div > details:last-child').open = true")
+    page.value("new Promise(done => setTimeout(done, 50))")
+    assert '"task_id": "multi_turn_miss_func_0"' in shown(page)
+
+
+def test_the_pointer_reads_the_values_of_a_step(page, tmp_path):
+    page.open(pages.write(a_run(tmp_path / "run", [0.1] * 5 + [0.3] * 5)))
+    figure = "document.querySelector('figure[data-hover]')"
+    page.value(f"{figure}.scrollIntoView({{block: 'center'}})")
+    x, y, width, height = page.value(f"(b => [b.x, b.y, b.width, b.height])({figure}.getBoundingClientRect())")
+    for step in range(2):
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + width / 2 + step, y=y + height / 2)
+    assert page.value(f"{figure}.querySelector('.tip').textContent").startswith("step ")
 
 
 def cells(page, session, kind):

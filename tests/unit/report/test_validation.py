@@ -19,6 +19,10 @@ def run(tmp_path: Path) -> Path:
     return a_run(tmp_path / "run", [0.1] * 10)
 
 
+def svg(panels: list[figures.Panel], names: list[str]) -> str:
+    return "".join(drawn["svg"] for drawn in figures.draw_panels(panels, names))
+
+
 def test_the_difference_is_that_of_the_tasks_for_reporting_and_its_error_that_of_drawn_tasks(run: Path) -> None:
     validated(run, 0, {"a": [0, 0], "b": [1, 0], "c": [0, 0], "d": [1, 1]})
     validated(run, 9, {"a": [1, 1], "b": [1, 0], "c": [1, 0], "d": [1, 1]})
@@ -106,21 +110,24 @@ def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> N
     assert {row["step"] for row in first_and_last(every)} == {0, 9} and figures.timeline(every, {}) == {}
     validated(run, 0, {"easy_1": [0, 0]}, part="guard")
     validated(run, 9, {"easy_1": [0, 0]}, part="guard")
-    drawn = figures.draw_validation(["run"], [figures.timeline(validations(run), {STAGE: 0})], {STAGE: 0})
+    drawn = svg(
+        figures.validated_panels(["run"], [figures.timeline(validations(run), {STAGE: 0})], {STAGE: 0}), ["run"]
+    )
     assert all(f">solved: {name}<" in drawn for name in ("base", "miss", "easy, guard"))
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     """matplotlib would read some as formulas, and hide others."""
     for number, name in enumerate((r"$\frac{1}{0}$", "_hidden", "<b>", "100%")):
-        runs = [a_run(tmp_path / f"{number}{half}" / name.replace("/", ""), [0.1] * 10) for half in "12"]
+        runs = [a_run(tmp_path / f"{number}{half}" / name.replace("/", ""), [0.1] * 9 + [0.2]) for half in "12"]
         for folder, step in ((folder, step) for folder in runs for step in (0, 9)):
             validated(folder, step, {f"{name}_1": [1, 0], "other_1": [0]})
         lines = [figures.timeline(validations(folder), {STAGE: 0}) for folder in runs]
         shown = (" " if name.startswith("_") else "") + name.replace("<", "&lt;").replace(">", "&gt;")
-        drawn = figures.draw_validation([name, "second"], lines, {STAGE: 0})
+        drawn = svg(figures.validated_panels([name, "second"], lines, {STAGE: 0}), [name, "second"])
         assert f">{shown}</text>" in drawn and ">second</text>" in drawn and "<b>" not in drawn
-        assert figures.draw_curves(runs, lines)[1].count(f">{shown}</text>") == 2, "both runs in the legend"
+        names = [path.name for path in runs]
+        assert svg(figures.curves(runs, lines)[0], names).count(f">{shown}</text>") == 2, "both runs in the legend"
 
 
 def test_runs_stand_beside_one_another_each_with_its_own_steps_and_column(run: Path, tmp_path: Path) -> None:

@@ -83,6 +83,12 @@ def test_a_stage_by_itself_shows_its_own_lines_too_and_none_of_verls(tmp_path, c
         assert capsys.readouterr().out.splitlines() == said
 
 
+def test_a_failure_says_the_last_error_where_no_cause_is_known(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("\x1b[36m(TaskRunner pid=1)\x1b[0m RuntimeError: 8 of 8 samples were lost\n" + "noise\n" * 40)
+    assert "s ended. Its last error: 8 of 8 samples were lost\n" in console.failure("s", log, "ended", "it")
+
+
 def test_the_warm_start_shows_a_loss_every_few_seconds_and_every_validation(tmp_path, capsys):
     watch = console.Watch(tmp_path, tmp_path / "log")
     for step in range(1, 101):
