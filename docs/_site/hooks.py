@@ -6,6 +6,7 @@ And names for those who do not see a page, or have no mouse, what the theme leav
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,22 @@ START = """# Settings
 Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. These are the defaults; a hardware
 profile, an algorithm and a stage's own file change some. `bash run_stage1.sh --cfg job` prints the whole configuration,
 with verl's other settings.
+
+| environment variable | meaning |
+|---|---|
+| `MODEL`, `RUN`, `SEED`, `HARDWARE`, `TRAIN_BATCH_SIZE`, `MINI_BATCH_SIZE` | [Train your model](../train.md#run-one-stage) |
+| `PYTHON`, `TORCH_INDEX_URL` | of `setup.sh`: the interpreter, and where torch comes from |
+| `SMOLLM2_GGUF` | the file of SmolLM2, where no package index can be reached |
+| `OMP_NUM_THREADS` | threads of trainer and engine on a CPU (2) |
+| `WANDB_DIR`, `TRACKIO_DIR`, `MLFLOW_TRACKING_URI` | where these trackers write |
 """
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """mkdocs' event: links to the repository, where pyproject.toml names one."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        config.repo_url = tomllib.load(file)["project"].get("urls", {}).get("Repository", config.repo_url)
+    return config
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
@@ -73,7 +89,7 @@ def page() -> str:
             name = section.partition(":")[0]
             if name not in ("defaults", "hydra"):
                 parts += [f"### {name} {{#{file[:-5]}-{name}}}", f"```yaml\n{section.rstrip()}\n```"]
-    for group in ("hardware", "algorithm", "trainer"):
+    for group in ("hardware", "algorithm", "trainer", "environment", "preset", "curricula"):
         parts.append(f"## {group}=NAME")
         for path in sorted((config / group).glob("*.yaml")):
             parts += [f"### {group}={path.stem}", f"```yaml\n{path.read_text(encoding='utf-8').rstrip()}\n```"]
