@@ -81,9 +81,6 @@ def test_a_reward_that_always_fails_stops_training_before_the_update(
     assert done.returncode == 1
     assert said in done.stdout
     reward = f"the reward compute_score of {folder}/{name}.py"
-    assert (
-        f"8 of 8 samples of step 1 were lost because {reward} failed for 2 prompts; more than stage.max_lost"
-        in done.stdout
-    )
+    assert f"8 of 8 samples of step 1 were lost because {reward} failed for 2 prompts" in done.stdout
     assert read_steps(stage) == {}
     assert read_done(stage) is None and not (stage / "hf").exists()
