@@ -23,6 +23,7 @@ ELSEWHERE = {"rewards.md": "rewards/README.md", "protocols.md": "interaction/pro
 
 CONFIGURATIONS = {"base.yaml": "Training", "sft.yaml": "Supervised training"}
 SEARCH = 'data-md-component="search" role="dialog"'
+WORKER = "https://unpkg.com/iframe-worker/shim"
 START = """# Settings
 
 Everything after a script's name is an override: `bash run_stage1.sh KEY=VALUE`. These are the defaults; a hardware
@@ -31,7 +32,7 @@ with verl's other settings.
 
 | environment variable | meaning |
 |---|---|
-| `MODEL`, `RUN`, `SEED`, `HARDWARE`, `TRAIN_BATCH_SIZE`, `MINI_BATCH_SIZE` | [Train your model](../train.md#run-one-stage) |
+| `MODEL`, `RUN`, `SEED`, `HARDWARE`, and sizes of a batch | [Train your model](../train.md#run-one-stage) |
 | `PYTHON`, `TORCH_INDEX_URL` | of `setup.sh`: the interpreter, and where torch comes from |
 | `SMOLLM2_GGUF` | the file of SmolLM2, where no package index can be reached |
 | `OMP_NUM_THREADS` | threads of trainer and engine on a CPU (2) |
@@ -64,16 +65,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown
 
 
-def on_post_page(output: str, **_: Any) -> str:
-    """mkdocs' event: a page as it is written. Tables and code scroll; the theme takes a tabindex from `code` itself."""
-    output = _named(output).replace("<table>", '<table tabindex="0">')
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """mkdocs' event: a page as it is written. Tables and code scroll; the theme takes a tabindex from `code` itself.
+
+    The script with which search works in a folder is the site's own, and not fetched.
+    """
+    output = _named(output).replace(WORKER, f"{'../' * page.url.count('/')}assets/iframe-worker.js")
+    output = output.replace("<th></th>", "<td></td>").replace("<table>", '<table tabindex="0">')
     code = r"(<pre><span></span><code>)(.*?)(</code></pre>)"
     return re.sub(code, r'\1<span tabindex="0">\2</span>\3', output, flags=re.DOTALL)
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
     """mkdocs' event: a page of the theme's own, 404.html."""
-    return _named(output_content)
+    return _named(output_content).replace(WORKER, "assets/iframe-worker.js")
 
 
 def _named(html: str) -> str:
