@@ -26,9 +26,9 @@ ENVIRONMENTS = {
 WARM_START = "stage0_sft.parquet"
 TRAIN = {
     WARM_START: {"simple_python": 80, "multiple": 40, "irrelevance": 40, "multi_turn_base": 24},
-    "stage1_format.parquet": {"simple_python": 36, "multiple": 16, "irrelevance": 12},
-    "stage2_base.parquet": {"simple_python": 32, "multiple": 20, "irrelevance": 12},
-    "stage3_full.parquet": {"multi_turn_base": 16, "multiple": 6, "simple_python": 6, "irrelevance": 4},
+    "stage1_format.parquet": {"simple_python": 48, "irrelevance": 16},
+    "stage2_base.parquet": {"simple_python": 32, "multiple": 16, "irrelevance": 16},
+    "stage3_full.parquet": {"multi_turn_base": 16, "multiple": 4, "simple_python": 4, "irrelevance": 8},
 }
 """File -> category -> rows."""
 SFT_ALL = "sft_all.parquet"
