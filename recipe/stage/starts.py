@@ -24,7 +24,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked, masked_text
-from recipe import loopback
+from recipe import loopback, smollm2
 from recipe.files import STRICT, Damaged, PreflightError, StateFile, read_json, set_aside, told, write_atomic
 from recipe.processes import LOCK
 from recipe.settings import as_list
@@ -66,6 +66,7 @@ def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with, without its rows."""
     model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
     name, stage, checkpoints = str(model.path), Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    name = str(smollm2.FOLDER.absolute()) if name == smollm2.NAME else name
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None or Path(name).is_dir():
         name = str(Path(name).expanduser().absolute())
     adapter = model.get("lora_adapter_path")
