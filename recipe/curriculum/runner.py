@@ -55,12 +55,10 @@ def run_stages(run: Path, curriculum: str, stages: Sequence[Stage]) -> None:
             starts_over = stage.composed.trainer.resume_mode == "disable"
             done = None if starts_over else end.read_done(folder)
             other_model, other_data = starts.other_start(stage.composed) if done else (None, None)
-            if other_model and number == 0:
-                raise StageFailed(other_model)
+            if other := (other_model if number == 0 else None) or other_data:
+                raise StageFailed(other)
             if done and not (done.gate and done.gate.stops):
                 print(f"{stage.folder}: already done, {done.global_step} steps (delete {folder} to repeat it)")
-                if other_data:
-                    print(f"{stage.folder}: {other_data}")
                 _note_done(state, stage, done)
             else:
                 _run_stage(run, stage, state, note, stages)

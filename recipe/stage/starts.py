@@ -171,7 +171,8 @@ def other_start(config: DictConfig) -> tuple[str | None, str | None]:
     elif now.adapter not in (None, before.adapter):
         model = f"from another adapter than {given.lora_adapter_path}. Leave that out"
     if [*map(os.path.realpath, before.files)] != [*map(os.path.realpath, now.files)]:
-        data = f"trained on {', '.join(before.files)}, not on {', '.join(now.files)}: that takes a new run, RUN=name"
+        data = f"{config.stage.name} is done and was trained on other data. Set RUN=name for a new run, or its files: "
+        data += ", ".join(before.files)
     return model and f"{config.stage.name} is done and was trained {model} to go on with its model. {REMEDY}", data
 
 

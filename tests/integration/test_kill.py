@@ -322,6 +322,6 @@ def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_
         print(f"\nkilled after {run.wait_for(child, training_stage_2):.0f} s")
         os.kill(child.pid, signal.SIGKILL)
         child.communicate()
-        run.finishes()
+        run.finishes(unlogged=frozenset({("stage2_base", 1)}))
     finally:
         run.close()

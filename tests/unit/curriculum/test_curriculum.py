@@ -142,7 +142,11 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
     stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/a"))
     with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"):
         command.main(given)
-    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m"))
+    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m", files=("/other.parquet",)))
+    with pytest.raises(SystemExit, match="was trained on other data. Set RUN=name .* its files: /other.parquet"):
+        command.main(given)
+    files = (compose_stage("stage1", given[1:]).data.train_files,)
+    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m", files=files))
     command.main(given)
     assert launched == []
 
