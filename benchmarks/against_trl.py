@@ -151,7 +151,10 @@ def steps(side: str, given: argparse.Namespace) -> list[dict[str, float]]:
         lines = map(json.loads, (given.out / "trl.jsonl").read_text().splitlines())
         return [*{line["step"]: line for line in lines}.values()]  # a turn that was interrupted is played again
     return [
-        {"seconds": one["timing_s/step"] - one["timing_s/save_checkpoint"], "tokens": one["perf/total_num_tokens"]}
+        {
+            "seconds": one["timing_s/step"] - one.get("timing_s/save_checkpoint", 0.0),
+            "tokens": one["perf/total_num_tokens"],
+        }
         for one in read_steps(given.out / "ours" / "stage2_base").values()
     ]
 
