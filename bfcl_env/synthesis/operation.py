@@ -1,0 +1,252 @@
+"""What an operation is, and the world in which it is carried out.
+
+An operation is data: calls whose arguments are drawn from the live state by the slots of a `Domain`, and the words with
+which a user asks for them. Calls run one after another while arguments are drawn, so a later one can use what an earlier
+one returned.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+from bfcl_env.execution import run_call
+from bfcl_env.scenarios import Scenario
+from bfcl_env.source import function_owners
+from bfcl_env.synthesis.words import Names
+from interaction.call import Call, copy_call
+from interaction.environment import Part
+
+_BARE = re.compile(r"[\w.#@-]+")
+
+
+class NotNow(Exception):
+    """The state does not allow the operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A value, and how the user refers to it."""
+
+    value: Any
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """An argument that the operation's wording implies."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """An argument that an earlier call of the operation returned, at this path of its result."""
+
+    path: tuple[str | int, ...]
+    call: int = -1
+
+
+def got(*path: str | int, call: int = -1) -> Got:
+    """`Got`, written shorter."""
+    return Got(path, call)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Calls, and the words that ask for them."""
+
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+    """Function and its arguments; a string names a slot."""
+    wordings: tuple[str, ...]
+    """Wishes in the imperative, with slots in braces. The last of three or more is kept for the second validation."""
+    needs: tuple[str, ...] = ()
+    """Slots that must be true."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What later turns can refer to -> the field of the last result that holds it."""
+    weight: float = 1.0
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The classes that it takes."""
+        return frozenset(function_owners()[name] for name, _ in self.calls)
+
+
+def op(
+    wordings: str,
+    *calls: tuple[str, dict[str, Any]],
+    needs: Iterable[str] = (),
+    notes: Mapping[str, str] | None = None,
+    weight: float = 1.0,
+    **one: dict[str, Any],
+) -> Operation:
+    """An operation: wordings between bars, and its calls; of one call, `function={argument: slot}`."""
+    return Operation(
+        (*calls, *one.items()), tuple(text.strip() for text in wordings.split("|")), tuple(needs), notes or {}, weight
+    )
+
+
+class World:
+    """Live instances, what was said and returned before, and the names of a part."""
+
+    def __init__(self, random: Random, part: Part, quote: str) -> None:
+        self.random = random
+        self.names = Names(random, part)
+        self.quote = quote
+        self.domains: dict[str, Domain] = {}
+        self.instances: dict[str, Any] = {}
+        self.noted: dict[str, Any] = {}
+        """What earlier operations have left to refer to, by kind."""
+        self.drawn: dict[str, Any] = {}
+        """Slot -> value, of the operation at hand."""
+        self.results: list[Any] = []
+        """Of the calls of the operation at hand."""
+        self.told: set[str] = set()
+        self.preface: list[str] = []
+        """What the user has to tell beside the wish of this turn."""
+
+    def words(self, value: Any) -> str:
+        """A value as a user writes it."""
+        if isinstance(value, Said):
+            return value.words
+        if isinstance(value, list):
+            *first, last = map(self.words, value)
+            return f"{', '.join(first)} and {last}" if first else last
+        if not isinstance(value, str):
+            return str(value)
+        return value if self.quote == "" and _BARE.fullmatch(value) else f"{self.quote or chr(39)}{value}{self.quote or chr(39)}"
+
+    def carry_out(self, operation: Operation, wording: str) -> "Done":
+        """Draw the arguments, make the calls and word the wish.
+
+        Raises:
+            NotNow: the state does not allow it. Calls may have been made.
+        """
+        self.drawn, self.results = {}, []
+        for slot in operation.needs:
+            if not self._slot(operation, slot):
+                raise NotNow
+        calls, implied = [], []
+        for name, arguments in operation.calls:
+            values = {key: self._argument(operation, given) for key, given in arguments.items()}
+            call = Call(name, {key: item.value if isinstance(item, Said) else item for key, item in values.items()})
+            text, error = run_call(copy_call(call), self.instances)
+            if error is not None:
+                raise NotNow
+            self.results.append(_parsed(text))
+            calls.append(call)
+            implied.append(frozenset(key for key, given in arguments.items() if isinstance(given, Fixed)))
+        slots = {slot for slot in re.findall(r"{(\w+)}", wording)}
+        values = {slot: self._slot(operation, slot) for slot in slots}
+        for kind, key in operation.notes.items():
+            self.noted[kind] = self.results[-1][key]
+        return Done(tuple(calls), tuple(implied), wording, {slot: self.words(value) for slot, value in values.items()})
+
+    def _argument(self, operation: Operation, given: Any) -> Any:
+        if isinstance(given, Fixed):
+            return given.value
+        if isinstance(given, Got):
+            value = self.results[given.call]
+            try:
+                for key in given.path:
+                    value = value[key]
+            except (LookupError, TypeError):
+                raise NotNow from None
+            return value
+        if isinstance(given, list):
+            return [self._value(operation, slot) for slot in given]
+        if isinstance(given, dict):
+            return {key: self._value(operation, slot) for key, slot in given.items()}
+        return self._slot(operation, given)
+
+    def _value(self, operation: Operation, slot: str) -> Any:
+        value = self._slot(operation, slot)
+        return value.value if isinstance(value, Said) else value
+
+    def _slot(self, operation: Operation, slot: str) -> Any:
+        if slot not in self.drawn:
+            draw = next(
+                getattr(domain, slot)
+                for name, domain in self.domains.items()
+                if name in operation.classes and hasattr(domain, slot)
+            )
+            value = draw()
+            if value is None:
+                raise NotNow
+            self.drawn[slot] = value
+        return self.drawn[slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An operation that was carried out."""
+
+    calls: tuple[Call, ...]
+    implied: tuple[frozenset[str], ...]
+    """Of each call, the arguments that the wording implies."""
+    wording: str
+    words: dict[str, str]
+    """Slot -> what the user says for it."""
+
+    @property
+    def wish(self) -> str:
+        """What the user asks for."""
+        return self.wording.format_map(self.words)
+
+
+class Domain:
+    """One of BFCL's classes: an initial state, and slots. A slot is a method that draws a value from the live state,
+    or gives None where there is none."""
+
+    owner: ClassVar[str]
+    operations: ClassVar[tuple[Operation, ...]]
+
+    def __init__(self, world: World) -> None:
+        self.world, self.random, self.names = world, world.random, world.names
+
+    @property
+    def instance(self) -> Any:
+        """The live instance."""
+        return self.world.instances[self.owner]
+
+    def start(self) -> dict[str, Any]:
+        """An initial state."""
+        raise NotImplementedError
+
+    def any_of(self, values: Iterable[Any]) -> Any:
+        """One of them; None if there is none."""
+        found = list(values)
+        return self.random.choice(found) if found else None
+
+    def fresh(self, make: Any, taken: Iterable[Any]) -> Any:
+        """A name that is not taken."""
+        taken = set(taken)
+        return next((name for name in (make() for _ in range(20)) if name not in taken), None)
+
+    def referred(self, kind: str, among: Iterable[Any], words: tuple[str, ...], plain: str, share: float = 0.6) -> Any:
+        """What an earlier operation left, in words without its value, or another one with it."""
+        among, noted = list(among), self.world.noted.get(kind)
+        if noted is not None and noted in among and self.random.random() < share:
+            return Said(noted, self.random.choice(words))
+        chosen = self.any_of(item for item in among if item != noted)
+        return None if chosen is None else Said(chosen, plain.format(self.world.words(chosen)))
+
+    def tell_once(self, key: str, words: str) -> None:
+        """Say something beside the wish, the first time that it is needed."""
+        if key not in self.world.told:
+            self.world.told.add(key)
+            self.world.preface.append(words)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def scenario_of_state(classes: tuple[str, ...], config: Mapping[str, Any], category: str) -> Scenario:
+    """A scenario without turns, for its instances."""
+    return Scenario("", category, 0, classes, (), tuple((name, json.dumps(config[name])) for name in classes))

@@ -1,0 +1,112 @@
+"""Names, and the ways in which users put a wish. Whatever is composed belongs to exactly one part of the split.
+
+The words of which names are composed occur in all parts; a name of two words, a number above 20 and the wording that is
+kept for `UNSEEN` do not.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+from zlib import crc32
+
+from interaction.environment import Part
+
+UNSEEN = "unseen"
+"""The second validation: test tasks in wordings that training never sees."""
+
+NOUNS = (
+    *("agenda", "almanac", "archive", "atlas", "brief", "budget", "bulletin", "calendar", "catalogue", "chapter"),
+    *("charter", "checklist", "contract", "diary", "digest", "draft", "essay", "forecast", "glossary", "guide"),
+    *("handbook", "index", "inventory", "invoice", "journal", "ledger", "lesson", "letter", "logbook", "manual"),
+    *("memo", "minutes", "notes", "outline", "pamphlet", "plan", "protocol", "quote", "recipe", "register"),
+    *("report", "review", "roster", "schedule", "sketch", "survey", "syllabus", "timeline", "transcript", "voucher"),
+)
+ADJECTIVES = (
+    *("amber", "ancient", "autumn", "brave", "bright", "calm", "central", "cobalt", "copper", "crystal"),
+    *("distant", "early", "eastern", "gentle", "global", "golden", "hidden", "ivory", "lively", "lunar"),
+    *("marble", "mellow", "misty", "modern", "nimble", "noble", "northern", "olive", "patient", "plain"),
+    *("quiet", "rapid", "rustic", "scarlet", "silent", "silver", "simple", "solar", "steady", "urban"),
+)
+STATES = (
+    *("accepted", "archived", "blocked", "cancelled", "complete", "confirmed", "corrected", "delayed", "delivered"),
+    *("doubtful", "finished", "incomplete", "lost", "missing", "outdated", "pending", "printed", "rejected", "shared"),
+)
+ENDINGS = ("txt", "md", "csv", "log", "json", "py", "pdf", "docx")
+FIRST_NAMES = (
+    *("Aaron", "Bianca", "Carlos", "Diana", "Edgar", "Farida", "George", "Helena", "Igor", "Julia", "Karim", "Laura"),
+    *("Marcus", "Nadia", "Omar", "Paula", "Quentin", "Rosa", "Stefan", "Tamara", "Ursula", "Victor", "Wanda", "Yusuf"),
+)
+LAST_NAMES = (
+    *("Abbott", "Barlow", "Castle", "Dalton", "Ellis", "Fenwick", "Granger", "Holloway", "Irving", "Jansen", "Keller"),
+    *("Lambert", "Merrick", "Norris", "Osborne", "Porter", "Quimby", "Ramsey", "Sutton", "Thorne", "Vaughn", "Whitaker"),
+)
+OCCASIONS = ("a meeting", "moving house", "my monthly review", "a long call", "preparing a trip", "closing the quarter")
+
+REGISTERS = (
+    "{Wish}.",
+    "Please {wish}.",
+    "Could you {wish}?",
+    "I need you to {wish}.",
+    "I'd like you to {wish}, please.",
+    "quick one: {wish}",
+    "Hey, I'm in the middle of {occasion}. {Wish}, would you?",
+    "Kindly {wish} at your earliest convenience.",
+    "Next task: {wish}.",
+)
+REGISTERS_UNSEEN = ("It would help me if you could {wish}.", "When you get a moment, {wish}. Thanks!")
+JOINTS = (" and then ", ", then ", ". After that, ", " and ")
+JOINTS_UNSEEN = (", and once that is done, ", ". Afterwards ")
+
+T = TypeVar("T")
+
+
+def part_of(text: str) -> Part:
+    """The part to which a program or a composed name belongs: 1 of 20 is dev, 3 are test."""
+    number = crc32(text.encode()) % 20
+    return "dev" if number == 0 else "test" if number <= 3 else "train"
+
+
+class Names:
+    """Composed names of one part."""
+
+    def __init__(self, random: Random, part: Part) -> None:
+        self._random, self._part = random, part
+
+    def _of_part(self, make: Callable[[], T]) -> T:
+        while True:
+            made = make()
+            if part_of(str(made)) == self._part:
+                return made
+
+    def _pair(self, first: tuple[str, ...], second: tuple[str, ...], between: str) -> str:
+        return self._of_part(lambda: f"{self._random.choice(first)}{between}{self._random.choice(second)}")
+
+    def file(self) -> str:
+        """As `ledger.csv`, or `ivory_ledger.csv`."""
+        stem = self._random.choice((self._random.choice(NOUNS), self._pair(ADJECTIVES, NOUNS, "_")))
+        return self._of_part(lambda: f"{stem}.{self._random.choice(ENDINGS)}") if "_" not in stem else f"{stem}.txt"
+
+    def folder(self) -> str:
+        """As `lunar_archive`."""
+        return self._pair(ADJECTIVES, NOUNS, "_")
+
+    def person(self) -> str:
+        """As `Rosa Keller`."""
+        return self._pair(FIRST_NAMES, LAST_NAMES, " ")
+
+    def account(self) -> str:
+        """As `nimble_porter`."""
+        return self._pair(ADJECTIVES, LAST_NAMES, "_").lower()
+
+    def title(self) -> str:
+        """As `misty timeline`."""
+        return self._pair(ADJECTIVES, NOUNS, " ")
+
+    def sentence(self) -> str:
+        """As `the misty timeline is delayed`."""
+        return self._of_part(lambda: f"the {self.title()} is {self._random.choice(STATES)}")
+
+    def number(self, low: int, high: int) -> int:
+        """Of the part, where the range is wide enough to be shared out."""
+        draw = lambda: self._random.randint(low, high)  # noqa: E731
+        return self._of_part(draw) if high - low > 100 else draw()
