@@ -86,6 +86,8 @@ class MultiTurn(BaseModel):
     function: list[dict[str, Any]] = []
     ground_truth: list[list[str]]
     excluded_function: list[str] = []
+    part: Literal["train", "dev", "test"] | None = None
+    """Where the entry belongs; otherwise entries that resemble each other are split together."""
     path: Any = Field(None, validation_alias=AliasChoices("path", "involved_path"))
 
 
@@ -119,6 +121,7 @@ class SingleTurn(BaseModel):
     ground_truth: list[
         Annotated[dict[str, dict[str, Annotated[list[Any], Field(min_length=1)]]], Field(min_length=1, max_length=1)]
     ] = []
+    part: Literal["train", "dev", "test"] | None = None
     initial_config: Annotated[dict[str, Any], Field(max_length=0)] = {}
     involved_classes: Annotated[
         list[str], Field(max_length=0, validation_alias=AliasChoices("involved_classes", "invoked_classes"))

@@ -140,13 +140,15 @@ class FileEnvironment:
         _refuse(self._path, problems)
         if idle:
             self._notes.append(idle[0] + (f"; {len(idle) - 1} more do nothing" if len(idle) > 1 else ""))
-        alike = self._clusters({name: entry for name, (entry, *_) in made.items()})
+        given = {name: entry["part"] for name, (entry, *_) in made.items() if entry.get("part")}
+        alike = self._clusters({name: entry for name, (entry, *_) in made.items() if name not in given})
         sides = parts(dict.fromkeys(alike, ""), alike, ())
+        where = given | {name: sides[cluster] for name, cluster in alike.items()}
         for part, what in (("dev", "choosing a checkpoint"), ("test", "reporting")):
-            if part not in sides.values():
+            if part not in where.values():
                 self._notes.append(f"no entry is held out for {what}: that takes more entries that resemble no other")
         return tuple(
-            OwnTask(self._name, name, category, alike[name], sides[alike[name]], played, extra)
+            OwnTask(self._name, name, category, alike.get(name, name), where[name], played, extra)
             for name, (_, category, played, extra) in made.items()
         )
 
@@ -192,7 +194,7 @@ class FileEnvironment:
         """
         marks = {name: [*_marks(entry)] for name, entry in entries.items()}
         found = joined(marks)
-        largest = max(Counter(found.values()).values())
+        largest = max(Counter(found.values()).values(), default=1)
         if largest == 1 or largest * 2 <= len(entries):
             return found
         by_words = joined({name: those[:1] for name, those in marks.items()})

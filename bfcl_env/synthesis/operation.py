@@ -1,16 +1,21 @@
 """What an operation is, and the world in which it is carried out.
 
-An operation is data: calls whose arguments are drawn from the live state by the slots of a `Domain`, and the words with
-which a user asks for them. Calls run one after another while arguments are drawn, so a later one can use what an earlier
-one returned.
+An operation is data: calls whose arguments are drawn from the live state by the slots of a `Domain`, and the words
+with which a user asks for them. Calls run one after another while arguments are drawn, so a later one can use what an
+earlier one returned.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
 from random import Random
 from typing import Any, ClassVar
+
+import yaml
 
 from bfcl_env.execution import run_call
 from bfcl_env.scenarios import Scenario
@@ -46,46 +51,59 @@ class Got:
     """An argument that an earlier call of the operation returned, at this path of its result."""
 
     path: tuple[str | int, ...]
-    call: int = -1
+    call: int
 
 
-def got(*path: str | int, call: int = -1) -> Got:
-    """`Got`, written shorter."""
-    return Got(path, call)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """Calls, and the words that ask for them."""
 
     calls: tuple[tuple[str, dict[str, Any]], ...]
     """Function and its arguments; a string names a slot."""
     wordings: tuple[str, ...]
-    """Wishes in the imperative, with slots in braces. The last of three or more is kept for the second validation."""
-    needs: tuple[str, ...] = ()
-    """Slots that must be true."""
+    """Wishes in the imperative, with slots in braces. The last is kept for the unseen wordings."""
+    needs: list[str] = field(default_factory=list)
+    """Slots that must be true in each of its classes that has them."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """What later turns can refer to -> the field of the last result that holds it."""
     weight: float = 1.0
 
-    @property
+    @cached_property
     def classes(self) -> frozenset[str]:
         """The classes that it takes."""
         return frozenset(function_owners()[name] for name, _ in self.calls)
 
 
-def op(
-    wordings: str,
-    *calls: tuple[str, dict[str, Any]],
-    needs: Iterable[str] = (),
-    notes: Mapping[str, str] | None = None,
-    weight: float = 1.0,
-    **one: dict[str, Any],
-) -> Operation:
-    """An operation: wordings between bars, and its calls; of one call, `function={argument: slot}`."""
-    return Operation(
-        (*calls, *one.items()), tuple(text.strip() for text in wordings.split("|")), tuple(needs), notes or {}, weight
-    )
+@cache
+def operations() -> dict[str, dict[str, Operation]]:
+    """Class, or "composite" -> name -> operation, as operations.yaml has them."""
+    read = yaml.safe_load((files(__package__) / "operations.yaml").read_text())
+    return {
+        owner: {f"{owner}.{at}": _operation(**item) for at, item in enumerate(items)} for owner, items in read.items()
+    }
+
+
+def _operation(do: str, say: str, **more: Any) -> Operation:
+    calls = [statement.value for statement in ast.parse(do).body]  # type: ignore[attr-defined]
+    made = tuple((call.func.id, {item.arg: _given(item.value) for item in call.keywords}) for call in calls)
+    return Operation(made, tuple(say.split(" | ")), **more)
+
+
+def _given(node: ast.expr) -> Any:
+    """An argument as operations.yaml has it: a slot, a literal, or what an earlier call returned."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.List):
+        return [_given(item) for item in node.elts]
+    if isinstance(node, ast.Dict):
+        return {ast.literal_eval(key): _given(value) for key, value in zip(node.keys, node.values, strict=True) if key}
+    path: list[Any] = []
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        path.insert(0, node.attr if isinstance(node, ast.Attribute) else ast.literal_eval(node.slice))
+        node = node.value
+    if not path:
+        return Fixed(ast.literal_eval(node))
+    return Got(tuple(path[1:]), path[0]) if isinstance(path[0], int) else Got(tuple(path), -1)
 
 
 class World:
@@ -116,7 +134,11 @@ class World:
             return f"{', '.join(first)} and {last}" if first else last
         if not isinstance(value, str):
             return str(value)
-        return value if self.quote == "" and _BARE.fullmatch(value) else f"{self.quote or chr(39)}{value}{self.quote or chr(39)}"
+        return (
+            value
+            if self.quote == "" and _BARE.fullmatch(value)
+            else f"{self.quote or chr(39)}{value}{self.quote or chr(39)}"
+        )
 
     def carry_out(self, operation: Operation, wording: str) -> "Done":
         """Draw the arguments, make the calls and word the wish.
@@ -126,8 +148,11 @@ class World:
         """
         self.drawn, self.results = {}, []
         for slot in operation.needs:
-            if not self._slot(operation, slot):
-                raise NotNow
+            for domain in self._domains(operation):
+                if hasattr(domain, slot):
+                    self.drawn[slot] = getattr(domain, slot)()
+                    if not self.drawn[slot]:
+                        raise NotNow
         calls, implied = [], []
         for name, arguments in operation.calls:
             values = {key: self._argument(operation, given) for key, given in arguments.items()}
@@ -143,6 +168,9 @@ class World:
         for kind, key in operation.notes.items():
             self.noted[kind] = self.results[-1][key]
         return Done(tuple(calls), tuple(implied), wording, {slot: self.words(value) for slot, value in values.items()})
+
+    def _domains(self, operation: Operation) -> list["Domain"]:
+        return [domain for name, domain in self.domains.items() if name in operation.classes]
 
     def _argument(self, operation: Operation, given: Any) -> Any:
         if isinstance(given, Fixed):
@@ -167,12 +195,7 @@ class World:
 
     def _slot(self, operation: Operation, slot: str) -> Any:
         if slot not in self.drawn:
-            draw = next(
-                getattr(domain, slot)
-                for name, domain in self.domains.items()
-                if name in operation.classes and hasattr(domain, slot)
-            )
-            value = draw()
+            value = next(getattr(domain, slot) for domain in self._domains(operation) if hasattr(domain, slot))()
             if value is None:
                 raise NotNow
             self.drawn[slot] = value
@@ -201,7 +224,6 @@ class Domain:
     or gives None where there is none."""
 
     owner: ClassVar[str]
-    operations: ClassVar[tuple[Operation, ...]]
 
     def __init__(self, world: World) -> None:
         self.world, self.random, self.names = world, world.random, world.names

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bfcl_env.synthesis.operation import Domain, Fixed, op
+from bfcl_env.synthesis.operation import Domain
 
 NEW = ("the new ticket", "the ticket I just created", "that ticket")
 
@@ -58,19 +58,3 @@ class Tickets(Domain):
 
     def password(self) -> Any:
         return self.names.title().replace(" ", "")
-
-    operations = (
-        op("log in to the ticket system as {user_name} with password {password} | sign in to tickets as {user_name}, the password is {password} | open a ticket session for {user_name}, password {password}", ticket_login={"username": "user_name", "password": "password"}, needs=["logged_out"]),
-        op("open a ticket {title} with priority {priority} | create a priority {priority} ticket titled {title} | file a ticket called {title}, priority {priority}", create_ticket={"title": "title", "priority": "priority"}, needs=["logged_in"], notes={"ticket": "id"}),
-        op("open a ticket {title} with priority {priority} described as {description} | create a priority {priority} ticket titled {title}, description {description} | file a ticket {title} saying {description}, priority {priority}", create_ticket={"title": "title", "description": "description", "priority": "priority"}, needs=["logged_in"], notes={"ticket": "id"}, weight=1.5),
-        op("show me {ticket} | look up {ticket} | give me the details of {ticket}", get_ticket={"ticket_id": "ticket"}),
-        op("close {open_ticket} | mark {open_ticket} as closed | shut {open_ticket}", close_ticket={"ticket_id": "open_ticket"}),
-        op("resolve {open_ticket} with {description} | mark {open_ticket} as resolved, resolution {description} | settle {open_ticket}, noting {description}", resolve_ticket={"ticket_id": "open_ticket", "resolution": "description"}),
-        op("change the priority of {ticket} to {priority} | set {ticket} to priority {priority} | make {priority} the priority of {ticket}", edit_ticket={"ticket_id": "ticket", "updates": {"priority": "priority"}}),
-        op("change the title of {ticket} to {title} | retitle {ticket} as {title} | call {ticket} {title} from now on", edit_ticket={"ticket_id": "ticket", "updates": {"title": "title"}}),
-        op("change the description of {ticket} to {description} | describe {ticket} as {description} instead | put {description} into the description of {ticket}", edit_ticket={"ticket_id": "ticket", "updates": {"description": "description"}}),
-        op("list my open tickets, the ones with status Open | show those of my tickets whose status is Open | give me my tickets that are Open", get_user_tickets={"status": Fixed("Open")}, needs=["logged_in"], weight=0.4),
-        op("list all my tickets | show every ticket of mine | give me an overview of my own tickets", get_user_tickets={}, needs=["logged_in"], weight=0.4),
-        op("check whether I am logged in to tickets | tell me the ticket login status | see if my ticket session is open", ticket_get_login_status={}, weight=0.3),
-        op("log me out of the ticket system | sign out of tickets | end my ticket session", logout={}, needs=["logged_in"], weight=0.4),
-    )  # fmt: skip

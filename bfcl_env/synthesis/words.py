@@ -38,7 +38,19 @@ FIRST_NAMES = (
 )
 LAST_NAMES = (
     *("Abbott", "Barlow", "Castle", "Dalton", "Ellis", "Fenwick", "Granger", "Holloway", "Irving", "Jansen", "Keller"),
-    *("Lambert", "Merrick", "Norris", "Osborne", "Porter", "Quimby", "Ramsey", "Sutton", "Thorne", "Vaughn", "Whitaker"),
+    *(
+        "Lambert",
+        "Merrick",
+        "Norris",
+        "Osborne",
+        "Porter",
+        "Quimby",
+        "Ramsey",
+        "Sutton",
+        "Thorne",
+        "Vaughn",
+        "Whitaker",
+    ),
 )
 OCCASIONS = ("a meeting", "moving house", "my monthly review", "a long call", "preparing a trip", "closing the quarter")
 
@@ -83,8 +95,9 @@ class Names:
 
     def file(self) -> str:
         """As `ledger.csv`, or `ivory_ledger.csv`."""
-        stem = self._random.choice((self._random.choice(NOUNS), self._pair(ADJECTIVES, NOUNS, "_")))
-        return self._of_part(lambda: f"{stem}.{self._random.choice(ENDINGS)}") if "_" not in stem else f"{stem}.txt"
+        if self._random.random() < 0.5:
+            return self._pair(NOUNS, ENDINGS, ".")
+        return f"{self._pair(ADJECTIVES, NOUNS, '_')}.txt"
 
     def folder(self) -> str:
         """As `lunar_archive`."""
@@ -104,7 +117,7 @@ class Names:
 
     def sentence(self) -> str:
         """As `the misty timeline is delayed`."""
-        return self._of_part(lambda: f"the {self.title()} is {self._random.choice(STATES)}")
+        return f"the {self.title()} is {self._random.choice(STATES)}"
 
     def number(self, low: int, high: int) -> int:
         """Of the part, where the range is wide enough to be shared out."""

@@ -1,0 +1,63 @@
+"""Write generated tasks, each of them verified, as a file that `data_prep` and `recipe.evaluate` take.
+
+python -m bfcl_env.synthesis OUT/tasks.json --train 4000 --dev 100 --test 200 --seed 1
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+from bfcl_env.source import SourceError
+from bfcl_env.synthesis.generate import generate
+from bfcl_env.synthesis.propose import DOMAINS, FORMS, Shape
+from interaction.environment import Part
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bfcl_env.synthesis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="to write: a task in each line")
+    for part in get_args(Part):
+        parser.add_argument(f"--{part}", type=int, default=0, metavar="N", help=f"tasks of the {part} part")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--classes", nargs="+", choices=DOMAINS, default=[*DOMAINS], metavar="CLASS", help="all by default"
+    )
+    parser.add_argument(
+        "--forms", nargs="+", choices=FORMS, default=[*FORMS], metavar="CATEGORY", help="all by default"
+    )
+    parser.add_argument("--turns", nargs=2, type=int, default=[1, 4], metavar=("FEWEST", "MOST"))
+    parser.add_argument("--operations", type=int, default=2, help="the most in one turn")
+    parser.add_argument("--unseen-words", action="store_true", help="only wordings that other tasks do not have")
+    given = parser.parse_args()
+    if not 1 <= given.turns[0] <= given.turns[1] <= 8 or not 1 <= given.operations <= 4:
+        parser.error("--turns takes 1 to 8, the fewest first; --operations 1 to 4")
+    shape = Shape(tuple(given.classes), tuple(given.turns), given.operations, tuple(given.forms), given.unseen_words)
+    rejected: Counter[str] = Counter()
+    began = time.perf_counter()
+    given.file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = given.file.with_name(given.file.name + ".unfinished")
+    with open(unfinished, "w", encoding="utf-8") as file:
+        written = 0
+        for part in get_args(Part):
+            for entry in generate(part, getattr(given, part), given.seed, shape, rejected):
+                print(json.dumps(entry, ensure_ascii=False), file=file)
+                written += 1
+    os.replace(unfinished, given.file)
+    seconds = time.perf_counter() - began
+    print(f"{given.file}: {written} tasks in {seconds:.1f} s, {written / seconds:.0f} a second")
+    for reason, count in rejected.most_common():
+        print(f"  thrown away: {count:6} {reason}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SourceError as error:
+        sys.exit(str(error))

@@ -1,0 +1,50 @@
+"""Generates tasks in BFCL's form, each of them verified."""
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from bfcl_env.scenarios import scenario_of
+from bfcl_env.synthesis.propose import Shape, entry_of, propose
+from bfcl_env.synthesis.verify import problem
+from interaction.environment import Part
+
+FIRST = {"train": 1000, "dev": 1001, "test": 1002}
+"""Numbers of the first tasks, in steps of three; BFCL's own end at 199."""
+
+
+def generate(
+    part: Part, count: int, seed: int, shape: Shape | None = None, rejected: Counter[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Entries in BFCL's form, the same for the same arguments.
+
+    Programs and composed names of one part occur in no other, and no two tasks of a part have the same words.
+
+    Args:
+        part: train, dev or test.
+        count: of tasks.
+        seed: what is drawn depends on it, on the part and on nothing else.
+        shape: what tasks are wanted; all by default.
+        rejected: reason -> proposals thrown away, counted here.
+    """
+    shape, rejected = shape or Shape(), Counter() if rejected is None else rejected
+    texts: set[str] = set()
+    made = attempt = 0
+    while made < count:
+        attempt += 1
+        proposal = propose(Random(f"{seed} {part} {attempt} {shape.unseen}"), part, shape)
+        if proposal is None:
+            rejected["does not fit together"] += 1
+            continue
+        number = FIRST[part] + 3 * made
+        entry = entry_of(proposal, f"{proposal.category}_{number}", part)
+        words = "\n".join(turn.user for turn in proposal.turns)
+        found = "words of another task" if words in texts else None
+        found = found or problem(proposal, scenario_of(proposal.category, entry, entry["ground_truth"], number))
+        if found is not None:
+            rejected[found] += 1
+            continue
+        texts.add(words)
+        made += 1
+        yield entry

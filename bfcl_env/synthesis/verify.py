@@ -1,0 +1,150 @@
+"""Whether a proposed task is well made. A task that fails one of the checks is thrown away, with the reason."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from bfcl_env.episode import Episode
+from bfcl_env.proof.validate import POLICIES
+from bfcl_env.scenarios import Scenario, load_scenarios
+from bfcl_env.synthesis.propose import Proposal
+
+RUN = 8
+"""Words in a row that no request may share with BFCL's held-out half."""
+_WORD = re.compile(r"\w+")
+
+
+def problem(proposal: Proposal, scenario: Scenario) -> str | None:
+    """The first reason to throw the task away, or None."""
+    if seen := overlap(scenario):
+        return seen
+    results = _results_of_gold(scenario)
+    if results is None:
+        return "gold does not pass"
+    if any(
+        _says(text, value) for at, value in proposal.unsaid.items() for text in _known_before(proposal, results, at)
+    ):
+        return "what is missing is known"
+    if not all(_grounded(proposal, results, at) for at in range(len(proposal.turns))):
+        return "an argument is grounded nowhere"
+    if not all(_matters(scenario, turn, call) for turn, call in _places(scenario)):
+        return "a call does not matter"
+    single = sum(len(turn.gold) for turn in scenario.turns) == 1
+    for name, policy in POLICIES.items():
+        if name == "gold" or (single and name == "repeat last call"):  # which is then gold itself
+            continue
+        if all(policy(scenario)):
+            return f"passes: {name}"
+    return None
+
+
+def _results_of_gold(scenario: Scenario) -> list[list[str]] | None:
+    """The results of each turn's gold calls, if gold passes every turn by our verdict and by BFCL's."""
+    found = []
+    try:
+        attempt = Episode(scenario)
+    except RuntimeError:  # a gold call fails
+        return None
+    with attempt as episode:
+        for turn in scenario.turns:
+            found.append([episode.execute(call).text for call in turn.gold])
+            verdict = episode.end_turn()
+            if not (verdict.passed and verdict.passed_official):
+                return None
+    return found
+
+
+def _places(scenario: Scenario) -> Iterator[tuple[int, int]]:
+    return ((at, number) for at, turn in enumerate(scenario.turns) for number in range(len(turn.gold)))
+
+
+def _matters(scenario: Scenario, at: int, left_out: int) -> bool:
+    """Whether this turn or a later one fails without the call."""
+    with Episode(scenario) as episode:
+        for number, turn in enumerate(scenario.turns):
+            for position, call in enumerate(turn.gold):
+                if (number, position) != (at, left_out):
+                    episode.execute(call)
+            passed = episode.end_turn().passed
+            if number >= at and not passed:
+                return True
+    return False
+
+
+def _known_before(proposal: Proposal, results: list[list[str]], at: int) -> Iterator[str]:
+    """What can be known when the request that lacks a value is answered."""
+    yield from (turn.user for turn in proposal.turns[: at + 1])
+    yield from (text for turn in results[: at + 1] for text in turn)
+    yield json.dumps(proposal.config)
+
+
+def _grounded(proposal: Proposal, results: list[list[str]], at: int) -> bool:
+    """Whether every argument of a turn is in what was said or returned before, or implied by the wording."""
+    turn = proposal.turns[at]
+    known = [item.user for item in proposal.turns[: at + 1]] + [text for item in results[:at] for text in item]
+    for call, implied, result in zip(turn.gold, turn.implied, results[at], strict=True):
+        for key, value in call.arguments.items():
+            if key not in implied and not all(any(_says(text, leaf) for text in known) for leaf in _leaves(value)):
+                return False
+        known.append(result)
+    return True
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether a text has a value, letter for letter but for case, escapes and the underscores of a name."""
+    said = [str(value)]
+    if isinstance(value, float) and value.is_integer():
+        said.append(str(int(value)))
+    if isinstance(value, str):
+        text = text.replace("\\n", "\n").replace('\\"', '"').casefold()
+        said = [value.strip("'\"").casefold()]
+        said.append(said[0].replace("_", " "))
+    return any(re.search(rf"(?<![\w.]){re.escape(item)}(?!\w|\.\d)", text) is not None for item in said)
+
+
+def overlap(scenario: Scenario) -> str | None:
+    """What a task has in common with BFCL's held-out half: the calls of a turn, a class's initial state, or words."""
+    gold, states, words = _held_out()
+    if gold & _golds(scenario):
+        return "gold of the held-out half"
+    if states & _states(scenario):
+        return "a state of the held-out half"
+    if words & _runs(scenario):
+        return f"{RUN} words of the held-out half"
+    return None
+
+
+@cache
+def _held_out() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    scenarios = load_scenarios(split="val")
+    return tuple(frozenset().union(*map(of, scenarios)) for of in (_golds, _states, _runs))  # type: ignore[return-value]
+
+
+def _golds(scenario: Scenario) -> set[str]:
+    """All calls of the task, and those of each turn with several."""
+    turns = [[str(call) for call in turn.gold] for turn in scenario.turns if turn.gold]
+    return {"; ".join(calls) for calls in (sum(turns, []), *(calls for calls in turns if len(calls) > 1))}
+
+
+def _states(scenario: Scenario) -> set[str]:
+    return {json.dumps([name, state], sort_keys=True) for name, state in scenario.initial_config.items() if state}
+
+
+def _runs(scenario: Scenario) -> set[str]:
+    found = set()
+    for turn in scenario.turns:
+        words = _WORD.findall(turn.user.casefold())
+        found |= {" ".join(words[at : at + RUN]) for at in range(len(words) - RUN + 1)}
+    return found
