@@ -77,8 +77,10 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         "--tau2-data", metavar="DIR", help="data/tau2 of a checkout of tau2-bench, in place of the pinned one"
     )
     parser.add_argument("--tiny", action="store_true", help="write the small files of the CPU demo instead")
-    whose.add_argument(
-        "--laptop", action="store_true", help="write those of the CPU profile: short tasks of bfcl and bfcl_single"
+    parser.add_argument(
+        "--laptop",
+        action="store_true",
+        help="write those of the CPU profile: short tasks of bfcl and bfcl_single, or with --json those of the file",
     )
     steptool.add_arguments(parser)
     return parser

@@ -149,8 +149,9 @@ def _laptop(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], G
     """The same of the CPU profile's files."""
     if options.categories or options.tiny or options.mixture or options.options:
         raise ValueError("--laptop says itself what it takes; leave out --categories, --tiny, --mixture and --option")
-    files, left_out = _writable(laptop.data_sets(), protocol)
-    made = {name: source_of(name) for name in sorted({*laptop.ENVIRONMENTS.values()})}
+    own = None if options.environment == DEFAULT else named(options.environment)
+    files, left_out = _writable(laptop.data_sets(own), protocol)
+    made = {name: source_of(name) for name in sorted({"bfcl", own} if own else {*laptop.ENVIRONMENTS.values()})}
     return files, {name: {} for name in made}, {"seed": SEED, "made_from": made}, left_out
 
 

@@ -41,16 +41,25 @@ HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
 FILES = (*TRAIN, SFT_ALL, *HELD_OUT)
 KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
+OWN = {WARM_START: 1000, "stage1_format.parquet": 64, "stage2_base.parquet": 64, "stage3_full.parquet": 32}
+"""File -> rows, of a file of the user's own."""
+
 SHORT_SHARE = 0.4
 """Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""
 
 
-def data_sets() -> dict[str, DataSet]:
+def data_sets(own: str | None = None) -> dict[str, DataSet]:
     """File -> its tasks.
+
+    Args:
+        own: an environment whose tasks take the place of BFCL's in training, and stand beside its multi-turn ones in
+            validation.
 
     Raises:
         SourceError: bfcl-eval is missing or is not the pinned release.
     """
+    if own:
+        return _own(own)
     pools = {category: _pool(category, "train") for category in ENVIRONMENTS}
     drawn: dict[str, dict[str, list[Task]]] = {}
     left = dict(pools)
@@ -65,6 +74,20 @@ def data_sets() -> dict[str, DataSet]:
         name: DataSet(KINDS.get(name, "train"), _alternating(list(groups.values()), name), MAX_RESULT_CHARS)
         for name, groups in drawn.items()
     }
+
+
+def _own(name: str) -> dict[str, DataSet]:
+    """The files of a user's environment: its short tasks first in the warm start, and all of its held-out ones."""
+    tasks = [*load_tasks(name).values()]
+    left = [task for task in tasks if task.part == "train"]
+    sets = {}
+    for file, count in OWN.items():
+        taken, left = left[:count], left[count:]
+        sets[file] = DataSet(KINDS.get(file, "train"), sorted(taken, key=_length), MAX_RESULT_CHARS)
+    for file, (part, _) in HELD_OUT.items():
+        held_out = [task for task in tasks if task.part == part]
+        sets[file] = DataSet("val", _alternating([held_out, _pool("multi_turn_base", part)], file), MAX_RESULT_CHARS)
+    return sets
 
 
 def _pool(category: str, part: Part) -> list[Task]:

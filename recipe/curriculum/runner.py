@@ -128,6 +128,7 @@ def _warm_start(run: Path, stages: Sequence[Stage], note: Path) -> None:
         folder = Path(tiny) if tiny else folder
         watch = console.Watch(folder.parent, console.new_log(run, folder.parent.name))
         profile = [f"sft_{item}" for item in first.overrides if item.startswith("hardware=")]
+        profile += [item for item in first.overrides if item.startswith("paths.data=")]
         print(f"{folder.parent.name}: warm start, log in {watch.log}", flush=True)
         if code := launch("recipe.sft", ["--config-name", name, *profile], watch, note):
             raise _failed(folder.parent.name, watch.log, f"ended with status {code}", stages)

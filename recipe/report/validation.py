@@ -179,10 +179,16 @@ def _row(titles: Sequence[str], name: str, played: Sequence[Sequence[Values]]) -
 def _values(path: Path) -> dict[tuple[str, int, str], Values]:
     """What a validation has of each row, under a key by which the rows are sorted: guard, kind of row, name."""
     found: dict[tuple[str, int, str], Values] = defaultdict(lambda: defaultdict(list))
-    for header in (place.header for place in headers(path)):
-        mark = {"test": "", choosing.GUARD: GUARD_MARK}.get(header["part"])
-        names = ((0, header["category"], "acc"), (1, OVERALL, "acc"), (2, f"{OVERALL}, official", "acc_official"))
-        for kind, name, metric in names[: 2 if mark else 3]:
+    played = [place.header for place in headers(path)]
+    known = {(header["category"], header["environment"]) for header in played}
+    for header in played:
+        mark, category = {"test": "", choosing.GUARD: GUARD_MARK}.get(header["part"]), header["category"]
+        if sum(one == category for one, _ in known) > 1:
+            category = f"{header['environment']}/{category}"
+        names = [(0, category, "acc"), (1, OVERALL, "acc"), (2, f"{OVERALL}, official", "acc_official")]
+        if header["category"].startswith("multi_turn"):
+            names.insert(1, (0, f"{category}, progress", "progress"))
+        for kind, name, metric in names[: -1 if mark else None]:
             if mark is not None and (value := header["reward"].get(metric)) is not None:
                 found[mark, kind, name + mark][task_key_of(header)].append(float(value))
     return found
