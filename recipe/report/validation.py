@@ -26,7 +26,7 @@ from recipe.stage.starts import BEFORE
 METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress"}
 OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""
-WARM_START = "warm start"
+PROGRESS, WARM_START = ", progress", "warm start"
 MEANING = (
     "Shares of test tasks that are solved, each task counting the same; since: how far the last "
     "column is above that one, task by task. Brackets are 95 %."
@@ -158,7 +158,8 @@ def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
     played = [[_values(one[title]) for title in titles] for one in found]
     listed, keys = [], sorted(played[0][-1])
     for key in keys:
-        if key[1] or sum(key[:2] == other[:2] for other in keys) > 1:  # a category alone is the same as all
+        same = [other for other in keys if other[:2] == key[:2] and PROGRESS not in other[2]]
+        if key[1] or same != [key]:  # a category alone is the same as all
             listed.append(_row(titles, key[2], [[column.get(key, {}) for column in one] for one in played]))
     return titles, [row for row in listed if row]
 
@@ -187,7 +188,7 @@ def _values(path: Path) -> dict[tuple[str, int, str], Values]:
             category = f"{header['environment']}/{category}"
         names = [(0, category, "acc"), (1, OVERALL, "acc"), (2, f"{OVERALL}, official", "acc_official")]
         if header["category"].startswith("multi_turn"):
-            names.insert(1, (0, f"{category}, progress", "progress"))
+            names.insert(1, (0, category + PROGRESS, "progress"))
         for kind, name, metric in names[: -1 if mark else None]:
             if mark is not None and (value := header["reward"].get(metric)) is not None:
                 found[mark, kind, name + mark][task_key_of(header)].append(float(value))
