@@ -40,7 +40,8 @@ def main() -> None:
         parser.error("--turns takes 1 to 8, the fewest first; --operations 1 to 4")
     shape = Shape(tuple(given.classes), tuple(given.turns), given.operations, tuple(given.forms), given.unseen_words)
     rejected: Counter[str] = Counter()
-    began = time.perf_counter()
+    began = time.process_time()
+    programs, texts, functions = set(), set(), set()
     given.file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = given.file.with_name(given.file.name + ".unfinished")
     with open(unfinished, "w", encoding="utf-8") as file:
@@ -49,11 +50,15 @@ def main() -> None:
             for entry in generate(part, getattr(given, part), given.seed, shape, rejected):
                 print(json.dumps(entry, ensure_ascii=False), file=file)
                 written += 1
+                programs.add(entry["program"])
+                texts.add(json.dumps(entry["question"]))
+                functions |= {call.partition("(")[0] for turn in entry["ground_truth"] for call in turn}
     os.replace(unfinished, given.file)
-    seconds = time.perf_counter() - began
-    print(f"{given.file}: {written} tasks in {seconds:.1f} s, {written / seconds:.0f} a second")
+    rate = written / (time.process_time() - began)
+    print(f"{given.file}: {written} tasks, {rate:.0f} a second of one core")
+    print(f"  {len(programs)} programs, {len(texts)} texts, {len(functions)} functions")
     for reason, count in rejected.most_common():
-        print(f"  thrown away: {count:6} {reason}")
+        print(f"  {count} thrown away: {reason}")
 
 
 if __name__ == "__main__":
