@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ class Options:
     """Of a mixture, to validate on."""
     laptop: bool = False
     """The files of the CPU profile (`data_prep.laptop`), in place of one environment."""
+    leave_out: str | None = None
+    """`FILE` or `FILE=REASON`: tasks that are not trained on, as `bfcl_env validate --list` writes them."""
 
     @property
     def docs_style(self) -> DocStyle:
@@ -74,7 +76,12 @@ class Options:
         parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
         given = masked(dict(self.options)).items()
         parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in given]
-        return " ".join(parts + ["--tiny"] * self.tiny + ["--laptop"] * self.laptop)
+        return " ".join(
+            parts
+            + ["--tiny"] * self.tiny
+            + ["--laptop"] * self.laptop
+            + [f"--leave-out {shlex.quote(str(self.leave_out))}"] * bool(self.leave_out)
+        )
 
 
 def build(out: Path, options: Options) -> dict:
@@ -88,6 +95,8 @@ def build(out: Path, options: Options) -> dict:
     protocol = get_protocol(options.protocol, docs=options.docs_style)
     choose = _laptop if options.laptop else _mixture if options.mixture else _one
     sets, given, made, left_out = choose(options, protocol)
+    if options.leave_out:
+        sets = _without(sets, options.leave_out)
     _check_own(sets, given)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
     tables = {name: _table(data_set, protocol, chars, given) for name, data_set in sets.items()}
@@ -153,6 +162,18 @@ def _laptop(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], G
     files, left_out = _writable(laptop.data_sets(own), protocol)
     made = {name: source_of(name) for name in sorted({"bfcl", own} if own else {*laptop.ENVIRONMENTS.values()})}
     return files, {name: {} for name in made}, {"seed": SEED, "made_from": made}, left_out
+
+
+def _without(sets: Sets, asked: str) -> dict[str, DataSet]:
+    """The same without tasks that somebody does not want to train on. Validation stays as it is."""
+    path, _, reason = asked.partition("=")
+    listed = json.loads(Path(path).read_text())
+    ids = {name for name, found in listed.items() if any(reason in one["reason"] for one in found)}
+    if not ids:
+        raise ValueError(f"{path} names no task with the reason {reason!r}")
+    keep = {name: [task for task in one.tasks if one.kind == "val" or task.id not in ids] for name, one in sets.items()}
+    print(f"left out of training: {sum(len(sets[name].tasks) - len(keep[name]) for name in sets)} rows, as {path} says")
+    return {name: replace(sets[name], tasks=tasks) for name, tasks in keep.items()}
 
 
 def _writable(sets: Sets, protocol: Protocol) -> tuple[dict[str, DataSet], dict[str, str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from bfcl_env.episode import Episode
 from bfcl_env.execution import new_instances, run_call
+from bfcl_env.proof.grounding import leaves, says
 from bfcl_env.proof.mutants import Turns
 from bfcl_env.scenarios import EARLY_GOLD, Scenario
 from interaction.call import Call, copy_call
@@ -43,6 +44,7 @@ def suspicions(scenario: Scenario) -> Iterator[Suspicion]:
             if name not in called:
                 yield Suspicion(number, "a withheld function that gold never calls", name)
     yield from _weak_turns(scenario)
+    yield from _unsaid(scenario)
 
 
 def _failing_gold(scenario: Scenario) -> Iterator[Suspicion]:
@@ -52,6 +54,23 @@ def _failing_gold(scenario: Scenario) -> Iterator[Suspicion]:
             text, error = run_call(copy_call(call), instances)
             if error is not None:
                 yield Suspicion(number, "a gold call fails", f"{call}: {text[:100]}")
+
+
+def _unsaid(scenario: Scenario) -> Iterator[Suspicion]:
+    """Texts that gold has to have exactly, though no user, result, state or documentation says them."""
+    gold = tuple(turn.gold for turn in scenario.turns)
+    instances, known = new_instances(scenario), [text for _, text in scenario.config_json]
+    for number, turn in enumerate(scenario.turns):
+        known.append(turn.user)
+        for at, call in enumerate(turn.gold):
+            for key, value in call.arguments.items():
+                texts = [leaf for leaf in leaves(value) if isinstance(leaf, str) and " " in leaf]
+                if all(any(says(text, leaf) for text in known) for leaf in texts):
+                    continue
+                other = Call(call.name, call.arguments | {key: "other words"})
+                if not _passes(scenario, gold, number, (*turn.gold[:at], other, *turn.gold[at + 1 :])):
+                    yield Suspicion(number, "a text that nobody said has to be exact", f"{call.name}({key}={value!r})")
+            known.append(run_call(copy_call(call), instances)[0])
 
 
 def _weak_turns(scenario: Scenario) -> Iterator[Suspicion]:

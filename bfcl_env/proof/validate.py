@@ -4,11 +4,13 @@ Gold must pass every turn, by our rule and by BFCL's, with no error result. What
 reward has to discount.
 """
 
+import json
 import random
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
@@ -17,7 +19,7 @@ from bfcl_env.proof.suspicious import suspicions
 from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
 from interaction.call import Call, CallError
 
-SHOWN = 12
+SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,11 @@ def score(policy: str, category: str) -> Score:
     )
 
 
-def main(show_all: bool = False) -> int:
-    """Prints the table and the list; returns 0 if gold passes everywhere, otherwise 1.
+def main(listed: Path | None = None) -> int:
+    """Prints the table and what is suspicious; returns 0 if gold passes everywhere, otherwise 1.
 
     Args:
-        show_all: list every suspicious entry, not only the first of each reason.
+        listed: JSON to write: task -> all that is suspicious in it, with turn (the first is 0), reason and detail.
     """
     gold_passed = True
     print(f"{'policy':<17} {'category':<24} {'passed':>8} {'turns':>10} {'progress':>9} {'raw':>6} {'seconds':>8}")
@@ -144,14 +146,13 @@ def main(show_all: bool = False) -> int:
     if not gold_passed:
         failed = [scenario.id for scenario in load_scenarios() if not all(replay_gold(scenario))]
         print(f"gold fails in {len(failed)}: {', '.join(failed[:SHOWN])}")
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for scenario in load_scenarios():
-        for found in suspicions(scenario):
-            by_reason[found.reason].append(f"{scenario.id}:{found.turn} {found.detail}".rstrip())
-    print("\nSuspicious entries, as scenario:turn, with the number of them")
-    for reason, entries in sorted(by_reason.items()):
-        shown = entries if show_all else entries[:SHOWN]
-        print(f"{reason} ({len(entries)})", *shown, sep="\n  ")
-        if len(shown) < len(entries):
-            print(f"  and {len(entries) - len(shown)} more; --all lists them")
+    found = {scenario.id: [*suspicions(scenario)] for scenario in load_scenarios()}
+    reasons = Counter(one.reason for those in found.values() for one in those)
+    print("\nSuspicious entries, and how many there are")
+    for reason, count in sorted(reasons.items()):
+        first = [f"{name}:{one.turn}" for name, those in found.items() for one in those if one.reason == reason][:SHOWN]
+        print(f"{count:5}  {reason}: {', '.join(first)}{', ...' * (count > SHOWN)}")
+    if listed is not None:
+        entries = {name: [asdict(one) for one in those] for name, those in found.items() if those}
+        listed.write_text(json.dumps(entries, indent=1) + "\n")
     return 0 if gold_passed else 1

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from bfcl_env.episode import Episode
+from bfcl_env.proof.grounding import leaves, says
 from bfcl_env.proof.validate import POLICIES
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.synthesis.propose import Proposal
@@ -23,9 +23,7 @@ def problem(proposal: Proposal, scenario: Scenario) -> str | None:
     results = _results_of_gold(scenario)
     if results is None:
         return "gold does not pass"
-    if any(
-        _says(text, value) for at, value in proposal.unsaid.items() for text in _known_before(proposal, results, at)
-    ):
+    if any(says(text, value) for at, value in proposal.unsaid.items() for text in _known_before(proposal, results, at)):
         return "what is missing is known"
     if not all(_grounded(proposal, results, at) for at in range(len(proposal.turns))):
         return "an argument is grounded nowhere"
@@ -86,32 +84,10 @@ def _grounded(proposal: Proposal, results: list[list[str]], at: int) -> bool:
     known = [item.user for item in proposal.turns[: at + 1]] + [text for item in results[:at] for text in item]
     for call, implied, result in zip(turn.gold, turn.implied, results[at], strict=True):
         for key, value in call.arguments.items():
-            if key not in implied and not all(any(_says(text, leaf) for text in known) for leaf in _leaves(value)):
+            if key not in implied and not all(any(says(text, leaf) for text in known) for leaf in leaves(value)):
                 return False
         known.append(result)
     return True
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-def _says(text: str, value: Any) -> bool:
-    """Whether a text has a value, letter for letter but for case, escapes and the underscores of a name."""
-    said = [str(value)]
-    if isinstance(value, float) and value.is_integer():
-        said.append(str(int(value)))
-    if isinstance(value, str):
-        text = text.replace("\\n", "\n").replace('\\"', '"').casefold()
-        said = [value.strip("'\"").casefold()]
-        said.append(said[0].replace("_", " "))
-    return any(re.search(rf"(?<![\w.]){re.escape(item)}(?!\w|\.\d)", text) is not None for item in said)
 
 
 def overlap(scenario: Scenario) -> str | None:

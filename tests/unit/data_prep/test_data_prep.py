@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -147,3 +148,15 @@ def test_a_full_disk_loses_nothing_and_leaves_no_half_file(small, tmp_path, caps
         assert status == 1
         assert "cannot write" in (said := capsys.readouterr().err) and said.count("\n") == 1 and "--out" in said
         assert snapshot(out) == before
+
+
+def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_keeps_them(tmp_path, capsys):
+    listed = Path(__file__).parents[3] / "docs" / "data" / "suspicious.json"
+    files = {}
+    for name, more in {"all": [], "fewer": ["--leave-out", f"{listed}=has to be exact"]}.items():
+        assert main(["--out", str(tmp_path / name), "--categories", "multi_turn_base", *more]) == 0
+        files[name] = {path.name: pq.read_table(path).num_rows for path in (tmp_path / name).glob("*.parquet")}
+    fewer = {name: files["all"][name] - count for name, count in files["fewer"].items()}
+    assert fewer["bfcl_val.parquet"] == 0 and fewer["bfcl_train.parquet"] == fewer["bfcl_sft.parquet"] > 5
+    assert "left out of training" in capsys.readouterr().out
+    assert "--leave-out" in json.loads((tmp_path / "fewer" / "manifest.json").read_text())["command"]
