@@ -157,6 +157,6 @@ def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_k
         assert main(["--out", str(tmp_path / name), "--categories", "multi_turn_base", *more]) == 0
         files[name] = {path.name: pq.read_table(path).num_rows for path in (tmp_path / name).glob("*.parquet")}
     fewer = {name: files["all"][name] - count for name, count in files["fewer"].items()}
-    assert fewer["bfcl_val.parquet"] == 0 and fewer["bfcl_train.parquet"] == fewer["bfcl_sft.parquet"] > 5
+    assert fewer["bfcl_val.parquet"] == 0 and fewer["bfcl_train.parquet"] == fewer["sft_train.parquet"] > 5
     assert "left out of training" in capsys.readouterr().out
     assert "--leave-out" in json.loads((tmp_path / "fewer" / "manifest.json").read_text())["command"]
