@@ -21,7 +21,7 @@ PACKAGES = ("interaction", "rewards", "bfcl_env", "tau_env")
 ADAPTERS = HERE / "adapters"
 LEFT_OUT = ("interaction/agent_loop.py", "interaction/episode_output.py")
 """What imports verl or torch: the recipe's own loop."""
-KINDS = (".py", ".json", ".typed")
+KINDS = (".py", ".json", ".yaml", ".typed")
 OURS = """build-backend = "backend"
 backend-path = ["."]"""
 
