@@ -77,9 +77,15 @@ def data_sets(own: str | None = None) -> dict[str, DataSet]:
 
 
 def _own(name: str) -> dict[str, DataSet]:
-    """The files of a user's environment: its short tasks first in the warm start, and all of its held-out ones."""
+    """The files of a user's environment: short tasks first, and all that are held out.
+
+    Raises:
+        ValueError: it has too few tasks to train on.
+    """
     tasks = [*load_tasks(name).values()]
     left = [task for task in tasks if task.part == "train"]
+    if len(left) < (wanted := sum(OWN.values())):
+        raise ValueError(f"{name} has {len(left)} tasks to train on; --laptop takes {wanted}")
     sets = {}
     for file, count in OWN.items():
         taken, left = left[:count], left[count:]

@@ -1,12 +1,14 @@
 """The data of a real model on a CPU: mixed batches, nothing held out, and tasks that are not asked twice."""
 
+import json
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 
+from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main
-from data_prep.laptop import HELD_OUT, TRAIN, WARM_START
+from data_prep.laptop import HELD_OUT, OWN, TRAIN, WARM_START
 from interaction.environment import load_tasks
 
 STAGES = [name for name in TRAIN if name != WARM_START]
@@ -56,3 +58,24 @@ def test_no_cluster_is_both_trained_on_and_held_out_and_no_task_is_trained_on_tw
         ("test", "bfcl_single"): 200,
         ("test", "bfcl"): 12,
     }
+
+
+def test_a_file_of_the_users_own_takes_the_place_of_training_tasks_and_stands_beside_held_out_ones(tmp_path, capsys):
+    shape = Shape(turns=(1, 1), operations=1, forms=("multi_turn_base",), classes=("GorillaFileSystem", "MathAPI"))
+    entries = [*generate("train", 20, 1, shape), *generate("test", 6, 1, shape)]
+    file = tmp_path / "few.json"
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert main(["--out", str(tmp_path / "few"), "--laptop", "--json", str(file)]) != 0
+    assert f"few has 20 tasks to train on; --laptop takes {sum(OWN.values())}" in capsys.readouterr().err
+    copies = [
+        {**entry, "id": f"multi_turn_base_{5000 + 20 * number + at}"}
+        for number in range(58)
+        for at, entry in enumerate(entries[:20])
+    ]
+    file = tmp_path / "made.json"
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in [*copies, *entries[20:]]))
+    assert main(["--out", str(tmp_path / "data"), "--laptop", "--json", str(file)]) == 0
+    rows = {name: pq.read_table(tmp_path / "data" / name).num_rows for name in OWN}
+    assert rows == OWN
+    held_out = pq.read_table(tmp_path / "data" / "val.parquet").to_pylist()
+    assert Counter(row["extra_info"]["environment"] for row in held_out) == {"made": 6, "bfcl": 30}
