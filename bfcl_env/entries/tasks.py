@@ -18,11 +18,14 @@ from bfcl_env.entries.categories import SPELLINGS, category_of
 from bfcl_env.entries.form import Problem
 from bfcl_env.environment import Options
 from bfcl_env.execution import new_instances
+from bfcl_env.gold import gold_for
+from bfcl_env.proof.grounding import leaves, says
 from bfcl_env.scenarios import Scenario
 from bfcl_env.single_turn.components import SEED, joined, parts
 from bfcl_env.single_turn.tasks import SingleTurnTask
 from bfcl_env.source import VERSION
-from interaction.boundary import call
+from interaction.boundary import call as bounded
+from interaction.call import Call
 from interaction.environment import Environment, GoldMessage, Part, Task, UserWords
 from interaction.outcome import Verdicts
 from interaction.protocol import get_protocol
@@ -62,8 +65,27 @@ class OwnTask:
         return attempt if self.extra == "{}" else _WithExtra(attempt, json.loads(self.extra))  # type: ignore[return-value]
 
     def gold(self) -> Iterable[GoldMessage | UserWords]:
-        """That of the entry."""
-        return self.played.gold()
+        """That of the entry; what takes a result of its own turn is called in a later message than what returned it."""
+        return _in_messages(self.played) if isinstance(self.played, Scenario) else self.played.gold()
+
+
+def _in_messages(scenario: Scenario) -> Iterator[GoldMessage]:
+    known = ""
+    for turn, done in zip(scenario.turns, gold_for(scenario).turns, strict=True):
+        known += f"\n{turn.user}"
+        calls, results = list[Call](), ""
+        for call, result in zip(turn.gold, done.texts, strict=True):
+            values = [value for value in leaves(call.arguments) if not isinstance(value, bool | None)]
+            if any(says(results, value) and not says(known, value) for value in values):
+                yield GoldMessage(tuple(calls))
+                known += results
+                calls, results = [], ""
+            calls.append(call)
+            results += f"\n{result}"
+        if calls:
+            yield GoldMessage(tuple(calls))
+        known += results
+        yield GoldMessage(answer="done")
 
 
 class _WithExtra:
@@ -258,7 +280,7 @@ def _line(text: str) -> str:
 def _problem_of_gold(task: OwnTask) -> str | None:
     """Why the gold of a task is none when it is played."""
     try:
-        return call(lambda: _played(task), SECONDS)
+        return bounded(lambda: _played(task), SECONDS)
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:LONGEST]
 

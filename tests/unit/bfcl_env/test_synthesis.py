@@ -129,3 +129,28 @@ def test_the_command_writes_a_file_that_is_an_environment_of_its_parts(tmp_path)
     tasks = environment("tasks", file).load_tasks()
     assert Counter(task.part for task in tasks) == {"train": 12, "dev": 2, "test": 3}
     assert len({json.loads(line)["id"] for line in file.read_text().splitlines()}) == 17
+
+
+def test_gold_calls_what_takes_a_result_in_a_later_message_than_what_returned_it(tmp_path):
+    def calls(*texts):
+        entry = {
+            "id": "multi_turn_base_1000",
+            "question": [[{"role": "user", "content": "Tell Ann Lee 'hi', USR200 'ho' and list all users."}]],
+            "initial_config": {
+                "MessageAPI": {
+                    "user_map": {"Bo Ray": "USR100", "Ann Lee": "USR107", "Cy": "USR200"},
+                    "current_user": "USR100",
+                }
+            },
+            "involved_classes": ["MessageAPI"],
+            "ground_truth": [[*texts]],
+        }
+        file = tmp_path / f"{len(texts)}.json"
+        file.write_text(json.dumps(entry))
+        (task,) = environment("tasks", file).load_tasks()
+        return [[str(call) for call in message.calls] for message in task.gold() if message.calls]
+
+    ask, use = "get_user_id(user='Ann Lee')", "send_message(receiver_id='USR107', message='hi')"
+    known = "send_message(receiver_id='USR200', message='ho')"
+    assert calls(ask, use, known) == [[ask], [use, known]]
+    assert calls(known, "list_users()") == [[known, "list_users()"]]
