@@ -167,8 +167,11 @@ def _laptop(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], G
 def _without(sets: Sets, asked: str) -> dict[str, DataSet]:
     """The same without tasks that somebody does not want to train on. Validation stays as it is."""
     path, _, reason = asked.partition("=")
-    listed = json.loads(Path(path).read_text())
-    ids = {name for name, found in listed.items() if any(reason in one["reason"] for one in found)}
+    try:
+        listed = json.loads(Path(path).read_text())
+        ids = {name for name, found in listed.items() if any(reason in one["reason"] for one in found)}
+    except (OSError, ValueError, AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"--leave-out {path} is not what `bfcl_env validate --list` writes: {error}") from error
     if not ids:
         raise ValueError(f"{path} names no task with the reason {reason!r}")
     keep = {name: [task for task in one.tasks if one.kind == "val" or task.id not in ids] for name, one in sets.items()}

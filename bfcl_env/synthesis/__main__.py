@@ -64,5 +64,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except SourceError as error:
+    except (SourceError, ValueError) as error:
         sys.exit(str(error))

@@ -12,6 +12,8 @@ from interaction.environment import Part
 
 FIRST = {"train": 1000, "dev": 1001, "test": 1002}
 """Numbers of the first tasks, in steps of three; BFCL's own end at 199."""
+PATIENCE = 5000
+"""Proposals thrown away in a row before it is said that there are no more; one in six is usual."""
 
 
 def generate(
@@ -27,12 +29,17 @@ def generate(
         seed: what is drawn depends on it, on the part and on nothing else.
         shape: what tasks are wanted; all by default.
         rejected: reason -> proposals thrown away, counted here.
+
+    Raises:
+        ValueError: there are not so many different tasks of this shape.
     """
     shape, rejected = shape or Shape(), Counter() if rejected is None else rejected
     texts: set[str] = set()
-    made = attempt = 0
+    made = attempt = last = 0
     while made < count:
         attempt += 1
+        if attempt - last > PATIENCE:
+            raise ValueError(f"only {made} tasks of this shape are found for {part}: allow more turns or operations")
         proposal = propose(Random(f"{seed} {part} {attempt} {shape.unseen}"), part, shape)
         if proposal is None:
             rejected["does not fit together"] += 1
@@ -46,5 +53,5 @@ def generate(
             rejected[found] += 1
             continue
         texts.add(words)
-        made += 1
+        made, last = made + 1, attempt
         yield entry

@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bfcl_env.entries.tasks import EntriesError, read
 from bfcl_env.proof.grounding import leaves, says
 from bfcl_env.scenarios import Scenario, scenario_of
 from bfcl_env.synthesis.verify import overlap
@@ -69,8 +70,8 @@ class Rephrasing:
             for line in self.cache.read_text("utf-8").splitlines():
                 try:
                     self._known.update(json.loads(line))
-                except ValueError:
-                    continue  # the last line of a run that was killed
+                except (ValueError, TypeError):
+                    continue  # cut off when a run was killed: asked again
 
     async def entry(self, entry: dict[str, Any]) -> dict[str, Any] | None:
         """The entry in other words; None, and counted, if it is not well made.
@@ -188,7 +189,10 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--workers", type=int, default=8, help="requests at once")
     given = parser.parse_args()
-    entries = [json.loads(line) for line in given.read.read_text("utf-8").splitlines()]
+    try:
+        entries = read(given.read)
+    except EntriesError as error:
+        parser.error(str(error))
     key = os.environ.get(given.api_key_env, "") if given.api_key_env else "EMPTY"
     sampling = {"temperature": given.temperature, "max_tokens": 1024}
     cache = given.write.with_name(given.write.name + ".cache")

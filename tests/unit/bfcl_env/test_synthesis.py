@@ -121,6 +121,12 @@ def test_unseen_wordings_are_not_those_of_training():
         assert not any(turn[0]["content"].startswith(("Please", "Could you")) for turn in entry["question"] if turn)
 
 
+def test_a_shape_that_has_no_more_tasks_is_said_and_does_not_run_for_ever():
+    shape = Shape(classes=("TicketAPI",), turns=(1, 1), operations=1, forms=("multi_turn_base",))
+    with pytest.raises(ValueError, match="tasks of this shape are found for dev: allow more turns or operations"):
+        list(generate("dev", 5000, 1, shape))
+
+
 def test_the_command_writes_a_file_that_is_an_environment_of_its_parts(tmp_path):
     file = tmp_path / "tasks.json"
     words = [sys.executable, "-m", "bfcl_env.synthesis", str(file), "--train", "12", "--dev", "2", "--test", "3"]

@@ -160,3 +160,5 @@ def test_tasks_that_are_listed_with_a_reason_are_not_trained_on_and_validation_k
     assert fewer["bfcl_val.parquet"] == 0 and fewer["bfcl_train.parquet"] == fewer["sft_train.parquet"] > 5
     assert "left out of training" in capsys.readouterr().out
     assert "--leave-out" in json.loads((tmp_path / "fewer" / "manifest.json").read_text())["command"]
+    assert main(["--out", str(tmp_path / "none"), "--leave-out", str(tmp_path / "no.json")]) == 1
+    assert "no.json is not what `bfcl_env validate --list` writes" in capsys.readouterr().err
