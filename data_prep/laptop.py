@@ -41,8 +41,8 @@ HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
 FILES = (*TRAIN, SFT_ALL, *HELD_OUT)
 KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
-OWN = {WARM_START: 1000, "stage1_format.parquet": 64, "stage2_base.parquet": 64, "stage3_full.parquet": 32}
-"""File -> rows, of a file of the user's own."""
+OWN = {"stage1_format.parquet": 64, "stage2_base.parquet": 64, "stage3_full.parquet": 32}
+"""File -> rows, of a file of the user's own. The warm start takes the rest."""
 
 SHORT_SHARE = 0.4
 """Of the multi-turn tasks of a part, the shortest. Their gold episodes have at most 923 tokens of SmolLM2's."""
@@ -77,19 +77,20 @@ def data_sets(own: str | None = None) -> dict[str, DataSet]:
 
 
 def _own(name: str) -> dict[str, DataSet]:
-    """The files of a user's environment: short tasks first, and all that are held out.
+    """The files of a user's environment: tasks of few turns first, and all that are held out.
 
     Raises:
         ValueError: it has too few tasks to train on.
     """
     tasks = [*load_tasks(name).values()]
     left = [task for task in tasks if task.part == "train"]
-    if len(left) < (wanted := sum(OWN.values())):
-        raise ValueError(f"{name} has {len(left)} tasks to train on; --laptop takes {wanted}")
+    if len(left) <= (wanted := sum(OWN.values())):
+        raise ValueError(f"{name} has {len(left)} tasks to train on; --laptop takes more than {wanted}")
     sets = {}
-    for file, count in OWN.items():
+    for file, count in {WARM_START: len(left) - wanted, **OWN}.items():
         taken, left = left[:count], left[count:]
-        sets[file] = DataSet(KINDS.get(file, "train"), sorted(taken, key=_length), MAX_RESULT_CHARS)
+        taken.sort(key=lambda task: len([*task.gold()]))
+        sets[file] = DataSet(KINDS.get(file, "train"), taken, MAX_RESULT_CHARS)
     for file, (part, _) in HELD_OUT.items():
         held_out = [task for task in tasks if task.part == part]
         sets[file] = DataSet("val", _alternating([held_out, _pool("multi_turn_base", part)], file), MAX_RESULT_CHARS)
