@@ -163,8 +163,7 @@ class World:
             self.results.append(_parsed(text))
             calls.append(call)
             implied.append(frozenset(key for key, given in arguments.items() if isinstance(given, Fixed)))
-        slots = {slot for slot in re.findall(r"{(\w+)}", wording)}
-        values = {slot: self._slot(operation, slot) for slot in slots}
+        values = {slot: self._slot(operation, slot) for slot in re.findall(r"{(\w+)}", wording)}
         for kind, key in operation.notes.items():
             self.noted[kind] = self.results[-1][key]
         return Done(tuple(calls), tuple(implied), wording, {slot: self.words(value) for slot, value in values.items()})
