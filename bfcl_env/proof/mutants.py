@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from bfcl_env.episode import Episode
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.source import function_docs, function_owners
 from interaction.call import Call
@@ -27,6 +28,17 @@ class Mutant:
     kind: str
     """One of `FAULTS`."""
     turns: Turns
+
+
+def play(scenario: Scenario, turns: Turns) -> list[bool]:
+    """Whether each turn passes when these calls are made and every turn is answered."""
+    with Episode(scenario) as episode:
+        verdicts = []
+        for calls in turns:
+            for call in calls:
+                episode.execute(call)
+            verdicts.append(episode.end_turn().passed)
+        return verdicts
 
 
 READ_ONLY = frozenset(

@@ -7,7 +7,8 @@ from functools import cache
 
 from bfcl_env.gold import gold_for
 from bfcl_env.proof.grounding import leaves, says
-from bfcl_env.proof.validate import POLICIES, play, replay_gold
+from bfcl_env.proof.mutants import play
+from bfcl_env.proof.validate import POLICIES, replay_gold
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.synthesis.propose import Proposal
 
