@@ -3,9 +3,9 @@
 from itertools import product
 from typing import get_args
 
-from bfcl_env.single_turn.categories import CATEGORIES as BFCL
-from bfcl_env.single_turn.categories import Category, Wanted
 from bfcl_env.single_turn.checker import Language
+from bfcl_env.single_turn.tasks import CATEGORIES as BFCL
+from bfcl_env.single_turn.tasks import Category, Wanted
 from bfcl_env.source import CATEGORIES as MULTI_TURN
 
 LANGUAGES: tuple[Language, ...] = get_args(Language)

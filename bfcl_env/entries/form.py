@@ -14,8 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from bfcl_env.calls import parse_call
 from bfcl_env.entries.categories import kind_of
 from bfcl_env.scenarios import EARLY_GOLD, Scenario, scenario_of
-from bfcl_env.single_turn.categories import Category
-from bfcl_env.single_turn.tasks import SingleTurnTask
+from bfcl_env.single_turn.tasks import Category, SingleTurnTask
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
 from interaction.call import CallError
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from bfcl_env.leaderboard.averages import averages, missing
-from bfcl_env.single_turn.data_files import made_from
-from bfcl_env.single_turn.tasks import load_tasks
+from bfcl_env.single_turn.tasks import load_tasks, made_from
 
 __all__ = ["audit_known", "leaderboard_averages", "load_tasks", "made_from"]
 
