@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from bfcl_env.calls import parse_call
-from bfcl_env.entries.categories import kind_of
 from bfcl_env.scenarios import EARLY_GOLD, Scenario, scenario_of
-from bfcl_env.single_turn.tasks import Category, SingleTurnTask
+from bfcl_env.single_turn.tasks import Category, SingleTurnTask, kind_of
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
 from interaction.call import CallError
 
@@ -253,23 +252,13 @@ def _gold_problems(form: MultiTurn, known: set[str]) -> Iterator[Problem]:
 # Single-turn entries.
 
 
-class OwnSingleTurnTask(SingleTurnTask):
-    """A task of a category that BFCL need not have."""
-
-    @property
-    def kind(self) -> Category:
-        return kind_of(self.category)
-
-
-def single_turn(entry: Mapping[str, Any], category: str) -> OwnSingleTurnTask:
+def single_turn(entry: Mapping[str, Any], category: str) -> SingleTurnTask:
     """The task of an entry without problems."""
     kind = kind_of(category)
     functions = [_document(item, kind) for item in entry["function"]]
     asked = {"id": entry["id"], "question": entry["question"], "function": functions}
     answer = {"id": entry["id"], "ground_truth": entry["ground_truth"]} if kind.wanted == "accepted" else None
-    return OwnSingleTurnTask(
-        entry["id"], category, "", "train", json.dumps(asked), json.dumps(answer) if answer else ""
-    )
+    return SingleTurnTask(entry["id"], category, "", "train", json.dumps(asked), json.dumps(answer) if answer else "")
 
 
 def _document(given: Mapping[str, Any], kind: Category) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from bfcl_env.single_turn import components
 from bfcl_env.single_turn.checker import Language, check_calls
@@ -48,6 +48,16 @@ CATEGORIES: Mapping[str, Category] = {
 }
 """The 13 that BFCL scores, in its order."""
 
+
+def kind_of(category: str) -> Category:
+    """The language of a category, and the calls that it asks for; users' files have some that BFCL has not."""
+    if category in CATEGORIES:
+        return CATEGORIES[category]
+    language: Language = next((name for name in get_args(Language) if category.endswith(f"_{name}")), "python")
+    wanted: Wanted = "any call" if category == "relevance" else "accepted"
+    return Category(language, category.startswith("parallel"), wanted)
+
+
 DATA_SHA256 = "cc94872bc0aea62b143e6a5fe485deeeec1489faf8091a673b20325e27cde8b4"
 """As `bfcl_env.source.DATA_SHA256`, of the questions and answers of all categories."""
 NO_FUNCTION_HELPS = "None of the functions that I have can do this."
@@ -72,7 +82,7 @@ class SingleTurnTask:
     @property
     def kind(self) -> Category:
         """What its category has in common."""
-        return CATEGORIES[self.category]
+        return kind_of(self.category)
 
     @property
     def messages(self) -> list[dict[str, str]]:
