@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from bfcl_env import augmentation, contribution
+from bfcl_env import augmentation
 from bfcl_env.execution import new_instances, run_call, unknown_function_text
 from bfcl_env.gold import GoldTurn, gold_for
 from bfcl_env.limits import MAX_CALLS
@@ -126,7 +126,7 @@ class Episode:
 
         For rewards of single steps; counts in no verdict.
         """
-        number = contribution.matching_gold(self.scenario, self._turn, call, result, self._credited)
+        number = self._expected.matching(call, result, self._credited)
         if number is not None:
             self._credited.add(number)
         return number
@@ -140,7 +140,7 @@ class Episode:
             RuntimeError: the episode is closed or all its turns have ended.
         """
         self._require_open("measure closeness")
-        return contribution.closeness(self.scenario, self._turn, self._instances)
+        return self._expected.closeness(self._instances)
 
     def end_turn(self, answered: bool = True) -> TurnVerdict:
         """Judges the current turn and goes on to the next.

@@ -20,7 +20,7 @@ from bfcl_env.environment import Options
 from bfcl_env.execution import new_instances
 from bfcl_env.gold import gold_for
 from bfcl_env.proof.grounding import leaves, says
-from bfcl_env.scenarios import Scenario
+from bfcl_env.scenarios import Scenario, scenario_of
 from bfcl_env.single_turn.checker import Language
 from bfcl_env.single_turn.components import SEED, joined, parts
 from bfcl_env.single_turn.tasks import CATEGORIES as SINGLE_TURN
@@ -160,7 +160,7 @@ class FileEnvironment:
         """What an audit finds in single-turn tasks, as in BFCL's own."""
         from bfcl_env.single_turn import audit
 
-        return audit.known_of(task.played for task in self._tasks if isinstance(task.played, SingleTurnTask))
+        return audit.known(task.played for task in self._tasks if isinstance(task.played, SingleTurnTask))
 
     def made_from(self) -> dict[str, Any]:
         """For a manifest: the file, and the release of BFCL."""
@@ -217,14 +217,14 @@ class FileEnvironment:
             return
         if isinstance(read, form.MultiTurn):
             found = [*form.problems_of_turns(entry, read)]
-            idle += [f"{name}: {where} {what}" for where, what in form.idle(entry, read)]
+            idle += [f"{name}: {where} {what}" for where, what in form.idle(read)]
         else:
             found = [*form.problems_of_question(read, category)]
         yield from found
         if not found:
             played: Task
             if isinstance(read, form.MultiTurn):
-                played = form.scenario(entry, read, category, number)
+                played = scenario_of(category, read.model_dump(), read.ground_truth, number)
             else:
                 played = form.single_turn(entry, category)
             extra = json.dumps({key: value for key, value in entry.items() if key not in form.keys(kind)})

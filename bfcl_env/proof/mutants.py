@@ -96,21 +96,17 @@ def random_call(scenario: Scenario, rng: random.Random, names: frozenset[str] | 
     if names is None:
         names = frozenset(name for class_name in scenario.classes for name in function_docs()[class_name])
     name = rng.choice(sorted(names))
-    parameters = _parameters(name)
-    arguments = {
-        key: _value(name, key, schema["type"], rng)
-        for key, schema in parameters["properties"].items()
-        if key in parameters["required"] or rng.random() < 0.3
-    }
+    parameters = function_docs()[function_owners()[name]][name]["parameters"]
+    arguments = {}
+    for key, schema in parameters["properties"].items():
+        if key in parameters["required"] or rng.random() < 0.3:
+            known = _gold_values().get((name, key))
+            arguments[key] = rng.choice(known if known and rng.random() < 0.5 else _INVENTED[schema["type"]])
     return Call(name, arguments)
 
 
 def _text(turns: Turns) -> list[list[str]]:
     return [[str(call) for call in turn] for turn in turns]  # Unlike ==, tells 1 from 1.0 and from True.
-
-
-def _parameters(name: str) -> dict[str, Any]:
-    return function_docs()[function_owners()[name]][name]["parameters"]
 
 
 @cache
@@ -133,11 +129,6 @@ _INVENTED: dict[str, tuple[Any, ...]] = {
     "array": ([], [1, 2.5, -3], ["AAPL", "GOOG"], ["x"], [[1], [2]], [None]),
     "dict": ({}, {"status": "Open"}, {"priority": 9, "nested": {"a": [1]}}),
 }
-
-
-def _value(name: str, key: str, kind: str, rng: random.Random) -> Any:
-    known = _gold_values().get((name, key))
-    return rng.choice(known) if known and rng.random() < 0.5 else rng.choice(_INVENTED[kind])
 
 
 Fault = Callable[[Scenario, Turns, random.Random], Turns | None]

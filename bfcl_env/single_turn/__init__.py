@@ -12,7 +12,7 @@ def audit_known() -> Mapping[str, str]:
     """What an audit finds here and need not say again, with reasons."""
     from bfcl_env.single_turn import audit
 
-    return audit.known()
+    return audit.known(load_tasks())
 
 
 def leaderboard_averages(accuracies: Mapping[str, tuple[float, int]]) -> tuple[dict[str, float], tuple[str, ...]]:

@@ -146,8 +146,12 @@ def check_calls(
     """
     if len(calls) != len(accepted) or not (parallel or len(calls) == 1):
         return _failed(Mismatch("wrong_count", "", "", _count(len(accepted)), _count(len(calls))))
-    if beyond := _beyond_bounds(calls):
-        return _failed(beyond)
+    if len(calls) > MAX_CALLS:
+        return _failed(Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls))))
+    try:
+        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
+    except CallError as error:
+        return _failed(Mismatch("limit", "", "", str(error), ""))
     answers = [Answer.of(item, functions) for item in accepted]
 
     @cache
@@ -161,7 +165,8 @@ def check_calls(
     for index in alone:
         answer = answers[index]
         if parallel:
-            mismatches.append(_no_match(answer, [calls[call] for call in left]))
+            names = _cut(", ".join(calls[call].name for call in left))
+            mismatches.append(Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), names))
         near = next((call for call in left if not parallel or calls[call].name == answer.function), None)
         if near is not None and (wrong := find_wrong(index, near)):
             mismatches.append(_mismatch(calls[near], answer, wrong))
@@ -204,11 +209,6 @@ def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
     return _failed(Mismatch(kind, "", "", "at least 1 call" if wanted else _count(0), _count(len(calls))))
 
 
-def _no_match(answer: Answer, left: Sequence[Call]) -> Mismatch:
-    names = ", ".join(call.name for call in left)
-    return Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names))
-
-
 def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
     kind, argument = wrong
     if argument is None:
@@ -227,16 +227,6 @@ def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
         expected = repr(answer.accepted.get(argument, ()))
     found = _short(call.arguments[argument]) if argument in call.arguments else ""
     return Mismatch(kind, answer.function, _cut(argument), _cut(expected), found)
-
-
-def _beyond_bounds(calls: Sequence[Call]) -> Mismatch | None:
-    if len(calls) > MAX_CALLS:
-        return Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls)))
-    try:
-        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
-    except CallError as error:
-        return Mismatch("limit", "", "", str(error), "")
-    return None
 
 
 def _failed(mismatch: Mismatch) -> Checked:

@@ -131,7 +131,7 @@ def load_tasks() -> tuple[SingleTurnTask, ...]:
     read = read_categories()
     entries = {name: [json.loads(text) for text, _ in pairs] for name, pairs in read.items()}
     categories = {entry["id"]: name for name, those in entries.items() for entry in those}
-    clusters = components.components([entry for those in entries.values() for entry in those])
+    clusters = components.joined({one["id"]: components.marks_of(one) for those in entries.values() for one in those})
     parts = components.parts(categories, clusters, failing_gold())
     return tuple(
         SingleTurnTask(entry["id"], name, clusters[entry["id"]], parts[clusters[entry["id"]]], *texts)
