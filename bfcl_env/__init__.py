@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from bfcl_env.calls import parse_call
 from bfcl_env.data_files import data_sets, made_from
 from bfcl_env.environment import Options
-from bfcl_env.episode import Episode
-from bfcl_env.outcomes import TurnVerdict
+from bfcl_env.episode import Episode, TurnVerdict
 from bfcl_env.scenarios import (
     CATEGORIES,
     Scenario,

@@ -75,18 +75,11 @@ def parse_call(text: str, scenario: "Scenario") -> Call:
         if keyword.arg in arguments:
             raise CallError(f"keyword argument repeated: {keyword.arg}")
         arguments[keyword.arg] = _literal(keyword.value)
-    if positional:
-        names = _parameter_names(name, scenario)
-        if names is not None and len(positional) <= len(names):
-            bound = dict(zip(names, positional, strict=False))
-            if bound.keys().isdisjoint(arguments):
-                arguments, positional = {**bound, **arguments}, ()
+    docs = function_docs()
+    owner = next((class_name for class_name in scenario.classes if name in docs[class_name]), None)
+    if positional and owner is not None:
+        names = list(inspect.signature(getattr(load_class(owner), name)).parameters)[1:]
+        bound = dict(zip(names, positional, strict=False))
+        if len(positional) <= len(names) and bound.keys().isdisjoint(arguments):
+            arguments, positional = {**bound, **arguments}, ()
     return make_call(name, arguments, positional)
-
-
-def _parameter_names(name: str, scenario: "Scenario") -> list[str] | None:
-    for class_name in scenario.classes:
-        doc = function_docs()[class_name].get(name)
-        if doc is not None:
-            return list(inspect.signature(getattr(load_class(class_name), name)).parameters)[1:]
-    return None

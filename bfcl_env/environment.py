@@ -13,8 +13,7 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from bfcl_env.episode import Episode
-from bfcl_env.outcomes import TurnVerdict
+from bfcl_env.episode import Episode, TurnVerdict
 from bfcl_env.scenarios import Scenario
 from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request

@@ -5,18 +5,35 @@ episodes, so any number of rollouts of one scenario can run side by side.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Literal
 
-from bfcl_env import augmentation, contribution
+from bfcl_env import augmentation
 from bfcl_env.execution import new_instances, run_call, unknown_function_text
 from bfcl_env.gold import GoldTurn, gold_for
 from bfcl_env.limits import MAX_CALLS
-from bfcl_env.outcomes import TurnVerdict
 from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners
 from bfcl_env.state import State, differences, matches, show, snapshot
 from interaction.call import Call, CallError, copy_call
 from interaction.outcome import ErrorKind, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class TurnVerdict:
+    """The judgement of one user turn."""
+
+    passed: bool
+    """Our rule: BFCL's for turns with gold calls; a turn without gold passes if it ended with an answer, left the
+    state as it was and called no unknown or withheld function."""
+    passed_official: bool
+    """BFCL's rule, which does not judge turns without gold calls (True for them)."""
+    state_matches: bool
+    """Public attributes equal gold's at the end of the turn; without gold calls: equal those at its start."""
+    responses_match: bool
+    """Gold's result texts of this turn are a multiset subset of all result texts so far."""
+    difference: tuple[dict[str, str], ...] = ()
+    """What did not match: class, attribute, expected, actual; all short texts. Empty when everything matched."""
 
 
 class Episode:
@@ -109,7 +126,7 @@ class Episode:
 
         For rewards of single steps; counts in no verdict.
         """
-        number = contribution.matching_gold(self.scenario, self._turn, call, result, self._credited)
+        number = self._expected.matching(call, result, self._credited)
         if number is not None:
             self._credited.add(number)
         return number
@@ -123,7 +140,7 @@ class Episode:
             RuntimeError: the episode is closed or all its turns have ended.
         """
         self._require_open("measure closeness")
-        return contribution.closeness(self.scenario, self._turn, self._instances)
+        return self._expected.closeness(self._instances)
 
     def end_turn(self, answered: bool = True) -> TurnVerdict:
         """Judges the current turn and goes on to the next.

@@ -32,13 +32,25 @@ MAX_TREE_CHARS = 200_000
 _WALKS_TREE = frozenset({"find", "du", "cp", "mv"})
 
 
+_FEW_DIGITS = {"logarithm": "precision", "square_root": "precision", "round_number": "decimal_places"}
+"""Function -> the argument that is a number of digits."""
+
+
 def refusal(name: str, arguments: dict[str, Any], instance: Any) -> str | None:
     """Why this call must not be executed, or None if it may."""
-    check = _CHECKS.get(name)
-    if check is not None:
-        return check(arguments)
     if name in _WALKS_TREE and tree_too_large(instance.root):
         return "the file tree has become too large or too deep"
+    if name in _FEW_DIGITS and _outside(arguments.get(key := _FEW_DIGITS[name]), MAX_DIGITS):
+        return f"{key} must be between {1 if key == 'precision' else -MAX_DIGITS} and {MAX_DIGITS}"
+    if name == "logarithm":
+        for key in ("value", "base"):
+            value = arguments.get(key)
+            if isinstance(value, tuple) or (isinstance(value, str) and "e" in value.lower()):
+                return f"{key} must be a number"
+    if name == "power":
+        base, exponent = arguments.get("base"), arguments.get("exponent")
+        if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_POWER_BITS:
+            return f"the result would have more than {MAX_POWER_BITS} bits"
     return None
 
 
@@ -49,43 +61,6 @@ def _outside(value: Any, bound: int) -> bool:
         except ValueError:
             return False
     return isinstance(value, int | float) and not -bound <= value <= bound
-
-
-def _check_logarithm(arguments: dict[str, Any]) -> str | None:
-    if _outside(arguments.get("precision"), MAX_DIGITS):
-        return f"precision must be between 1 and {MAX_DIGITS}"
-    for key in ("value", "base"):
-        value = arguments.get(key)
-        if isinstance(value, tuple) or (isinstance(value, str) and "e" in value.lower()):
-            return f"{key} must be a number"
-    return None
-
-
-def _check_square_root(arguments: dict[str, Any]) -> str | None:
-    if _outside(arguments.get("precision"), MAX_DIGITS):
-        return f"precision must be between 1 and {MAX_DIGITS}"
-    return None
-
-
-def _check_round_number(arguments: dict[str, Any]) -> str | None:
-    if _outside(arguments.get("decimal_places"), MAX_DIGITS):
-        return f"decimal_places must be between -{MAX_DIGITS} and {MAX_DIGITS}"
-    return None
-
-
-def _check_power(arguments: dict[str, Any]) -> str | None:
-    base, exponent = arguments.get("base"), arguments.get("exponent")
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_POWER_BITS:
-        return f"the result would have more than {MAX_POWER_BITS} bits"
-    return None
-
-
-_CHECKS = {
-    "logarithm": _check_logarithm,
-    "square_root": _check_square_root,
-    "round_number": _check_round_number,
-    "power": _check_power,
-}
 
 
 def tree_too_large(root: Any) -> bool:

@@ -139,14 +139,14 @@ def _class_functions(classes: tuple[str, ...], withheld: tuple[str, ...]) -> fro
 
 
 @cache
-def _split() -> dict[str, Any]:
+def read_split() -> dict[str, Any]:
+    """`seed`, and the indices of `train`, in the order in which they were drawn, and `dev`."""
     return json.loads(files("bfcl_env").joinpath("split.json").read_text("utf-8"))
 
 
-@cache
 def train_indices() -> tuple[int, ...]:
     """The 100 training indices in the order in which they were drawn; every other index is validation."""
-    return tuple(_split()["train"])
+    return tuple(read_split()["train"])
 
 
 def part_of(index: int) -> Part:
@@ -155,22 +155,10 @@ def part_of(index: int) -> Part:
     Raises:
         ValueError: no task has this index.
     """
-    if not 0 <= index < len(_parts()):
-        raise ValueError(f"no task has the index {index}; they are 0 to {len(_parts()) - 1}")
-    return _parts()[index]
-
-
-@cache
-def _parts() -> tuple[Part, ...]:
-    """The part of each index."""
-    held: tuple[Part, ...] = ("train", "dev")
-    parts = {index: part for part in held for index in _split()[part]}
-    return tuple(parts.get(index, "test") for index in range(TASKS))
-
-
-def split_seed() -> int:
-    """The seed with which the training indices were drawn."""
-    return _split()["seed"]
+    if not 0 <= index < TASKS:
+        raise ValueError(f"no task has the index {index}; they are 0 to {TASKS - 1}")
+    split = read_split()
+    return "train" if index in split["train"] else "dev" if index in split["dev"] else "test"
 
 
 def load_scenarios(category: str | None = None, *, split: str | None = None) -> tuple[Scenario, ...]:

@@ -16,7 +16,7 @@ from types import ModuleType
 
 VERSION = "2026.3.23"
 DATA_SHA256 = "b346c5c138c3c70e7386fdd52fb08cd267ccbc436fe7fc3f62389fcbd202b9d9"
-"""SHA-256 over name and content of every file in `data_files()`, in that order."""
+"""SHA-256 over name and content of every file of `read_data`, in its order."""
 
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 
@@ -39,23 +39,6 @@ class SourceError(RuntimeError):
     """bfcl-eval is missing, or is not the release that this environment was checked against."""
 
 
-def data_files() -> tuple[str, ...]:
-    """Paths of all files that are read, relative to bfcl-eval's data folder."""
-    questions = [f"BFCL_v4_{category}.json" for category in CATEGORIES]
-    answers = [f"possible_answer/BFCL_v4_{category}.json" for category in CATEGORIES]
-    docs = [f"multi_turn_func_doc/{stem}.json" for stem in CLASS_MODULES.values()]
-    return (*questions, *answers, *docs)
-
-
-def hash_contents(contents: dict[str, bytes]) -> str:
-    """SHA-256 over names and contents, in the order of the mapping."""
-    digest = hashlib.sha256()
-    for name, content in contents.items():
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
-
-
 @cache
 def read_data() -> dict[str, bytes]:
     """Content of every data file of the multi-turn tasks, checked against the pinned version and hash.
@@ -63,11 +46,17 @@ def read_data() -> dict[str, bytes]:
     Raises:
         SourceError: as `read_pinned`.
     """
-    return read_pinned(data_files(), DATA_SHA256)
+    questions = [f"BFCL_v4_{category}.json" for category in CATEGORIES]
+    answers = [f"possible_answer/{name}" for name in questions]
+    return read_pinned((*questions, *answers, *map(_docs, CLASS_MODULES.values())), DATA_SHA256)
+
+
+def _docs(stem: str) -> str:
+    return f"multi_turn_func_doc/{stem}.json"
 
 
 def read_pinned(names: tuple[str, ...], sha256: str) -> dict[str, bytes]:
-    """Content of these files of bfcl-eval's data folder, checked against the pinned version and `hash_contents`.
+    """Content of these files of bfcl-eval's data folder, checked against the pinned version and hash.
 
     Raises:
         SourceError: bfcl-eval is not installed, or differs; the message says what to install.
@@ -86,7 +75,11 @@ def read_pinned(names: tuple[str, ...], sha256: str) -> dict[str, bytes]:
         raise SourceError(
             f"bfcl-eval {version} has no readable {error.filename}; version {VERSION} is needed. Run: {INSTALL}"
         ) from error
-    found = hash_contents(contents)
+    digest = hashlib.sha256()
+    for name, content in contents.items():
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    found = digest.hexdigest()
     if version != VERSION or found != sha256:
         raise SourceError(
             f"bfcl-eval {version} with data {found[:12]} is installed in {root.parent}, but {VERSION} with data "
@@ -115,7 +108,7 @@ def function_docs() -> dict[str, dict[str, dict]]:
     return {
         class_name: {
             row["name"]: {key: row[key] for key in ("name", "description", "parameters")}
-            for row in read_rows(f"multi_turn_func_doc/{stem}.json")
+            for row in read_rows(_docs(stem))
         }
         for class_name, stem in CLASS_MODULES.items()
     }

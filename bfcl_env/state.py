@@ -6,6 +6,7 @@ underscore, such as the current directory) are not compared.
 
 import copy
 import os.path
+from collections.abc import Iterator
 from typing import Any
 
 from bfcl_env.limits import tree_too_large
@@ -20,11 +21,6 @@ _ATOMS = (str, int, float, bool, type(None))
 _MISSING = object()
 
 
-def public_attributes(instance: Any) -> dict[str, Any]:
-    """The live public attributes; callers must not change them."""
-    return {name: value for name, value in vars(instance).items() if not name.startswith("_")}
-
-
 def snapshot(instances: dict[str, Any], previous: State | None = None) -> State | None:
     """Copies of all public attributes, sharing with `previous` whatever has not changed since.
 
@@ -33,7 +29,7 @@ def snapshot(instances: dict[str, Any], previous: State | None = None) -> State 
     """
     state: State = {}
     for class_name, instance in instances.items():
-        live = public_attributes(instance)
+        live = {name: value for name, value in vars(instance).items() if not name.startswith("_")}
         if class_name == "GorillaFileSystem" and tree_too_large(live["root"]):
             return None
         before = previous[class_name] if previous else {}
@@ -67,28 +63,25 @@ def clone(value: Any, memo: dict[int, Any] | None = None) -> Any:
 
 def matches(expected: State, instances: dict[str, Any]) -> bool:
     """True if every public attribute of every class equals the snapshot's."""
-    for class_name, attributes in expected.items():
-        live = vars(instances[class_name])
-        for name, value in attributes.items():
-            if live.get(name, _MISSING) != value:
-                return False
-    return True
+    return next(_differing(expected, instances), None) is None
 
 
 def differences(expected: State, instances: dict[str, Any]) -> tuple[dict[str, str], ...]:
     """The differing attributes, each narrowed down to the first place inside it that differs."""
     found = []
+    for class_name, name, value, actual in _differing(expected, instances):
+        path, wanted, got = _narrow(name, value, actual)
+        at = _first_difference(wanted, got)
+        found.append({"class": class_name, "attribute": path, "expected": show(wanted, at), "actual": show(got, at)})
+    return tuple(found)
+
+
+def _differing(expected: State, instances: dict[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
     for class_name, attributes in expected.items():
         live = vars(instances[class_name])
         for name, value in attributes.items():
-            actual = live.get(name, _MISSING)
-            if actual != value:
-                path, wanted, got = _narrow(name, value, actual)
-                at = _first_difference(wanted, got)
-                found.append(
-                    {"class": class_name, "attribute": path, "expected": show(wanted, at), "actual": show(got, at)}
-                )
-    return tuple(found)
+            if (actual := live.get(name, _MISSING)) != value:
+                yield class_name, name, value, actual
 
 
 def _narrow(path: str, expected: Any, actual: Any) -> tuple[str, Any, Any]:

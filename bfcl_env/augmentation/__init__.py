@@ -12,16 +12,13 @@ Rules are data, one file of them for each class; `python -m bfcl_env.augmentatio
 import re
 from functools import cache
 
-from bfcl_env.augmentation import files, general, mathematics, messages, posting, tickets, trading, travel, vehicle
-from bfcl_env.augmentation.rule import MAX_CHARS, Rule
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.augmentation import files, general, office, trading, travel, vehicle
+from bfcl_env.augmentation.rule import MAX_CHARS, Rule, Situation
 from bfcl_env.source import function_owners
 from interaction.outcome import ErrorKind
 
 RULES: tuple[Rule, ...] = tuple(
-    rule
-    for module in (general, files, mathematics, messages, posting, tickets, trading, travel, vehicle)
-    for rule in module.RULES
+    rule for module in (general, files, office, trading, travel, vehicle) for rule in module.RULES
 )
 """All rules. The first one that applies and has something to say wins, so the order is part of the meaning."""
 
@@ -43,7 +40,7 @@ def advise(situation: Situation) -> tuple[Rule, str] | None:
     """The first rule that has something to say, with its words; None if there is no such rule."""
     name = situation.call.name
     for rule in _candidates(function_owners().get(name, ""), situation.error):
-        if rule.covers(name) and re.search(rule.pattern, situation.text):
+        if (not rule.functions or name in rule.functions.split()) and re.search(rule.pattern, situation.text):
             text = rule.advice(situation)
             if text and not set(_WORD.findall(text)).intersection(situation.withheld):
                 return rule, text[:MAX_CHARS]

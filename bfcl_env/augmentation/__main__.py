@@ -1,27 +1,23 @@
 """`python -m bfcl_env.augmentation`: the rules as a Markdown table, with the hint that each rule's example gets."""
 
 from bfcl_env import augmentation
-from bfcl_env.augmentation.rule import Rule
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.augmentation.rule import Rule, Situation
 from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
-from bfcl_env.scenarios import Scenario, load_scenarios
+from bfcl_env.scenarios import load_scenarios
 
 START = "<!-- hints: printed by `python -m bfcl_env.augmentation` -->"
 END = "<!-- end of hints -->"
 
 
-def scene(rule: Rule) -> Scenario:
-    """The scenario of a rule's example."""
-    scenarios = load_scenarios("multi_turn_base")
-    if rule.scene:
-        return next(scenario for scenario in scenarios if scenario.id == rule.scene)
-    return next(scenario for scenario in scenarios if (rule.owner or "GorillaFileSystem") in scenario.classes)
-
-
 def example(rule: Rule) -> Situation:
     """What a rule's example leads to: its last call, the result, and the state after it."""
-    scenario = scene(rule)
+    owner = rule.owner or "GorillaFileSystem"
+    scenario = next(
+        item
+        for item in load_scenarios("multi_turn_base")
+        if (item.id == rule.scene if rule.scene else owner in item.classes)
+    )
     with Episode(scenario) as episode:
         for text in rule.example:
             call = parse_call(text, scenario)

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from bfcl_env.augmentation.rule import LIMITS, listing, rules_of, sentences, short
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.augmentation.rule import LIMITS, Rule, Situation, listing, rules_of, says, sentences, short
 from bfcl_env.limits import tree_too_large
 
-RULES, rule = rules_of("GorillaFileSystem")
+RULES: list[Rule] = []
+rule = rules_of("GorillaFileSystem", RULES)
 _NAMES = ("folder", "file_name", "file_name1", "file_name2", "dir_name", "source", "destination", "path")
 """Arguments that name an entry."""
-_FORBIDDEN = '|/\\?%*:"><'
 
 
 def _is_directory(item: Any) -> bool:
@@ -60,9 +59,6 @@ def elsewhere(situation: Situation, name: str) -> str:
     return sentences(where, situation.if_visible("cd", f"Go there one level at a time: first cd(folder={step!r})."))
 
 
-_READ = "cat wc sort grep tail diff mv cp rm rmdir"
-
-
 @rule("", "", "cat(file_name='document/final_report.pdf')")
 def path_given(situation: Situation) -> str | None:
     for key in _NAMES:
@@ -86,9 +82,9 @@ def path_given(situation: Situation) -> str | None:
     return None
 
 
-@rule("mkdir touch echo cat", "Invalid character", "mkdir(dir_name='what?')")
-def forbidden_character(situation: Situation) -> str:
-    return f"A name must not contain any of {' '.join(_FORBIDDEN)} in it. Choose a plain name without them."
+rule("mkdir touch echo cat", "Invalid character", "mkdir(dir_name='what?')", name="forbidden_character")(
+    says('A name must not contain any of | / \\ ? % * : " > < in it. Choose a plain name without them.')
+)
 
 
 @rule("cd", r"already the root|cd: \.\.: No such directory", "cd(folder='..')")
@@ -124,7 +120,11 @@ def no_file_to_write(situation: Situation) -> str:
     )
 
 
-@rule(_READ, "No such file or directory|Is a directory", "cat(file_name='final_report.pdf')")
+@rule(
+    "cat wc sort grep tail diff mv cp rm rmdir",
+    "No such file or directory|Is a directory",
+    "cat(file_name='final_report.pdf')",
+)
 def no_entry(situation: Situation) -> str:
     name = _missing(situation)
     item = situation.instance._current_dir.contents.get(name)
@@ -146,10 +146,10 @@ def exists(situation: Situation) -> str:
     step = {
         "mkdir": situation.if_visible("cd", "Use the existing one (cd goes into it), or choose another name."),
         "touch": situation.if_visible("echo", "Use the existing one (echo writes to it), or choose another name."),
-    }.get(situation.call.name, "")
+    }
     return sentences(
         "An entry of this name is already there.",
-        step or "Use the existing one, or choose another name.",
+        step.get(situation.call.name) or "Use the existing one, or choose another name.",
         contents(situation),
     )
 
@@ -162,7 +162,7 @@ def exists(situation: Situation) -> str:
 )
 def destination_is_file(situation: Situation) -> str:
     return sentences(
-        f"{short(situation.argument('destination'))} is an existing file, and is never overwritten.",
+        f"{situation.shown('destination')} is an existing file, and is never overwritten.",
         "Give a name that is not in use, or a directory.",
         contents(situation, directories=True),
     )
@@ -182,14 +182,14 @@ def not_empty(situation: Situation) -> str:
 @rule("rmdir", "Not a directory", "cd(folder='document')", "rmdir(dir_name='final_report.pdf')")
 def not_a_directory(situation: Situation) -> str:
     return sentences(
-        f"{short(situation.argument('dir_name'))} is a file, not a directory.",
+        f"{situation.shown('dir_name')} is a file, not a directory.",
         situation.if_visible("rm", "rm removes files.", "Choose a directory."),
     )
 
 
-@rule("wc", "invalid mode", "wc(file_name='x', mode='lines')")
-def wc_mode(situation: Situation) -> str:
-    return "'mode' must be 'l' for lines, 'w' for words or 'c' for characters."
+rule("wc", "invalid mode", "wc(file_name='x', mode='lines')", name="wc_mode")(
+    says("'mode' must be 'l' for lines, 'w' for words or 'c' for characters.")
+)
 
 
 @rule(
@@ -209,12 +209,11 @@ def content_not_text(situation: Situation) -> str:
     )
 
 
-@rule(
+rule(
     "find du cp mv",
     "file tree",
     *[f"mkdir(dir_name='{letter * 45_000}')" for letter in "abcde"],
     "find()",
     errors=LIMITS,
-)
-def tree_limit(situation: Situation) -> str:
-    return "There are too many files and directories. Remove copies that are not needed, then try again."
+    name="tree_limit",
+)(says("There are too many files and directories. Remove copies that are not needed, then try again."))

@@ -6,50 +6,40 @@ A withheld function gets exactly the hint of an unknown one: the closest visible
 import difflib
 import re
 
-from bfcl_env.augmentation.rule import LIMITS, listing, rules_of, sentences, short
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.augmentation.rule import LIMITS, Rule, Situation, listing, rules_of, says, sentences, short
 from bfcl_env.execution import schema_problem
 from interaction.outcome import ErrorKind
 
-RULES, rule = rules_of("")
+RULES: list[Rule] = []
+rule = rules_of("", RULES)
 NO_FUNCTION = frozenset({ErrorKind.UNKNOWN_FUNCTION, ErrorKind.WITHHELD_FUNCTION})
 BAD_ARGUMENTS = frozenset({ErrorKind.BAD_ARGUMENTS})
 
 SOURCES = {
-    "access_token": "authenticate_travel",
-    "booking_id": "get_booking_history",
-    "card_id": "get_all_credit_cards",
-    "cityA": "get_zipcode_based_on_city",
-    "cityB": "get_zipcode_based_on_city",
-    "order_id": "get_order_history",
-    "receiver_id": "get_user_id",
-    "stock": "get_symbol_by_name",
-    "symbol": "get_symbol_by_name",
-    "ticket_id": "get_user_tickets",
-    "travel_from": "get_nearest_airport_by_city",
-    "travel_to": "get_nearest_airport_by_city",
-    "tweet_id": "search_tweets",
-    "user_id": "get_user_id",
+    **{"access_token": "authenticate_travel", "booking_id": "get_booking_history", "card_id": "get_all_credit_cards"},
+    **dict.fromkeys(("cityA", "cityB"), "get_zipcode_based_on_city"),
+    **{"order_id": "get_order_history", "ticket_id": "get_user_tickets", "tweet_id": "search_tweets"},
+    **dict.fromkeys(("receiver_id", "user_id"), "get_user_id"),
+    **dict.fromkeys(("stock", "symbol"), "get_symbol_by_name"),
+    **dict.fromkeys(("travel_from", "travel_to"), "get_nearest_airport_by_city"),
 }
 """Arguments that another function supplies."""
 
 ENUM = re.compile(r"(?:\[Enum\]|Options are|Here are the options):\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 
-def supplier(situation: Situation, argument: str) -> str:
-    """Which visible function supplies an argument; empty if none does."""
-    name = SOURCES.get(argument, "")
-    return f"{name} supplies '{argument}'." if name in situation.visible else ""
-
-
 def signature(situation: Situation) -> str:
     """The called function as documented."""
-    required = situation.required
+    required = situation.schema.get("required", ())
     parts = [
         f"{name}: {schema['type']}{'' if name in required else ' (optional)'}"
-        for name, schema in situation.parameters.items()
+        for name, schema in situation.schema["properties"].items()
     ]
     return f"Call it as {situation.call.name}({', '.join(parts)})."
+
+
+def documented(situation: Situation, argument: str) -> str:
+    return situation.schema["properties"].get(argument, {}).get("description", "")
 
 
 def description(situation: Situation, argument: str) -> str:
@@ -57,7 +47,7 @@ def description(situation: Situation, argument: str) -> str:
 
     Many functions are named by ordinary words, such as `find`.
     """
-    text = situation.parameters.get(argument, {}).get("description", "").strip()
+    text = documented(situation, argument).strip()
     if not text or set(re.findall(r"\w+", text)).intersection(situation.withheld):
         return ""
     return f"'{argument}': {text}{'' if text.endswith('.') else '.'}"
@@ -65,7 +55,7 @@ def description(situation: Situation, argument: str) -> str:
 
 def options(situation: Situation, argument: str) -> tuple[str, ...]:
     """The values that the documentation allows for an argument; empty if it names none."""
-    found = ENUM.search(situation.parameters.get(argument, {}).get("description", ""))
+    found = ENUM.search(documented(situation, argument))
     return tuple(re.findall(r"[\w-]+(?: [\w-]+)*", found.group(1))) if found else ()
 
 
@@ -90,12 +80,15 @@ def too_many_positional(situation: Situation) -> str | None:
 
 @rule("", "", "cp(source='a')", errors=BAD_ARGUMENTS)
 def missing_arguments(situation: Situation) -> str | None:
-    missing = [name for name in situation.parameters if name in situation.required.difference(situation.call.arguments)]
+    required = set(situation.schema.get("required", ())).difference(situation.call.arguments)
+    missing = [name for name in situation.schema["properties"] if name in required]
     if not missing:
         return None
+    source = SOURCES.get(missing[0], "")
+    supplied = f"{source} supplies '{missing[0]}'."
     return sentences(
         f"Missing: {listing(missing)}.",
-        supplier(situation, missing[0]) or "Take it from what the user said, or ask the user.",
+        supplied if source in situation.visible else "Take it from what the user said, or ask the user.",
         signature(situation),
         description(situation, missing[0]),
     )
@@ -103,7 +96,7 @@ def missing_arguments(situation: Situation) -> str | None:
 
 @rule("", "", "ls(path='x')", errors=BAD_ARGUMENTS)
 def unknown_arguments(situation: Situation) -> str | None:
-    unknown = [name for name in situation.call.arguments if name not in situation.parameters]
+    unknown = [name for name in situation.call.arguments if name not in situation.schema["properties"]]
     if not unknown:
         return None
     return sentences(f"{situation.call.name} has no argument {short(unknown[0])}.", signature(situation))
@@ -120,13 +113,12 @@ def wrong_type(situation: Situation) -> str | None:
     )
 
 
-@rule(
+rule(
     "",
     r"\[cut: the result has",
     *[f"post_tweet(content={'x' * 45_000!r})"] * 5,
     "search_tweets(keyword='x')",
     errors=LIMITS,
     scene="multi_turn_base_5",
-)
-def result_cut(situation: Situation) -> str:
-    return "The result was too long to show in full. Ask for less, or go on with what is shown."
+    name="result_cut",
+)(says("The result was too long to show in full. Ask for less, or go on with what is shown."))

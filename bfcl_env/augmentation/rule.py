@@ -1,10 +1,13 @@
-"""What a rule is, and the few words that rules are made with."""
+"""What a rule is, what it may look at, and the few words that rules are made with."""
 
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.scenarios import Scenario
+from bfcl_env.source import function_docs, function_owners
+from interaction.call import Call
 from interaction.outcome import ErrorKind
 
 MAX_CHARS = 300
@@ -19,6 +22,51 @@ FAULTS: frozenset[ErrorKind | None] = frozenset({ErrorKind.EXECUTION, ErrorKind.
 LIMITS: frozenset[ErrorKind | None] = frozenset({ErrorKind.LIMIT})
 SILENT: frozenset[ErrorKind | None] = frozenset({None})
 """Failures that BFCL reports as an ordinary result, such as `{"symbol": "Stock not found"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One executed call with its result, and the state after it. Read-only for rules."""
+
+    scenario: Scenario
+    turn: int
+    call: Call
+    text: str
+    error: ErrorKind | None
+    instances: dict[str, Any]
+
+    @property
+    def visible(self) -> frozenset[str]:
+        """Names of the functions that can be called in this turn."""
+        return self.scenario.visible(self.turn)
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Names that must not occur in any advice."""
+        return self.scenario.withheld(self.turn)
+
+    @property
+    def instance(self) -> Any:
+        """The instance that executed the call."""
+        return self.instances[function_owners()[self.call.name]]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The documented parameters of the called function: `properties` and `required`."""
+        return function_docs()[function_owners()[self.call.name]][self.call.name]["parameters"]
+
+    def argument(self, name: str) -> Any:
+        """The value given for an argument, or None."""
+        return self.call.arguments.get(name)
+
+    def shown(self, name: str) -> str:
+        """The same as `short` writes it."""
+        return short(self.argument(name))
+
+    def if_visible(self, names: str, text: str, otherwise: str = "") -> str:
+        """The text if all these functions (spaces between) can be called now, otherwise the other one."""
+        return text if self.visible.issuperset(names.split()) else otherwise
+
 
 Advice = Callable[[Situation], str | None]
 
@@ -44,17 +92,12 @@ class Rule:
     scene: str
     """The example's scenario; empty for the first of the base category with this class."""
 
-    def covers(self, name: str) -> bool:
-        """Whether it is for this function, if the class is right."""
-        return not self.functions or name in self.functions.split()
 
+def rules_of(owner: str, rules: list[Rule]) -> Callable[..., Callable[[Advice], Advice]]:
+    """The decorator that adds a rule of a class: functions, pattern, calls of the example.
 
-def rules_of(owner: str) -> tuple[list[Rule], Callable[..., Callable[[Advice], Advice]]]:
-    """The rules of a class, and the decorator that adds one: functions, pattern, calls of the example.
-
-    A rule has the name of the function that words its hint.
+    A rule has the name of the function that words its hint, or the one given.
     """
-    rules: list[Rule] = []
 
     def rule(
         functions: str,
@@ -70,7 +113,18 @@ def rules_of(owner: str) -> tuple[list[Rule], Callable[..., Callable[[Advice], A
 
         return add
 
-    return rules, rule
+    return rule
+
+
+def says(first: str, *more: tuple[str, ...]) -> Advice:
+    """Advice that looks at no state: `sentences`, of which the later ones are given as to `Situation.if_visible`."""
+    return lambda situation: sentences(first, *(situation.if_visible(*part) for part in more))
+
+
+def log_in(function: str) -> Advice:
+    """Advice for calls that need somebody to be logged in, by name and password."""
+    first = f"First call {function}(username=..., password=...); ask the user for what you do not know."
+    return says("Nobody is logged in.", (function, first, "No available function logs in: tell the user so."))
 
 
 def sentences(first: str, *more: str) -> str:

@@ -3,24 +3,14 @@
 from functools import cache
 
 from bfcl_env.augmentation.general import options
-from bfcl_env.augmentation.rule import SILENT, listing, rules_of, sentences, short
-from bfcl_env.augmentation.situation import Situation
+from bfcl_env.augmentation.rule import SILENT, Rule, Situation, listing, rules_of, says, sentences, short
 from bfcl_env.source import load_class
 
-_CLASS = "VehicleControlAPI"
-RULES, rule = rules_of(_CLASS)
+RULES: list[Rule] = []
+rule = rules_of("VehicleControlAPI", RULES)
 CITIES = (
-    "Rivermist",
-    "Stonebrook",
-    "Maplecrest",
-    "Silverpine",
-    "Shadowridge",
-    "Sunset Valley",
-    "Oakendale",
-    "Willowbend",
-    "Crescent Hollow",
-    "Autumnville",
-    "San Francisco",
+    *("Rivermist", "Stonebrook", "Maplecrest", "Silverpine", "Shadowridge", "Sunset Valley", "Oakendale", "Willowbend"),
+    *("Crescent Hollow", "Autumnville", "San Francisco"),
 )
 """All that `get_zipcode_based_on_city` knows, the same in every scenario."""
 MORE_ZIPS = ("94704", "08540")
@@ -30,7 +20,7 @@ MORE_ZIPS = ("94704", "08540")
 @cache
 def distances() -> dict[str, tuple[str, ...]]:
     """Zip code to the codes with a known distance from there, asked from an instance of our own."""
-    car = load_class(_CLASS)()
+    car = load_class("VehicleControlAPI")()
     car.long_context = False
     zips = [car.get_zipcode_based_on_city(city)["zipcode"] for city in CITIES] + list(MORE_ZIPS)
     return {start: tuple(end for end in zips if "distance" in car.estimate_distance(start, end)) for start in zips}
@@ -52,15 +42,17 @@ def doors(situation: Situation) -> str:
     )
 
 
-@rule("startEngine", "[Bb]rake", "startEngine(ignitionMode='START')")
-def brake(situation: Situation) -> str:
-    press = "The brake pedal must be pressed down fully first."
-    return sentences(press, situation.if_visible("pressBrakePedal", "Next: pressBrakePedal(pedalPosition=1)."))
+rule("startEngine", "[Bb]rake", "startEngine(ignitionMode='START')", name="brake")(
+    says(
+        "The brake pedal must be pressed down fully first.",
+        ("pressBrakePedal", "Next: pressBrakePedal(pedalPosition=1)."),
+    )
+)
 
 
 @rule("startEngine setHeadlights displayCarStatus activateParkingBrake", "Invalid", "setHeadlights(mode='dim')")
 def documented_option(situation: Situation) -> str | None:
-    for name in situation.parameters:
+    for name in situation.schema["properties"]:
         valid, value = options(situation, name), situation.argument(name)
         if valid and value is not None and value not in valid:
             return f"'{name}' must be one of {listing(valid)}, written exactly like this."
@@ -76,36 +68,31 @@ def fuel(situation: Situation) -> str:
     )
 
 
-@rule("adjustClimateControl", "Fan speed", "adjustClimateControl(temperature=20, fanSpeed=200)")
-def fan_speed(situation: Situation) -> str:
-    return "'fanSpeed' must be a whole number from 0 to 100."
-
-
-@rule("pressBrakePedal", "Pedal position", "pressBrakePedal(pedalPosition=50)")
-def pedal(situation: Situation) -> str:
-    return "'pedalPosition' must be a number from 0 (released) to 1 (pressed down fully)."
-
-
-@rule("setCruiseControl", "Start the engine", "setCruiseControl(speed=50, activate=True, distanceToNextVehicle=10)")
-def engine_needed(situation: Situation) -> str:
-    return sentences(
+rule("adjustClimateControl", "Fan speed", "adjustClimateControl(temperature=20, fanSpeed=200)", name="fan_speed")(
+    says("'fanSpeed' must be a whole number from 0 to 100.")
+)
+rule("pressBrakePedal", "Pedal position", "pressBrakePedal(pedalPosition=50)", name="pedal")(
+    says("'pedalPosition' must be a number from 0 (released) to 1 (pressed down fully).")
+)
+rule(
+    "setCruiseControl",
+    "Start the engine",
+    "setCruiseControl(speed=50, activate=True, distanceToNextVehicle=10)",
+    name="engine_needed",
+)(
+    says(
         "The engine is not running.",
-        situation.if_visible(
-            "startEngine", "Next: startEngine(ignitionMode='START'), with all doors locked and the brake pressed fully."
-        ),
+        ("startEngine", "Next: startEngine(ignitionMode='START'), with all doors locked and the brake pressed fully."),
     )
-
-
-@rule(
+)
+rule(
     "setCruiseControl",
     "Invalid speed",
-    "pressBrakePedal(pedalPosition=1)",
-    "startEngine(ignitionMode='START')",
+    *("pressBrakePedal(pedalPosition=1)", "startEngine(ignitionMode='START')"),
     "setCruiseControl(speed=7, activate=True, distanceToNextVehicle=10)",
     scene="multi_turn_base_50",
-)
-def cruise_speed(situation: Situation) -> str:
-    return "'speed' must be from 0 to 120 and a multiple of 5."
+    name="cruise_speed",
+)(says("'speed' must be from 0 to 120 and a multiple of 5."))
 
 
 @rule("lockDoors", "^Error during execution: ", "lockDoors(unlock=False, door=['trunk'])")
@@ -113,16 +100,16 @@ def door_name(situation: Situation) -> str:
     return f"'door' must be a list of door names, from {listing(situation.instance.doorStatus)}."
 
 
-@rule("get_outside_temperature_from_weather_com", "404", "get_outside_temperature_from_weather_com()")
-def weather(situation: Situation) -> str:
-    return sentences(
+rule("get_outside_temperature_from_weather_com", "404", "get_outside_temperature_from_weather_com()", name="weather")(
+    says(
         "This source is never available; do not call it again.",
-        situation.if_visible(
+        (
             "get_outside_temperature_from_google",
             "Next: get_outside_temperature_from_google().",
             "Tell the user so.",
         ),
     )
+)
 
 
 @rule("estimate_distance", "distance not found", "estimate_distance(cityA='Rivermist', cityB='94016')")

@@ -12,10 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from bfcl_env.calls import parse_call
-from bfcl_env.entries.categories import kind_of
-from bfcl_env.scenarios import EARLY_GOLD, Scenario, scenario_of
-from bfcl_env.single_turn.categories import Category
-from bfcl_env.single_turn.tasks import SingleTurnTask
+from bfcl_env.scenarios import EARLY_GOLD, Scenario
+from bfcl_env.single_turn.tasks import Category, SingleTurnTask, kind_of
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
 from interaction.call import CallError
 
@@ -168,28 +166,14 @@ def state_form(class_name: str) -> type[BaseModel]:
     """The form of a class's initial state."""
     if class_name == "GorillaFileSystem":
         return FileSystem
-    kinds = {key: _kind(value) for key, value in initial_keys(class_name).items()}
-    fields: dict[str, Any] = {key: (kind, None) for key, kind in kinds.items()}
+    fields: dict[str, Any] = {}
+    for key, default in initial_keys(class_name).items():
+        kind = list if isinstance(default, set) else type(default)
+        fields[key] = (Any if default is None else kind, None)
     return create_model(class_name, __config__=ConfigDict(strict=True), **fields)
 
 
-def _kind(default: Any) -> Any:
-    return Any if default is None else list if isinstance(default, set) else type(default)
-
-
-def scenario(entry: Mapping[str, Any], form: MultiTurn, category: str, index: int) -> Scenario:
-    """The scenario of an entry without problems."""
-    row = {
-        "id": form.id,
-        "question": entry["question"],
-        "involved_classes": form.involved_classes,
-        "initial_config": form.initial_config,
-        "missed_function": form.missed_function,
-    }
-    return scenario_of(category, row, form.ground_truth, index)
-
-
-def idle(entry: Mapping[str, Any], form: MultiTurn) -> Iterator[Problem]:
+def idle(form: MultiTurn) -> Iterator[Problem]:
     """Parts of an initial state that nothing reads."""
     for name, state in form.initial_config.items():
         place = f"initial_config.{name}"
@@ -254,23 +238,13 @@ def _gold_problems(form: MultiTurn, known: set[str]) -> Iterator[Problem]:
 # Single-turn entries.
 
 
-class OwnSingleTurnTask(SingleTurnTask):
-    """A task of a category that BFCL need not have."""
-
-    @property
-    def kind(self) -> Category:
-        return kind_of(self.category)
-
-
-def single_turn(entry: Mapping[str, Any], category: str) -> OwnSingleTurnTask:
+def single_turn(entry: Mapping[str, Any], category: str) -> SingleTurnTask:
     """The task of an entry without problems."""
     kind = kind_of(category)
     functions = [_document(item, kind) for item in entry["function"]]
     asked = {"id": entry["id"], "question": entry["question"], "function": functions}
     answer = {"id": entry["id"], "ground_truth": entry["ground_truth"]} if kind.wanted == "accepted" else None
-    return OwnSingleTurnTask(
-        entry["id"], category, "", "train", json.dumps(asked), json.dumps(answer) if answer else ""
-    )
+    return SingleTurnTask(entry["id"], category, "", "train", json.dumps(asked), json.dumps(answer) if answer else "")
 
 
 def _document(given: Mapping[str, Any], kind: Category) -> dict[str, Any]:

@@ -7,22 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from bfcl_env.entries import form
-from bfcl_env.entries.categories import SPELLINGS, category_of
 from bfcl_env.entries.form import Problem
 from bfcl_env.environment import Options
 from bfcl_env.execution import new_instances
 from bfcl_env.gold import gold_for
 from bfcl_env.proof.grounding import leaves, says
-from bfcl_env.scenarios import Scenario
+from bfcl_env.scenarios import Scenario, scenario_of
+from bfcl_env.single_turn.checker import Language
 from bfcl_env.single_turn.components import SEED, joined, parts
+from bfcl_env.single_turn.tasks import CATEGORIES as SINGLE_TURN
 from bfcl_env.single_turn.tasks import SingleTurnTask
+from bfcl_env.source import CATEGORIES as MULTI_TURN
 from bfcl_env.source import VERSION
 from interaction.boundary import call as bounded
 from interaction.call import Call
@@ -40,6 +43,25 @@ LONGEST = 300
 FACT = "entry"
 """The fact of an episode with the further keys of its entry."""
 _BETWEEN = re.compile(r"\W+")
+
+
+def _spellings() -> dict[str, str]:
+    found = {name: name for name in (*MULTI_TURN, *SINGLE_TURN, "relevance")}
+    for kind, language in product(("simple", "multiple", "parallel", "parallel_multiple"), get_args(Language)):
+        plain = language == "python" and kind != "simple"
+        found[f"{kind}_{language}"] = kind if plain else f"{kind}_{language}"
+    found |= {"multi_turn": "multi_turn_base", "multi_turn_python": "multi_turn_base", "simple": "simple_python"}
+    return found | {language: f"simple_{language}" for language in get_args(Language)}
+
+
+SPELLINGS = _spellings()
+"""The beginning of an id, with `_` for `-` -> category: BFCL's, or one made like them where BFCL has none."""
+
+
+def category_of(entry_id: str) -> str | None:
+    """The category that an id names; None if it names none."""
+    spelling, _, number = entry_id.rpartition("_")
+    return SPELLINGS.get(spelling.replace("-", "_").lower()) if number else None
 
 
 class EntriesError(ValueError):
@@ -131,14 +153,14 @@ class FileEnvironment:
         problems = [f"{task.id}: {found}" for task in self._tasks if (found := _problem_of_gold(task)) is not None]
         _refuse(self._path, problems)
         for note in self._notes:
-            print(f"NOTE {self._path}: {_line(note)}", flush=True)
+            print(f"NOTE {self._path}: {note}", flush=True)
         self._checked = True
 
     def audit_known(self) -> Mapping[str, str]:
         """What an audit finds in single-turn tasks, as in BFCL's own."""
         from bfcl_env.single_turn import audit
 
-        return audit.known_of(task.played for task in self._tasks if isinstance(task.played, SingleTurnTask))
+        return audit.known(task.played for task in self._tasks if isinstance(task.played, SingleTurnTask))
 
     def made_from(self) -> dict[str, Any]:
         """For a manifest: the file, and the release of BFCL."""
@@ -195,14 +217,14 @@ class FileEnvironment:
             return
         if isinstance(read, form.MultiTurn):
             found = [*form.problems_of_turns(entry, read)]
-            idle += [f"{name}: {where} {what}" for where, what in form.idle(entry, read)]
+            idle += [f"{name}: {where} {what}" for where, what in form.idle(read)]
         else:
             found = [*form.problems_of_question(read, category)]
         yield from found
         if not found:
             played: Task
             if isinstance(read, form.MultiTurn):
-                played = form.scenario(entry, read, category, number)
+                played = scenario_of(category, read.model_dump(), read.ground_truth, number)
             else:
                 played = form.single_turn(entry, category)
             extra = json.dumps({key: value for key, value in entry.items() if key not in form.keys(kind)})
@@ -268,36 +290,31 @@ def _decoded(text: str, line: int) -> Any:
 def _refuse(path: Path, problems: list[str]) -> None:
     if problems:
         more = f"\n  and {len(problems) - MOST} more" if len(problems) > MOST else ""
-        listed = "".join(f"\n  {_line(problem)}" for problem in problems[:MOST])
+        listed = "".join(f"\n  {problem}" for problem in problems[:MOST])
         raise EntriesError(f"{path} has {len(problems)} problem{'s' * (len(problems) > 1)}:{listed}{more}")
-
-
-def _line(text: str) -> str:
-    """Text of a file, for a terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _problem_of_gold(task: OwnTask) -> str | None:
     """Why the gold of a task is none when it is played."""
-    try:
-        return bounded(lambda: _played(task), SECONDS)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:LONGEST]
-
-
-def _played(task: OwnTask) -> str | None:
     from interaction.gold import play_gold
 
-    if isinstance(task.played, Scenario):
-        new_instances(task.played)
-    _, record = play_gold(task, get_protocol("think_xml", docs="signature"), max_steps_per_turn=1000)
-    if record.stop_reason == StopReason.environment_error:
-        return f"ground_truth: {record.fault}"[:LONGEST]
-    gold = any(task.gold())
-    if isinstance(task.played, SingleTurnTask) and task.played.kind.wanted == "accepted" and not gold:
-        return "ground_truth: its first accepted values do not pass BFCL's checker"
-    if gold and not (record.outcome and record.outcome.passed):
-        turn = next((number for number, turn in enumerate(record.turns) if not turn.passed), 0)
-        why = [dict(item) for item in record.turns[turn].difference]
-        return f"ground_truth: turn {turn} (the first is 0) does not pass: {json.dumps(why)}"[:LONGEST]
-    return None
+    def problem() -> str | None:
+        if isinstance(task.played, Scenario):
+            new_instances(task.played)
+        _, record = play_gold(task, get_protocol("think_xml", docs="signature"), max_steps_per_turn=1000)
+        if record.stop_reason == StopReason.environment_error:
+            return f"ground_truth: {record.fault}"
+        gold = any(task.gold())
+        if isinstance(task.played, SingleTurnTask) and task.played.kind.wanted == "accepted" and not gold:
+            return "ground_truth: its first accepted values do not pass BFCL's checker"
+        if gold and not (record.outcome and record.outcome.passed):
+            turn = next((number for number, turn in enumerate(record.turns) if not turn.passed), 0)
+            why = json.dumps([dict(item) for item in record.turns[turn].difference])
+            return f"ground_truth: turn {turn} (the first is 0) does not pass: {why}"
+        return None
+
+    try:
+        found = bounded(problem, SECONDS)
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    return found and found[:LONGEST]

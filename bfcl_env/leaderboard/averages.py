@@ -12,19 +12,26 @@ which is shown beside the score; the leaderboard takes what is not played for 0,
 left out here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import fsum
 
-SIMPLE = ("simple_python", "simple_java", "simple_javascript")
-NON_LIVE = ("simple", "multiple", "parallel", "parallel_multiple")
 LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
-IRRELEVANCE = ("irrelevance", "live_irrelevance")
-MULTI_TURN = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
-WEB_SEARCH = ("web_search_base", "web_search_no_snippet")
-MEMORY = ("memory_kv", "memory_vector", "memory_rec_sum")
+MEANS = {
+    "simple": ("simple_python", "simple_java", "simple_javascript"),
+    "non-live": ("simple", "multiple", "parallel", "parallel_multiple"),
+    "irrelevance": ("irrelevance", "live_irrelevance"),
+    "multi-turn": ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"),
+    "web search": ("web_search_base", "web_search_no_snippet"),
+    "memory": ("memory_kv", "memory_vector", "memory_rec_sum"),
+    "agentic": ("web search", "memory"),
+}
+"""Name of an average -> the categories and earlier averages that it is the mean of."""
 WEIGHTS = {"non-live": 0.1, "live": 0.1, "irrelevance": 0.1, "multi-turn": 0.3, "agentic": 0.4}
 
-CATEGORIES = (*SIMPLE, *NON_LIVE[1:], *LIVE, *IRRELEVANCE, "live_relevance", *MULTI_TURN, *WEB_SEARCH, *MEMORY)
+CATEGORIES = (
+    *(*MEANS["simple"], *MEANS["non-live"][1:], *LIVE, *MEANS["irrelevance"], "live_relevance"),
+    *(*MEANS["multi-turn"], *MEANS["web search"], *MEANS["memory"]),
+)
 """All that the leaderboard shows but format_sensitivity."""
 
 
@@ -34,19 +41,14 @@ def averages(accuracies: Mapping[str, tuple[float, int]]) -> dict[str, float]:
     Args:
         accuracies: category -> accuracy by BFCL's rule (0 to 1), and the number of tasks it was measured on.
     """
-    known = {name: accuracy for name, (accuracy, _) in accuracies.items()}
-    _add(known, "simple", SIMPLE)
     found: dict[str, float] = {}
-    for name, parts in {"non-live": NON_LIVE, "irrelevance": IRRELEVANCE, "multi-turn": MULTI_TURN}.items():
+    for name, parts in MEANS.items():
+        known = {category: accuracy for category, (accuracy, _) in accuracies.items()} | found
         if known.keys() >= {*parts}:
-            found[name] = _mean(known, parts)
-    if known.keys() >= {*LIVE}:
-        tasks = [accuracies[name][1] for name in LIVE]
-        found["live"] = fsum(known[name] * count for name, count in zip(LIVE, tasks, strict=True)) / sum(tasks)
-    _add(known, "web search", WEB_SEARCH)
-    _add(known, "memory", MEMORY)
-    if known.keys() >= {"web search", "memory"}:
-        found["agentic"] = _mean(known, ("web search", "memory"))
+            found[name] = fsum(known[part] for part in parts) / len(parts)
+    if accuracies.keys() >= {*LIVE}:
+        tasks = sum(accuracies[name][1] for name in LIVE)
+        found["live"] = fsum(accuracies[name][0] * accuracies[name][1] for name in LIVE) / tasks
     if found.keys() >= WEIGHTS.keys():
         found["overall"] = fsum(found[name] * weight for name, weight in WEIGHTS.items())
     return {name: found[name] for name in (*WEIGHTS, "overall") if name in found}
@@ -55,12 +57,3 @@ def averages(accuracies: Mapping[str, tuple[float, int]]) -> dict[str, float]:
 def missing(accuracies: Mapping[str, tuple[float, int]]) -> tuple[str, ...]:
     """The leaderboard's categories that were not played."""
     return tuple(name for name in (*CATEGORIES, "format_sensitivity") if name not in accuracies)
-
-
-def _add(known: dict[str, float], name: str, parts: Sequence[str]) -> None:
-    if known.keys() >= {*parts}:
-        known[name] = _mean(known, parts)
-
-
-def _mean(known: Mapping[str, float], parts: Sequence[str]) -> float:
-    return fsum(known[name] for name in parts) / len(parts)

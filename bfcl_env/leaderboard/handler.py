@@ -18,20 +18,17 @@ this package into it with --no-deps. Importing this module needs none of them.
 from __future__ import annotations
 
 import json
-import re
 import time
 from typing import Any
 
 from bfcl_env import Call, Scenario
 from bfcl_env.execution import unknown_function_text
-from bfcl_env.leaderboard.official import CALL_OF_NOTHING, scenarios_by_id
+from bfcl_env.leaderboard.official import CALL_OF_NOTHING, as_python, plain_names, scenarios_by_id
 from bfcl_env.source import function_owners
 from interaction.plain_text import generic
 from interaction.protocol import PROTOCOLS, Message, get_protocol
 
 PREFIX = "bfcl-grpo-"
-
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def model_name(protocol: str) -> str:
@@ -121,10 +118,9 @@ class ProtocolMethods:
 
 def call_text(call: Call) -> str:
     """The call as Python: a documented function and literals, or CALL_OF_NOTHING."""
-    if call.name not in function_owners() or not all(map(_IDENTIFIER.fullmatch, call.arguments)):
+    if call.name not in function_owners() or not plain_names(call.arguments):
         return CALL_OF_NOTHING
-    arguments = json.loads(json.dumps(call.arguments))  # nothing but JSON values
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    return as_python(call.name, json.loads(json.dumps(call.arguments)))  # nothing but JSON values
 
 
 def handler_class() -> type:

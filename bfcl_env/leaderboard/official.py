@@ -58,9 +58,17 @@ class OfficialVerdict:
 def call_text(call: CallRecord, scenario: Scenario) -> str:
     """The call as Python: the name of one of the scenario's functions and literals, or CALL_OF_NOTHING."""
     refused = call.error in (ErrorKind.UNKNOWN_FUNCTION, ErrorKind.WITHHELD_FUNCTION)
-    if refused or function_owners().get(call.name) not in scenario.classes or not _plain_names(call):
+    if refused or function_owners().get(call.name) not in scenario.classes or not plain_names(call.arguments):
         return CALL_OF_NOTHING
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+    return as_python(call.name, call.arguments)
+
+
+def plain_names(arguments: Iterable[str]) -> bool:
+    return all(map(_IDENTIFIER.fullmatch, arguments))
+
+
+def as_python(name: str, arguments: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def with_literals(record: EpisodeRecord) -> EpisodeRecord:
@@ -97,8 +105,12 @@ def applying_differences(record: EpisodeRecord, scenario: Scenario) -> tuple[str
     pairs = [(call.name, call.arguments) for call in calls]
     pairs += [(call.name, call.arguments) for turn in scenario.turns for call in turn.gold]
     if scenario.long_context and "TravelAPI" in scenario.classes:
-        shared = _shared_ids() | _bookings_on_shared_cards(scenario)
-        if any(name in _CARD_FUNCTIONS and shared & _texts(arguments) for name, arguments in pairs):
+        bookings = scenario.initial_config.get("TravelAPI", {}).get("booking_record", {})
+        shared = {*_shared_ids(), *(key for key, item in bookings.items() if item.get("card_id") in _shared_ids())}
+        texts = {
+            text for name, given in pairs if name in _CARD_FUNCTIONS for text in given.values() if type(text) is str
+        }
+        if shared & texts:
             found.add("shared_cards")
     posts_bare = any(name == "post_tweet" and not {"tags", "mentions"} <= arguments.keys() for name, arguments in pairs)
     if posts_bare and any(name == "mention" for name, _ in pairs):
@@ -179,12 +191,8 @@ def scenarios_by_id() -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_scenarios()}
 
 
-def _plain_names(call: CallRecord) -> bool:
-    return all(_IDENTIFIER.fullmatch(name) for name in call.arguments)
-
-
 def _of_call(call: CallRecord, scenario: Scenario) -> Iterator[str]:
-    if not _plain_names(call):
+    if not plain_names(call.arguments):
         yield "names_that_are_not_names"
     if call.error == ErrorKind.LIMIT:
         yield "limits"
@@ -205,17 +213,8 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _texts(arguments: dict[str, Any]) -> set[str]:
-    return {value for value in arguments.values() if isinstance(value, str)}
-
-
 @cache
 def _shared_ids() -> frozenset[str]:
     """Ids of the cards and bookings that BFCL adds to long-context tasks, the same objects for every instance."""
     padding: Any = load_padding()
     return frozenset(padding.CREDIT_CARD_EXTENSION) | frozenset(padding.BOOKING_RECORD_EXTENSION)
-
-
-def _bookings_on_shared_cards(scenario: Scenario) -> set[str]:
-    bookings = scenario.initial_config.get("TravelAPI", {}).get("booking_record", {})
-    return {number for number, booking in bookings.items() if booking.get("card_id") in _shared_ids()}

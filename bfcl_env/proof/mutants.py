@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from bfcl_env.episode import Episode
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.source import function_docs, function_owners
 from interaction.call import Call
@@ -27,6 +28,17 @@ class Mutant:
     kind: str
     """One of `FAULTS`."""
     turns: Turns
+
+
+def play(scenario: Scenario, turns: Turns) -> list[bool]:
+    """Whether each turn passes when these calls are made and every turn is answered."""
+    with Episode(scenario) as episode:
+        verdicts = []
+        for calls in turns:
+            for call in calls:
+                episode.execute(call)
+            verdicts.append(episode.end_turn().passed)
+        return verdicts
 
 
 READ_ONLY = frozenset(
@@ -84,21 +96,17 @@ def random_call(scenario: Scenario, rng: random.Random, names: frozenset[str] | 
     if names is None:
         names = frozenset(name for class_name in scenario.classes for name in function_docs()[class_name])
     name = rng.choice(sorted(names))
-    parameters = _parameters(name)
-    arguments = {
-        key: _value(name, key, schema["type"], rng)
-        for key, schema in parameters["properties"].items()
-        if key in parameters["required"] or rng.random() < 0.3
-    }
+    parameters = function_docs()[function_owners()[name]][name]["parameters"]
+    arguments = {}
+    for key, schema in parameters["properties"].items():
+        if key in parameters["required"] or rng.random() < 0.3:
+            known = _gold_values().get((name, key))
+            arguments[key] = rng.choice(known if known and rng.random() < 0.5 else _INVENTED[schema["type"]])
     return Call(name, arguments)
 
 
 def _text(turns: Turns) -> list[list[str]]:
     return [[str(call) for call in turn] for turn in turns]  # Unlike ==, tells 1 from 1.0 and from True.
-
-
-def _parameters(name: str) -> dict[str, Any]:
-    return function_docs()[function_owners()[name]][name]["parameters"]
 
 
 @cache
@@ -121,11 +129,6 @@ _INVENTED: dict[str, tuple[Any, ...]] = {
     "array": ([], [1, 2.5, -3], ["AAPL", "GOOG"], ["x"], [[1], [2]], [None]),
     "dict": ({}, {"status": "Open"}, {"priority": 9, "nested": {"a": [1]}}),
 }
-
-
-def _value(name: str, key: str, kind: str, rng: random.Random) -> Any:
-    known = _gold_values().get((name, key))
-    return rng.choice(known) if known and rng.random() < 0.5 else rng.choice(_INVENTED[kind])
 
 
 Fault = Callable[[Scenario, Turns, random.Random], Turns | None]

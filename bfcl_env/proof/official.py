@@ -45,6 +45,7 @@ class OfficialEpisode:
         self.scenario = scenario
         self._share = share
         self._name = f"run{next(_RUNS)}"
+        self._gold_name = f"{self._name}_ground_truth"
         self._config = scenario.initial_config
         self._turn = 0
         self._made = 0
@@ -68,10 +69,6 @@ class OfficialEpisode:
             for class_name in self.scenario.classes:
                 name = re.sub(r"[-./:]", "_", f"{model}_eval_{self.scenario.id}_{class_name}_instance")
                 del vars(multi_turn_utils)[name]
-
-    @property
-    def _gold_name(self) -> str:
-        return f"{self._name}_ground_truth"
 
     def execute(self, *calls: Call | str) -> list[str]:
         """The result texts of some calls, which may be given as text in Python syntax."""
@@ -123,12 +120,6 @@ class OfficialEpisode:
     def _run(self, calls: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
         from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import execute_multi_turn_func_call
 
-        return execute_multi_turn_func_call(
-            calls,
-            self._config,
-            list(self.scenario.classes),
-            model,
-            self.scenario.id,
-            long_context=self.scenario.long_context,
-            is_evaL_run=True,
-        )
+        scenario = self.scenario
+        settings = {"long_context": scenario.long_context, "is_evaL_run": True}
+        return execute_multi_turn_func_call(calls, self._config, list(scenario.classes), model, scenario.id, **settings)

@@ -7,12 +7,11 @@ A wrong or ambiguous gold answer cannot be found this way: gold is compared with
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bfcl_env.episode import Episode
-from bfcl_env.execution import new_instances, run_call
+from bfcl_env.gold import gold_for
 from bfcl_env.proof.grounding import leaves, says
-from bfcl_env.proof.mutants import Turns
+from bfcl_env.proof.mutants import play
 from bfcl_env.scenarios import EARLY_GOLD, Scenario
-from interaction.call import Call, copy_call
+from interaction.call import Call
 
 _JUNK = Call("no_such_function", {})
 
@@ -28,7 +27,6 @@ class Suspicion:
 
 def suspicions(scenario: Scenario) -> Iterator[Suspicion]:
     """All findings on one scenario, by kind."""
-    yield from _failing_gold(scenario)
     for number, turn in enumerate(scenario.turns):
         if not turn.gold and not turn.user:
             yield Suspicion(number, "neither a request nor gold calls")
@@ -47,20 +45,25 @@ def suspicions(scenario: Scenario) -> Iterator[Suspicion]:
     yield from _unsaid(scenario)
 
 
-def _failing_gold(scenario: Scenario) -> Iterator[Suspicion]:
-    instances = new_instances(scenario)
-    for number, turn in enumerate(scenario.turns):
-        for call in turn.gold:
-            text, error = run_call(copy_call(call), instances)
-            if error is not None:
-                yield Suspicion(number, "a gold call fails", f"{call}: {text[:100]}")
+def _weak_turns(scenario: Scenario) -> Iterator[Suspicion]:
+    gold = tuple(turn.gold for turn in scenario.turns)
+    asking = [number for number, calls in enumerate(gold) if calls]
+    for number in asking:
+        before, calls, later = gold[:number], gold[number], gold[number + 1 :]
+        if play(scenario, (*before, (_JUNK,)))[number]:
+            yield Suspicion(number, "passes with a call of a function that does not exist, after gold")
+            continue
+        if number != asking[0] and play(scenario, (*(() for _ in before), calls))[number]:
+            yield Suspicion(number, "does not depend on earlier turns: passes when they are all skipped")
+        for at, call in enumerate(calls if len(calls) > 1 else ()):
+            if all(play(scenario, (*before, calls[:at] + calls[at + 1 :], *later))[number:]):
+                yield Suspicion(number, "a gold call can be left out: this and later turns pass", str(call))
 
 
 def _unsaid(scenario: Scenario) -> Iterator[Suspicion]:
     """Texts that gold has to have exactly, though no user, result, state or documentation says them."""
-    gold = tuple(turn.gold for turn in scenario.turns)
-    instances, known = new_instances(scenario), [text for _, text in scenario.config_json]
-    for number, turn in enumerate(scenario.turns):
+    known, before = [text for _, text in scenario.config_json], tuple[tuple[Call, ...], ...]()
+    for number, (turn, done) in enumerate(zip(scenario.turns, gold_for(scenario).turns, strict=True)):
         known.append(turn.user)
         for at, call in enumerate(turn.gold):
             for key, value in call.arguments.items():
@@ -68,37 +71,7 @@ def _unsaid(scenario: Scenario) -> Iterator[Suspicion]:
                 if all(any(says(text, leaf) for text in known) for leaf in texts):
                     continue
                 other = Call(call.name, call.arguments | {key: "other words"})
-                if not _passes(scenario, gold, number, (*turn.gold[:at], other, *turn.gold[at + 1 :])):
+                if not play(scenario, (*before, (*turn.gold[:at], other, *turn.gold[at + 1 :])))[number]:
                     yield Suspicion(number, "a text that nobody said has to be exact", f"{call.name}({key}={value!r})")
-            known.append(run_call(copy_call(call), instances)[0])
-
-
-def _weak_turns(scenario: Scenario) -> Iterator[Suspicion]:
-    gold = tuple(turn.gold for turn in scenario.turns)
-    asking = [number for number, calls in enumerate(gold) if calls]
-    for number in asking:
-        if _passes(scenario, gold, number, (_JUNK,)):
-            yield Suspicion(number, "passes with a call of a function that does not exist, after gold")
-            continue
-        if number != asking[0] and _passes(scenario, tuple(() for _ in gold), number, gold[number]):
-            yield Suspicion(number, "does not depend on earlier turns: passes when they are all skipped")
-        for at, call in enumerate(gold[number] if len(gold[number]) > 1 else ()):
-            if _passes(scenario, gold, number, gold[number][:at] + gold[number][at + 1 :], to_the_end=True):
-                yield Suspicion(number, "a gold call can be left out: this and later turns pass", str(call))
-
-
-def _passes(scenario: Scenario, gold: Turns, number: int, calls: tuple[Call, ...], to_the_end: bool = False) -> bool:
-    """Whether a turn passes with other calls, after the calls of the turns before."""
-    with Episode(scenario) as episode:
-        for earlier in gold[:number]:
-            for call in earlier:
-                episode.execute(call)
-            episode.end_turn()
-        for call in calls:
-            episode.execute(call)
-        passed = episode.end_turn().passed
-        for later in gold[number + 1 :] if to_the_end else ():
-            for call in later:
-                episode.execute(call)
-            passed &= episode.end_turn().passed
-        return passed
+            known.append(done.texts[at])
+        before = (*before, turn.gold)

@@ -9,43 +9,18 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from bfcl_env.calls import parse_call
 from bfcl_env.episode import Episode
-from bfcl_env.proof.mutants import Turns, random_call
+from bfcl_env.proof.mutants import play, random_call
 from bfcl_env.proof.suspicious import suspicions
 from bfcl_env.scenarios import CATEGORIES, Scenario, load_scenarios
 from interaction.call import Call, CallError
 
 SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What a policy gets in one category."""
-
-    passed: int
-    """Scenarios with every turn passed."""
-    scenarios: int
-    turns_passed: int
-    turns: int
-    progress: float
-    """Mean over the scenarios of turns passed / turns, but 0 where no turn with gold calls passed."""
-    progress_raw: float
-    """The same without that condition."""
-
-
-def play(scenario: Scenario, turns: Turns) -> list[bool]:
-    """Whether each turn passes when these calls are made and every turn is answered."""
-    with Episode(scenario) as episode:
-        verdicts = []
-        for calls in turns:
-            for call in calls:
-                episode.execute(call)
-            verdicts.append(episode.end_turn().passed)
-        return verdicts
 
 
 def replay_gold(scenario: Scenario) -> list[bool]:
@@ -92,8 +67,9 @@ def repeat_last_call(scenario: Scenario) -> list[bool]:
 
 def skip_a_turn(scenario: Scenario) -> list[bool]:
     """Plays gold, but only answers in the first turn that asks for calls."""
-    first = next(number for number, turn in enumerate(scenario.turns) if turn.gold)
-    return play(scenario, tuple(() if number == first else turn.gold for number, turn in enumerate(scenario.turns)))
+    gold = [turn.gold for turn in scenario.turns]
+    gold[next(number for number, calls in enumerate(gold) if calls)] = ()
+    return play(scenario, tuple(gold))
 
 
 POLICIES: dict[str, Callable[[Scenario], list[bool]]] = {
@@ -106,23 +82,35 @@ POLICIES: dict[str, Callable[[Scenario], list[bool]]] = {
 }
 
 
+class Score(NamedTuple):
+    """What a policy gets in one category."""
+
+    passed: int
+    """Scenarios with every turn passed."""
+    scenarios: int
+    turns_passed: int
+    turns: int
+    progress: float
+    """Mean over the scenarios of turns passed / turns, but 0 where no turn with gold calls passed."""
+    progress_raw: float
+    """The same without that condition."""
+
+
 def score(policy: str, category: str) -> Score:
     """Plays one policy on one category."""
+    passed = turns_passed = turns = 0
+    progress = progress_raw = 0.0
     scenarios = load_scenarios(category)
-    verdicts = [POLICIES[policy](scenario) for scenario in scenarios]
-    raw = [sum(turns) / len(turns) for turns in verdicts]
-    worked = [
-        any(passed and turn.gold for passed, turn in zip(turns, scenario.turns, strict=True))
-        for turns, scenario in zip(verdicts, scenarios, strict=True)
-    ]
-    return Score(
-        passed=sum(all(turns) for turns in verdicts),
-        scenarios=len(scenarios),
-        turns_passed=sum(map(sum, verdicts)),
-        turns=sum(map(len, verdicts)),
-        progress=sum(share for share, did in zip(raw, worked, strict=True) if did) / len(scenarios),
-        progress_raw=sum(raw) / len(scenarios),
-    )
+    for scenario in scenarios:
+        verdicts = POLICIES[policy](scenario)
+        passed += all(verdicts)
+        turns_passed += sum(verdicts)
+        turns += len(verdicts)
+        progress_raw += sum(verdicts) / len(verdicts)
+        if any(ok and turn.gold for ok, turn in zip(verdicts, scenario.turns, strict=True)):
+            progress += sum(verdicts) / len(verdicts)
+    count = len(scenarios)
+    return Score(passed, count, turns_passed, turns, progress / count, progress_raw / count)
 
 
 def main(listed: Path | None = None) -> int:
@@ -143,9 +131,6 @@ def main(listed: Path | None = None) -> int:
                 f"{f'{got.turns_passed}/{got.turns}':>10} {got.progress:>9.3f} {got.progress_raw:>6.3f} {seconds:>8.2f}"
             )
             gold_passed &= policy != "gold" or got.passed == got.scenarios
-    if not gold_passed:
-        failed = [scenario.id for scenario in load_scenarios() if not all(replay_gold(scenario))]
-        print(f"gold fails in {len(failed)}: {', '.join(failed[:SHOWN])}")
     found = {scenario.id: [*suspicions(scenario)] for scenario in load_scenarios()}
     reasons = Counter(one.reason for those in found.values() for one in those)
     print("\nSuspicious entries, and how many there are")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from bfcl_env.leaderboard.averages import averages, missing
-from bfcl_env.single_turn.data_files import made_from
-from bfcl_env.single_turn.tasks import load_tasks
+from bfcl_env.single_turn.tasks import load_tasks, made_from
 
 __all__ = ["audit_known", "leaderboard_averages", "load_tasks", "made_from"]
 
@@ -13,7 +12,7 @@ def audit_known() -> Mapping[str, str]:
     """What an audit finds here and need not say again, with reasons."""
     from bfcl_env.single_turn import audit
 
-    return audit.known()
+    return audit.known(load_tasks())
 
 
 def leaderboard_averages(accuracies: Mapping[str, tuple[float, int]]) -> tuple[dict[str, float], tuple[str, ...]]:

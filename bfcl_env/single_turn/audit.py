@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from bfcl_env.single_turn.checker import check_calls
-from bfcl_env.single_turn.tasks import SingleTurnTask, failing_gold, load_tasks
+from bfcl_env.single_turn.tasks import SingleTurnTask, failing_gold
 from interaction.call import Call
 
 ANSWER_IS_RIGHT = "no function helps: to answer is right, and what the answer says is not judged"
@@ -16,13 +16,8 @@ SILENT = ("gold, cut", "nothing", "junk")
 WITHOUT_WORK = (*SILENT, "answers", "safe call", "hostile")
 
 
-def known() -> Mapping[str, str]:
-    """What an audit finds; `*` stands for any reward."""
-    return known_of(load_tasks())
-
-
-def known_of(tasks: Iterable[SingleTurnTask]) -> Mapping[str, str]:
-    """The same of some tasks."""
+def known(tasks: Iterable[SingleTurnTask]) -> Mapping[str, str]:
+    """What an audit finds in these tasks; `*` stands for any reward."""
     return {finding: reason for task in tasks for finding, reason in _of(task)}
 
 

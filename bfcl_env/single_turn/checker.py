@@ -9,12 +9,17 @@ two against each other. `passed_official` is BFCL's verdict. `passed` is by the 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal, Self
 
-from bfcl_env.single_turn.answer import Answer, Language, Wrong
+from bfcl_env.single_turn import java, javascript, values
 from interaction.call import Call, CallError, make_call
 
-__all__ = ["Checked", "Language", "Mismatch", "check_calls", "check_relevance"]
+Language = Literal["python", "java", "javascript"]
+
+Wrong = tuple[str, str | None]
+"""Kind of mismatch, and the argument it is about, if it is about one."""
+
+_TYPES = {"python": values, "java": java, "javascript": javascript}
 
 MAX_CALLS = 32
 """Calls of one message that are compared with as many accepted ones. BFCL's tasks have at most 8. All of them together
@@ -51,6 +56,73 @@ class Checked:
     call, and what is wrong with the first call left that is of its function."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A function with its document, and the accepted values of each argument."""
+
+    function: str
+    accepted: Mapping[str, Sequence[Any]]
+    properties: Mapping[str, Mapping[str, Any]]
+    """Argument -> its document."""
+    required: Sequence[str]
+    documented: bool
+    """Whether the task has a document of that function; without one no call is right."""
+
+    @classmethod
+    def of(cls, item: Mapping[str, Mapping[str, Sequence[Any]]], functions: Sequence[Mapping[str, Any]]) -> Self:
+        """From BFCL's `{function: {argument: [accepted values]}}`."""
+        ((name, accepted),) = item.items()
+        document = next((document for document in functions if document["name"] == name), None)
+        parameters = document["parameters"] if document else {}
+        return cls(name, accepted, parameters.get("properties", {}), parameters.get("required", ()), bool(document))
+
+    def find_wrong(self, call: Call, language: Language, *, official: bool) -> Wrong | None:
+        """The first thing that is wrong with a call, in BFCL's order; None where it is accepted."""
+        if not self.documented:
+            return "unknown_function", None
+        if call.name != self.function:
+            return "wrong_func_name", None
+        for name in self.required:
+            if name not in call.arguments:
+                return "missing_required", name
+        if call.positional and not official:
+            return "unexpected_param", None
+        for name, value in call.arguments.items():
+            if name not in self.properties or name not in self.accepted:
+                return "unexpected_param", name
+            if kind := self._find_wrong_value(name, value, language, official):
+                return kind, name
+        for name, allowed in self.accepted.items():
+            if name not in call.arguments and values.LEFT_OUT not in allowed:
+                return "missing_optional", name
+        return None
+
+    def _find_wrong_value(self, name: str, value: Any, language: Language, official: bool) -> str | None:
+        document, types = self.properties[name], _TYPES[language]
+        kind, inner = document.get("type"), None
+        if kind in types.COLLECTIONS:
+            inner = document.get("items", {}).get("type")
+        if kind not in types.TYPES or (kind in types.COLLECTIONS and inner not in types.TYPES):
+            return "unknown_type"
+        if language != "python":
+            if type(value) is not str:
+                return "type_error:java" if language == "java" else "type_error:js"
+            value = (java if language == "java" else javascript).convert(value, kind, inner, official=official)
+        elif kind == "tuple" and type(value) is tuple:
+            value = list(value)
+        elif kind == "float" and type(value) is int:
+            value = _as_float(value)
+        checked = None if inner is None or (inner == "any" and not official) else types.TYPES[inner]
+        return values.find_mismatch(value, self.accepted[name], types.TYPES[kind], checked, official=official)
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # BFCL raises.
+        return float("inf") if value > 0 else float("-inf")
+
+
 def check_calls(
     calls: Sequence[Call],
     functions: Sequence[Mapping[str, Any]],
@@ -74,8 +146,12 @@ def check_calls(
     """
     if len(calls) != len(accepted) or not (parallel or len(calls) == 1):
         return _failed(Mismatch("wrong_count", "", "", _count(len(accepted)), _count(len(calls))))
-    if beyond := _beyond_bounds(calls):
-        return _failed(beyond)
+    if len(calls) > MAX_CALLS:
+        return _failed(Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls))))
+    try:
+        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
+    except CallError as error:
+        return _failed(Mismatch("limit", "", "", str(error), ""))
     answers = [Answer.of(item, functions) for item in accepted]
 
     @cache
@@ -89,7 +165,8 @@ def check_calls(
     for index in alone:
         answer = answers[index]
         if parallel:
-            mismatches.append(_no_match(answer, [calls[call] for call in left]))
+            names = _cut(", ".join(calls[call].name for call in left))
+            mismatches.append(Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), names))
         near = next((call for call in left if not parallel or calls[call].name == answer.function), None)
         if near is not None and (wrong := find_wrong(index, near)):
             mismatches.append(_mismatch(calls[near], answer, wrong))
@@ -132,11 +209,6 @@ def check_relevance(calls: Sequence[Call], wanted: bool) -> Checked:
     return _failed(Mismatch(kind, "", "", "at least 1 call" if wanted else _count(0), _count(len(calls))))
 
 
-def _no_match(answer: Answer, left: Sequence[Call]) -> Mismatch:
-    names = ", ".join(call.name for call in left)
-    return Mismatch("cannot_find_match", answer.function, "", _short(answer.accepted), _cut(names))
-
-
 def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
     kind, argument = wrong
     if argument is None:
@@ -155,16 +227,6 @@ def _mismatch(call: Call, answer: Answer, wrong: Wrong) -> Mismatch:
         expected = repr(answer.accepted.get(argument, ()))
     found = _short(call.arguments[argument]) if argument in call.arguments else ""
     return Mismatch(kind, answer.function, _cut(argument), _cut(expected), found)
-
-
-def _beyond_bounds(calls: Sequence[Call]) -> Mismatch | None:
-    if len(calls) > MAX_CALLS:
-        return Mismatch("limit", "", "", f"at most {_count(MAX_CALLS)}", _count(len(calls)))
-    try:
-        make_call("message", {"calls": [[call.name, call.arguments, call.positional] for call in calls]})
-    except CallError as error:
-        return Mismatch("limit", "", "", str(error), "")
-    return None
 
 
 def _failed(mismatch: Mismatch) -> Checked:

@@ -9,7 +9,7 @@ documented. That a name alone is shared joins nothing: `search` is many function
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -20,11 +20,6 @@ SHARES: Mapping[Part, float] = {"train": 0.5, "dev": 0.125, "test": 0.375}
 """As tau's. Of each category about these shares, as far as large components allow."""
 
 _BETWEEN = re.compile(r"\W+")
-
-
-def components(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Id of an entry -> the id of the first entry of its component."""
-    return joined({entry["id"]: _marks(entry) for entry in entries})
 
 
 def joined(marks: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:
@@ -48,7 +43,7 @@ def joined(marks: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:
     return {name: first(name) for name in parents}
 
 
-def _marks(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def marks_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What must not be shared by two sides."""
     yield "", _BETWEEN.sub("", entry["question"][0][-1]["content"].casefold())
     for function in entry["function"]:

@@ -12,11 +12,11 @@ Facts of the turn: `has_gold` (whether calls are asked for), `gold_calls` (how m
 say) and `passed_official`. Of a call: `gold`, which of the accepted calls it is, from 0, each given once; None if none.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bfcl_env.single_turn.checker import Checked, Mismatch, check_calls, check_relevance
-from bfcl_env.single_turn.documents import shown
+from bfcl_env.single_turn.checker import Checked, Language, Mismatch, check_calls, check_relevance
 from interaction.call import Call
 from interaction.environment import EnvironmentBase, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
@@ -132,3 +132,44 @@ def misfit(call: Call, functions: Sequence[Mapping[str, Any]]) -> ToolResult | N
         return None
     words = [f"missing {name}" for name in missing[:1]] + [f"unknown {name[:LONGEST_NAME]!r}" for name in surplus[:1]]
     return ToolResult(f"wrong arguments: {', '.join(words) or 'give them by name'}", ErrorKind.BAD_ARGUMENTS)
+
+
+# The documentation that a model reads.
+
+
+def shown(functions: Iterable[Mapping[str, Any]], language: Language) -> list[dict[str, Any]]:
+    """The documents (name, description, parameters) for the prompt; those of Python's functions are as they are.
+
+    Functions of Java and JavaScript take their values as source text, so that every protocol can write them: BFCL
+    documents each parameter as a string and says in its own words, kept here, what the string holds.
+    """
+    if language == "python":
+        return [dict(function) for function in functions]
+    name = "Java" if language == "java" else "JavaScript"
+    syntax = "Java 8 SDK" if language == "java" else "JavaScript"
+    found = []
+    for function in functions:
+        properties = {key: _as_text(item, name) for key, item in function["parameters"]["properties"].items()}
+        described = f"{function['description']} Note that the provided function is in {syntax} syntax."
+        parameters = {**function["parameters"], "properties": properties}
+        found.append({**function, "description": described, "parameters": parameters})
+    return found
+
+
+def _as_text(schema: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """The schema of a parameter whose value is source text."""
+    kind = schema["type"]
+    words = [schema["description"]]
+    if kind == "any":
+        words.append(f"This parameter can be of any type of {language} object in string representation.")
+    else:
+        words.append(f"This is {language} {kind} type parameter in string representation.")
+    if "items" in schema:
+        words.append(f"The list elements are of type {schema['items']['type']}; they are not in string representation.")
+    if "properties" in schema:
+        words.append(
+            "The dictionary entries have the following schema; they are not in string representation. "
+            + json.dumps(schema["properties"])
+        )
+    kept = {key: value for key, value in schema.items() if key not in ("items", "properties")}
+    return {**kept, "type": "string", "description": " ".join(words)}

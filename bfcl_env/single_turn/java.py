@@ -9,7 +9,7 @@ the whole text must be one, quotes protect what is between them, and elements wi
 import re
 from typing import Any
 
-from bfcl_env.single_turn.literals import MAX_DIGITS, after_space, line_holds, quoted, read_value, split
+from bfcl_env.single_turn.literals import MAX_DIGITS, after_space, find_all, line_holds, quoted, read_value, split
 
 TYPES: dict[str, type] = {
     "byte": int,
@@ -120,18 +120,13 @@ def _official_element(text: str, inner: str | None) -> Any:
 
 
 def _official_adds(body: str) -> list[str]:
-    """What `add\\((.+?)\\)` finds. Where a line holds no end for one `add(`, it holds none for later ones either."""
-    found = []
-    at = body.find("add(")
-    while at >= 0:
-        start = at + len("add(")
+    """What `add\\((.+?)\\)` finds."""
+
+    def add(start: int) -> tuple[str, int] | None:
         end = body.find(")", start + 1)
-        if line_holds(body, start, end):
-            found.append(body[start:end].strip())
-            at = body.find("add(", end + 1)
-        else:
-            at = _on_next_line(body, start, "add(")
-    return found
+        return (body[start:end].strip(), end + 1) if line_holds(body, start, end) else None
+
+    return find_all(body, "add(", add)
 
 
 def _official_map(text: str) -> Any:
@@ -160,34 +155,18 @@ def _official_puts(body: str) -> list[tuple[str, str]]:
     A key ends at the first `",` of its line after which a `)` follows on the line. Where the first has none, only the
     line's last can have one, by spaces that reach into the next line; and then later `put("` of the line fail as well.
     """
-    found = []
-    at = body.find('put("')
-    while at >= 0:
-        start = at + len('put("')
+
+    def put(start: int) -> tuple[tuple[str, str], int] | None:
         line_end = body.find("\n", start)
         stop = len(body) if line_end < 0 else line_end
-        first, last = body.find('",', start, stop), body.rfind('",', start, stop)
-        put = _official_put(body, start, first) or _official_put(body, start, last)
-        if put:
-            found.append(put[:2])
-            at = body.find('put("', put[2])
-        else:
-            at = _on_next_line(body, start, 'put("')
-    return found
-
-
-def _official_put(body: str, start: int, comma: int) -> tuple[str, str, int] | None:
-    """Key, value and where to go on, if the key that begins at `start` ends at `comma`."""
-    if comma < 0:
+        for comma in (body.find('",', start, stop), body.rfind('",', start, stop)):
+            value = after_space(body, comma + len('",'))
+            end = body.find(")", value)
+            if comma >= 0 and line_holds(body, value, end):
+                return (body[start:comma], body[value:end].strip()), end
         return None
-    value = after_space(body, comma + len('",'))
-    end = body.find(")", value)
-    return (body[start:comma], body[value:end].strip(), end) if line_holds(body, value, end) else None
 
-
-def _on_next_line(body: str, start: int, head: str) -> int:
-    line_end = body.find("\n", start)
-    return -1 if line_end < 0 else body.find(head, line_end + 1)
+    return find_all(body, 'put("', put)
 
 
 # Ours: one literal and nothing else, with the forms that BFCL knows.

@@ -9,7 +9,16 @@ literals, but the whole text must be one, quotes protect what is between them, a
 import re
 from typing import Any
 
-from bfcl_env.single_turn.literals import MAX_DEPTH, MAX_DIGITS, after_space, line_holds, quoted, read_value, split
+from bfcl_env.single_turn.literals import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    after_space,
+    find_all,
+    line_holds,
+    quoted,
+    read_value,
+    split,
+)
 
 TYPES: dict[str, type] = {
     "String": str,
@@ -110,17 +119,12 @@ def _end_of_arrays(code: str) -> int:
 
 def _in_brackets(code: str) -> list[str]:
     """What `\\[(.*?)\\]` finds."""
-    found = []
-    at = code.find("[")
-    while at >= 0:
-        end = code.find("]", at)
-        if line_holds(code, at, end):
-            found.append(code[at + 1 : end])
-            at = code.find("[", end)
-        else:
-            line_end = code.find("\n", at)
-            at = -1 if line_end < 0 else code.find("[", line_end)
-    return found
+
+    def row(start: int) -> tuple[str, int] | None:
+        end = code.find("]", start)
+        return (code[start:end], end) if line_holds(code, start, end) else None
+
+    return find_all(code, "[", row)
 
 
 def _official_dict(code: str) -> Any:

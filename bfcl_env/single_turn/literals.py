@@ -4,7 +4,10 @@ BFCL gives values of these languages as text. Everything here is one pass over t
 """
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MAX_DIGITS = 1_000
 """Longer numbers stay text: Python refuses to read integers of more than 4,300 digits, and gold has at most 19."""
@@ -79,3 +82,21 @@ def after_space(text: str, start: int) -> int:
     """Where the spaces that begin at `start` end."""
     found = _NO_SPACE.search(text, start)
     return found.start() if found else len(text)
+
+
+def find_all(text: str, head: str, match: Callable[[int], tuple[T, int] | None]) -> list[T]:
+    """What `match` gives at the end of each `head`, with where to go on.
+
+    Where it gives None, it would give None at each later head of the line as well.
+    """
+    found = []
+    at = text.find(head)
+    while at >= 0:
+        start = at + len(head)
+        if one := match(start):
+            found.append(one[0])
+            at = text.find(head, one[1])
+        else:
+            line_end = text.find("\n", start)
+            at = -1 if line_end < 0 else text.find(head, line_end + 1)
+    return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from bfcl_env.source import SourceError
-from bfcl_env.synthesis.generate import generate
+from bfcl_env.synthesis import generate
 from bfcl_env.synthesis.propose import DOMAINS, FORMS, Shape
 from interaction.environment import Part
 

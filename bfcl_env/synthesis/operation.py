@@ -8,7 +8,7 @@ earlier one returned.
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import yaml
 
 from bfcl_env.execution import run_call
-from bfcl_env.scenarios import Scenario
 from bfcl_env.source import function_owners
 from bfcl_env.synthesis.words import Names
 from interaction.call import Call, copy_call
@@ -130,15 +129,11 @@ class World:
         if isinstance(value, Said):
             return value.words
         if isinstance(value, list):
-            *first, last = map(self.words, value)
-            return f"{', '.join(first)} and {last}" if first else last
-        if not isinstance(value, str):
+            return joined([self.words(item) for item in value])
+        if not isinstance(value, str) or (not self.quote and _BARE.fullmatch(value)):
             return str(value)
-        return (
-            value
-            if self.quote == "" and _BARE.fullmatch(value)
-            else f"{self.quote or chr(39)}{value}{self.quote or chr(39)}"
-        )
+        quote = self.quote or "'"
+        return f"{quote}{value}{quote}"
 
     def carry_out(self, operation: Operation, wording: str) -> "Done":
         """Draw the arguments, make the calls and word the wish.
@@ -155,16 +150,17 @@ class World:
                         raise NotNow
         calls, implied = [], []
         for name, arguments in operation.calls:
-            values = {key: self._argument(operation, given) for key, given in arguments.items()}
-            call = Call(name, {key: item.value if isinstance(item, Said) else item for key, item in values.items()})
+            call = Call(name, {key: self._argument(operation, given) for key, given in arguments.items()})
             text, error = run_call(copy_call(call), self.instances)
             if error is not None:
                 raise NotNow
-            self.results.append(_parsed(text))
+            try:
+                self.results.append(json.loads(text))
+            except ValueError:
+                self.results.append(text)
             calls.append(call)
             implied.append(frozenset(key for key, given in arguments.items() if isinstance(given, Fixed)))
-        slots = {slot for slot in re.findall(r"{(\w+)}", wording)}
-        values = {slot: self._slot(operation, slot) for slot in slots}
+        values = {slot: self._slot(operation, slot) for slot in re.findall(r"{(\w+)}", wording)}
         for kind, key in operation.notes.items():
             self.noted[kind] = self.results[-1][key]
         return Done(tuple(calls), tuple(implied), wording, {slot: self.words(value) for slot, value in values.items()})
@@ -175,6 +171,10 @@ class World:
     def _argument(self, operation: Operation, given: Any) -> Any:
         if isinstance(given, Fixed):
             return given.value
+        if isinstance(given, list):
+            return [self._argument(operation, item) for item in given]
+        if isinstance(given, dict):
+            return {key: self._argument(operation, item) for key, item in given.items()}
         if isinstance(given, Got):
             value = self.results[given.call]
             try:
@@ -183,14 +183,7 @@ class World:
             except (LookupError, TypeError):
                 raise NotNow from None
             return value
-        if isinstance(given, list):
-            return [self._value(operation, slot) for slot in given]
-        if isinstance(given, dict):
-            return {key: self._value(operation, slot) for key, slot in given.items()}
-        return self._slot(operation, given)
-
-    def _value(self, operation: Operation, slot: str) -> Any:
-        value = self._slot(operation, slot)
+        value = self._slot(operation, given)
         return value.value if isinstance(value, Said) else value
 
     def _slot(self, operation: Operation, slot: str) -> Any:
@@ -224,6 +217,9 @@ class Domain:
     or gives None where there is none."""
 
     owner: ClassVar[str]
+    new: ClassVar[tuple[str, ...]] = ()
+    """Words for what the last operation left."""
+    logged_in: ClassVar["Slot"]
 
     def __init__(self, world: World) -> None:
         self.world, self.random, self.names = world, world.random, world.names
@@ -237,38 +233,58 @@ class Domain:
         """An initial state."""
         raise NotImplementedError
 
+    def logged_out(self) -> Any:
+        return not self.logged_in()
+
     def any_of(self, values: Iterable[Any]) -> Any:
         """One of them; None if there is none."""
         found = list(values)
         return self.random.choice(found) if found else None
+
+    def long_word(self, texts: Iterable[str]) -> Any:
+        """One that is worth a search."""
+        return self.any_of(word for text in texts for word in text.split() if len(word) > 4)
 
     def fresh(self, make: Any, taken: Iterable[Any]) -> Any:
         """A name that is not taken."""
         taken = set(taken)
         return next((name for name in (make() for _ in range(20)) if name not in taken), None)
 
-    def referred(self, kind: str, among: Iterable[Any], words: tuple[str, ...], plain: str, share: float = 0.6) -> Any:
+    def referred(self, kind: str, among: Iterable[Any], share: float = 0.6) -> Any:
         """What an earlier operation left, in words without its value, or another one with it."""
         among, noted = list(among), self.world.noted.get(kind)
         if noted is not None and noted in among and self.random.random() < share:
-            return Said(noted, self.random.choice(words))
+            return Said(noted, self.random.choice(self.new))
         chosen = self.any_of(item for item in among if item != noted)
-        return None if chosen is None else Said(chosen, plain.format(self.world.words(chosen)))
-
-    def tell_once(self, key: str, words: str) -> None:
-        """Say something beside the wish, the first time that it is needed."""
-        if key not in self.world.told:
-            self.world.told.add(key)
-            self.world.preface.append(words)
+        return None if chosen is None else Said(chosen, f"{kind} {self.world.words(chosen)}")
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+Slot = Callable[[Domain], Any]
 
 
-def scenario_of_state(classes: tuple[str, ...], config: Mapping[str, Any], category: str) -> Scenario:
-    """A scenario without turns, for its instances."""
-    return Scenario("", category, 0, classes, (), tuple((name, json.dumps(config[name])) for name in classes))
+def between(low: int, high: int) -> Slot:
+    return lambda domain: domain.random.randint(low, high)
+
+
+def part_number(low: int, high: int) -> Slot:
+    return lambda domain: domain.names.number(low, high)
+
+
+def one_of(*values: Any) -> Slot:
+    return lambda domain: domain.random.choice(values)
+
+
+def named(make: Callable[[Names], str]) -> Slot:
+    return lambda domain: make(domain.names)
+
+
+def state(attribute: str, wanted: Any = None) -> Slot:
+    """The value of an attribute of the instance; or whether it is `wanted`."""
+    return lambda domain: (
+        getattr(domain.instance, attribute) if wanted is None else getattr(domain.instance, attribute) == wanted
+    )
+
+
+def joined(texts: Sequence[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last

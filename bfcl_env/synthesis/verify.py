@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-from bfcl_env.episode import Episode
+from bfcl_env.gold import gold_for
 from bfcl_env.proof.grounding import leaves, says
-from bfcl_env.proof.validate import POLICIES
+from bfcl_env.proof.mutants import play
+from bfcl_env.proof.validate import POLICIES, replay_gold
 from bfcl_env.scenarios import Scenario, load_scenarios
 from bfcl_env.synthesis.propose import Proposal
 
@@ -20,14 +21,18 @@ def problem(proposal: Proposal, scenario: Scenario) -> str | None:
     """The first reason to throw the task away, or None."""
     if seen := overlap(scenario):
         return seen
-    results = _results_of_gold(scenario)
-    if results is None:
+    try:
+        results = [turn.texts for turn in gold_for(scenario).turns]
+    except RuntimeError:  # a gold call fails
+        return "gold does not pass"
+    if not all(replay_gold(scenario)):
         return "gold does not pass"
     if any(says(text, value) for at, value in proposal.unsaid.items() for text in _known_before(proposal, results, at)):
         return "what is missing is known"
     if not all(_grounded(proposal, results, at) for at in range(len(proposal.turns))):
         return "an argument is grounded nowhere"
-    if not all(_matters(scenario, turn, call) for turn, call in _places(scenario)):
+    places = ((at, number) for at, turn in enumerate(scenario.turns) for number in range(len(turn.gold)))
+    if not all(_matters(scenario, *place) for place in places):
         return "a call does not matter"
     single = sum(len(turn.gold) for turn in scenario.turns) == 1
     for name, policy in POLICIES.items():
@@ -38,47 +43,21 @@ def problem(proposal: Proposal, scenario: Scenario) -> str | None:
     return None
 
 
-def _results_of_gold(scenario: Scenario) -> list[list[str]] | None:
-    """The results of each turn's gold calls, if gold passes every turn by our verdict and by BFCL's."""
-    found = []
-    try:
-        attempt = Episode(scenario)
-    except RuntimeError:  # a gold call fails
-        return None
-    with attempt as episode:
-        for turn in scenario.turns:
-            found.append([episode.execute(call).text for call in turn.gold])
-            verdict = episode.end_turn()
-            if not (verdict.passed and verdict.passed_official):
-                return None
-    return found
-
-
-def _places(scenario: Scenario) -> Iterator[tuple[int, int]]:
-    return ((at, number) for at, turn in enumerate(scenario.turns) for number in range(len(turn.gold)))
-
-
 def _matters(scenario: Scenario, at: int, left_out: int) -> bool:
     """Whether this turn or a later one fails without the call."""
-    with Episode(scenario) as episode:
-        for number, turn in enumerate(scenario.turns):
-            for position, call in enumerate(turn.gold):
-                if (number, position) != (at, left_out):
-                    episode.execute(call)
-            passed = episode.end_turn().passed
-            if number >= at and not passed:
-                return True
-    return False
+    gold = [turn.gold for turn in scenario.turns]
+    gold[at] = gold[at][:left_out] + gold[at][left_out + 1 :]
+    return not all(play(scenario, tuple(gold))[at:])
 
 
-def _known_before(proposal: Proposal, results: list[list[str]], at: int) -> Iterator[str]:
+def _known_before(proposal: Proposal, results: Sequence[Sequence[str]], at: int) -> Iterator[str]:
     """What can be known when the request that lacks a value is answered."""
     yield from (turn.user for turn in proposal.turns[: at + 1])
     yield from (text for turn in results[: at + 1] for text in turn)
     yield json.dumps(proposal.config)
 
 
-def _grounded(proposal: Proposal, results: list[list[str]], at: int) -> bool:
+def _grounded(proposal: Proposal, results: Sequence[Sequence[str]], at: int) -> bool:
     """Whether every argument of a turn is in what was said or returned before, or implied by the wording."""
     turn = proposal.turns[at]
     known = [item.user for item in proposal.turns[: at + 1]] + [text for item in results[:at] for text in item]

@@ -1,7 +1,7 @@
 """Names, and the ways in which users put a wish. Whatever is composed belongs to exactly one part of the split.
 
-The words of which names are composed occur in all parts; a name of two words, a number above 20 and the wording that is
-kept for `UNSEEN` do not.
+The words of which names are composed occur in all parts; a name of two words, a number above 20 and the wordings kept
+for `Shape.unseen` do not.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,6 @@ from typing import TypeVar
 from zlib import crc32
 
 from interaction.environment import Part
-
-UNSEEN = "unseen"
-"""The second validation: test tasks in wordings that training never sees."""
 
 NOUNS = (
     *("agenda", "almanac", "archive", "atlas", "brief", "budget", "bulletin", "calendar", "catalogue", "chapter"),
@@ -38,19 +35,8 @@ FIRST_NAMES = (
 )
 LAST_NAMES = (
     *("Abbott", "Barlow", "Castle", "Dalton", "Ellis", "Fenwick", "Granger", "Holloway", "Irving", "Jansen", "Keller"),
-    *(
-        "Lambert",
-        "Merrick",
-        "Norris",
-        "Osborne",
-        "Porter",
-        "Quimby",
-        "Ramsey",
-        "Sutton",
-        "Thorne",
-        "Vaughn",
-        "Whitaker",
-    ),
+    *("Lambert", "Merrick", "Norris", "Osborne", "Porter", "Quimby", "Ramsey", "Sutton", "Thorne", "Vaughn"),
+    "Whitaker",
 )
 OCCASIONS = ("a meeting", "moving house", "my monthly review", "a long call", "preparing a trip", "closing the quarter")
 
@@ -114,6 +100,10 @@ class Names:
     def title(self) -> str:
         """As `misty timeline`."""
         return self._pair(ADJECTIVES, NOUNS, " ")
+
+    def password(self) -> str:
+        """As `mistytimeline`."""
+        return self.title().replace(" ", "")
 
     def sentence(self) -> str:
         """As `the misty timeline is delayed`."""

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from bfcl_env import Call, Episode, augmentation, load_scenarios
-from bfcl_env.augmentation import mathematics, trading, travel, vehicle
+from bfcl_env.augmentation import office, trading, travel, vehicle
 from bfcl_env.augmentation.__main__ import END, START, example, table
 from bfcl_env.proof.mutants import mutants
 from bfcl_env.scenarios import Turn
@@ -25,7 +25,7 @@ NONSENSE |= {"dict": {"nonsense": 1}}
 TABLES = " ".join(
     [
         *(*vehicle.CITIES, *vehicle.distances(), *trading.COMPANIES, *trading.SECTORS, *travel.destinations()),
-        *(*travel.CLASSES, *mathematics.SI_UNITS, *chain(*mathematics.IMPERIAL_UNITS), " .. "),
+        *(*travel.CLASSES, *office.SI_UNITS, *chain(*office.IMPERIAL_UNITS), " .. "),
     ]
 )
 """What is the same in every scenario, whatever its gold is: it says nothing about it."""

@@ -14,8 +14,8 @@ from support.entries import GAUGE, multi_turn, says, single_turn, write
 
 import interaction.environment as environments
 from bfcl_env import Episode, load_scenarios
-from bfcl_env.entries.categories import category_of, kind_of
-from bfcl_env.entries.tasks import OwnTask
+from bfcl_env.entries.tasks import OwnTask, category_of
+from bfcl_env.single_turn.tasks import kind_of
 from data_prep.__main__ import main as prepare_data
 from interaction import get_protocol
 from interaction.gold import play_gold

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcl_env import source
-from bfcl_env.single_turn import data_files, java, javascript
+from bfcl_env.single_turn import java, javascript
+from bfcl_env.single_turn import tasks as module
 from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, check_relevance, unmatched, unmatched_greedily
 from bfcl_env.single_turn.components import SHARES
 from bfcl_env.single_turn.environment import LONGEST_NAME
@@ -89,9 +90,9 @@ def test_tasks_are_those_of_the_release_and_cannot_be_changed(monkeypatch):
     for read in (lambda: task.functions, lambda: task.accepted, lambda: task.messages):
         read()[0].clear()
         assert read()[0]
-    monkeypatch.setattr(data_files, "DATA_SHA256", "0" * 64)
+    monkeypatch.setattr(module, "DATA_SHA256", "0" * 64)
     with pytest.raises(source.SourceError, match=r"bfcl-eval==2026\.3\.23"):
-        data_files.read_categories()
+        module.read_categories()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -1,6 +1,7 @@
 """Generated tasks: what each of them must be, and what is thrown away."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -127,14 +128,19 @@ def test_a_shape_that_has_no_more_tasks_is_said_and_does_not_run_for_ever():
         list(generate("dev", 5000, 1, shape))
 
 
-def test_the_command_writes_a_file_that_is_an_environment_of_its_parts(tmp_path):
-    file = tmp_path / "tasks.json"
-    words = [sys.executable, "-m", "bfcl_env.synthesis", str(file), "--train", "12", "--dev", "2", "--test", "3"]
-    printed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    assert "17 tasks" in printed
+def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
+    written = []
+    for seed in ("0", "2"):  # of Python's hashes, by which sets are ordered
+        file = tmp_path / "tasks.json"
+        words = [sys.executable, "-m", "bfcl_env.synthesis", str(file), "--train", "90", "--dev", "2", "--test", "3"]
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(words, check=True, capture_output=True, text=True, env=environ)
+        assert "95 tasks" in done.stdout
+        written.append(file.read_bytes())
+    assert written[0] == written[1]
     tasks = environment("tasks", file).load_tasks()
-    assert Counter(task.part for task in tasks) == {"train": 12, "dev": 2, "test": 3}
-    assert len({json.loads(line)["id"] for line in file.read_text().splitlines()}) == 17
+    assert Counter(task.part for task in tasks) == {"train": 90, "dev": 2, "test": 3}
+    assert len({json.loads(line)["id"] for line in file.read_text().splitlines()}) == 95
 
 
 def test_gold_calls_what_takes_a_result_in_a_later_message_than_what_returned_it(tmp_path):
