@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tau_env.audit import AUDIT_POLICIES
-from tau_env.data_files import data_sets
 from tau_env.environment import Options
-from tau_env.tasks import load_tasks, tasks_under
+from tau_env.tasks import data_sets, load_tasks, tasks_under
 
 __all__ = [
     "AUDIT_POLICIES",
@@ -22,9 +21,9 @@ __all__ = [
 
 def made_from() -> dict[str, Any]:
     """What the tasks were made from, for the manifest of a data set."""
-    from tau_env import source, splits
+    from tau_env import source, tasks
 
-    return {"seed": splits.SEED, "tau2_data": source.made_from()}
+    return {"seed": tasks.SEED, "tau2_data": source.made_from()}
 
 
 def audit_known() -> Mapping[str, str]:

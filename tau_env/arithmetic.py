@@ -8,6 +8,9 @@ can multiply to, so that nothing here needs a clock. (`//` is allowed, as upstre
 import ast
 import operator
 from collections.abc import Callable
+from typing import Any
+
+from tau_env.attempt import Overfull, Refused
 
 MAX_CHARS = 1_000
 _ALLOWED = frozenset("0123456789+-*/(). ")
@@ -21,36 +24,23 @@ _TWO_SIDED: dict[type[ast.operator], Callable[[float, float], float]] = {
 _ONE_SIDED: dict[type[ast.unaryop], Callable[[float], float]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 
 
-class ArithmeticRefusal(ValueError):
-    """The text is no expression, or has no value; the message is upstream's."""
-
-
-class ArithmeticBound(ValueError):
-    """The text may be an expression, but is not computed here."""
-
-
-def calculate(expression: str) -> str:
+def calculate(state: Any, expression: str) -> str:
     """The value, rounded to two places, as text.
 
     Raises:
-        ArithmeticRefusal: it is no expression, or divides by zero, or overflows.
-        ArithmeticBound: it is too long, or raises to a power.
+        Refused: it is no expression, or divides by zero, or overflows; in upstream's words.
+        Overfull: it is too long, or raises to a power.
     """
     if not _ALLOWED.issuperset(expression):
-        raise ArithmeticRefusal("Invalid characters in expression")
+        raise Refused("Invalid characters in expression")
     if len(expression) > MAX_CHARS:
-        raise ArithmeticBound(f"Expression too long: at most {MAX_CHARS} characters are allowed")
+        raise Overfull(f"Expression too long: at most {MAX_CHARS} characters are allowed")
     try:
-        return str(round(float(_value(_tree(expression))), 2))
+        return str(round(float(_value(ast.parse(expression.lstrip(" "), mode="eval").body)), 2))
     except ArithmeticError as error:
-        raise ArithmeticRefusal(f"Cannot evaluate expression: {error}") from error
-
-
-def _tree(expression: str) -> ast.expr:
-    try:
-        return ast.parse(expression.lstrip(" "), mode="eval").body
+        raise Refused(f"Cannot evaluate expression: {error}") from error
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ArithmeticRefusal(f"Invalid expression: {error}") from error
+        raise Refused(f"Invalid expression: {error}") from error
 
 
 def _value(tree: ast.expr) -> float:
@@ -73,9 +63,7 @@ def _value(tree: ast.expr) -> float:
             else:
                 open_nodes += [(node, True), (node.operand, False)]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-            raise ArithmeticBound("Invalid expression: ** is not supported")
+            raise Overfull("Invalid expression: ** is not supported")
         else:
-            raise ArithmeticRefusal(
-                "Invalid expression: only numbers, +, -, *, /, //, ** and parentheses are allowed",
-            )
+            raise Refused("Invalid expression: only numbers, +, -, *, /, //, ** and parentheses are allowed")
     return values.pop()

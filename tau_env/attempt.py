@@ -1,11 +1,13 @@
-"""One attempt on a domain whose tools work on tables of records: calls in, texts out, whatever the calls hold.
+"""One attempt on a domain's database: calls in, texts out, whatever the calls hold.
 
 A call is looked up in a table of functions and its arguments are checked against the documentation before anything
-runs. What a function changes becomes part of the state only when it is through, so that a refused call leaves nothing.
+runs. What a function of retail or airline changes becomes part of the state only when it is through, so that a refused
+call leaves nothing.
 """
 
 import importlib.resources
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,33 +15,40 @@ from typing import Any
 
 from interaction.call import MAX_CHARS, Call, CallError, copy_call
 from interaction.outcome import ErrorKind, ToolResult
-from tau_env.arguments import convert, misfits
-from tau_env.arithmetic import ArithmeticBound, ArithmeticRefusal, calculate
 from tau_env.domain import Assertion, Database, Side
 from tau_env.records import Base, Tables
 
-MAX_RESULT_CHARS = 200_000
-"""Characters of one refusal. What upstream says of its own is far shorter; this cuts echoes of hostile values."""
+Schema = Mapping[str, Any]
 
 
 class Refused(Exception):
     """A function says no, in upstream's words."""
 
-
-class Unfit(Exception):
-    """A value inside the arguments is not what the database stores. Upstream: a text of pydantic's."""
+    kind, prefix = ErrorKind.RESULT, "Error: "
 
 
-class Overfull(Exception):
+class SaysNo(Refused):
+    """A function says no in an answer that upstream returns like any other: no `Error: ` stands before it."""
+
+    prefix = ""
+
+
+class Unfit(Refused):
+    """A value is not what the database stores. The words are ours: upstream's are pydantic's, which change."""
+
+    kind = ErrorKind.BAD_ARGUMENTS
+
+
+class Overfull(Refused):
     """A record would outgrow its bound. Upstream has none."""
 
+    kind = ErrorKind.LIMIT
 
-class Halfway(Exception):
+
+class Halfway(Refused):
     """It failed after a part of its work, which stays, as upstream."""
 
-
-Run = Callable[..., str]
-"""Tables and the documented arguments in, text out. Raises the four above."""
+    kind = ErrorKind.EXECUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +56,81 @@ class Function:
     """A tool."""
 
     doc: Mapping[str, Any]
-    run: Run
+    """Name, description, parameters as a JSON schema."""
+    run: Callable[..., str]
+    """State and the documented arguments in, text out. Raises the above."""
 
 
-def transfer_to_human_agents(tables: Tables, summary: str) -> str:
-    """The end of a conversation, as far as a tool is concerned: its words."""
-    return "Transfer successful"
+def misfits(arguments: dict[str, Any], schema: Schema) -> list[str]:
+    """One sentence for each way in which the arguments do not fit, in the words of inspect's schema check.
+
+    As there, 3.0 is a whole number and true is none. Only objects of text, numbers, choices, and lists of text or of
+    objects are known, which is what the schemas use.
+    """
+    properties = schema["properties"]
+    found: list[str] = []
+    for name, expected in properties.items():
+        if name in arguments:
+            value = arguments[name]
+            if type(value) is not str or expected.get("type") != "string" or "enum" in expected:
+                found += _misfits(value, expected)
+    for name in schema["required"]:
+        if name not in arguments:
+            found.append(f"{name!r} is a required property")
+    if surplus := sorted(arguments.keys() - properties.keys()):
+        verb = "was" if len(surplus) == 1 else "were"
+        found.append(f"Additional properties are not allowed ({', '.join(map(repr, surplus))} {verb} unexpected)")
+    return found
 
 
-def calculator(tables: Tables, expression: str) -> str:
-    """The tool `calculate`."""
+def _misfits(value: Any, expected: Schema) -> list[str]:
+    if "anyOf" in expected:  # the widest alternative is what counts
+        fits = any(_CHECKS[each["type"]](value) for each in expected["anyOf"] if "type" in each)
+        return [] if fits else [f"{value!r} is not valid under any of the given schemas"]
+    kind = expected["type"]
+    found = [] if _CHECKS[kind](value) else [f"{value!r} is not of type {kind!r}"]
+    if "enum" in expected and value not in expected["enum"]:
+        found.append(f"{value!r} is not one of {expected['enum']!r}")
+    if kind == "array" and type(value) is list:
+        for item in value:
+            found += _misfits(item, expected["items"])
+    return found
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "string": lambda value: type(value) is str,
+    "integer": lambda value: type(value) is int or (type(value) is float and value.is_integer()),
+    "number": lambda value: type(value) in (int, float),
+    "object": lambda value: type(value) is dict,
+    "array": lambda value: type(value) is list,
+}
+
+
+def read_arguments(call: Call, schema: Schema) -> dict[str, Any]:
+    """The arguments as a function takes them: 3.0 as 3 where a whole number is meant.
+
+    Raises:
+        Unfit: they do not fit; or a number is not finite, which no JSON has and which equals nothing in a database.
+    """
+    if call.positional:
+        raise Unfit("arguments must be given by name")
+    if wrong := misfits(call.arguments, schema):
+        raise Unfit("\n- ".join([f"Found {len(wrong)} validation errors parsing tool input arguments:", *wrong]))
+    arguments = dict(call.arguments)
+    for name, value in arguments.items():
+        kind = schema["properties"][name].get("type")
+        if kind == "integer":
+            arguments[name] = int(value)
+        elif kind == "number" and not _is_finite(value):
+            raise Unfit(f"{name} must be a finite number")
+    return arguments
+
+
+def _is_finite(value: float) -> bool:
     try:
-        return calculate(expression)
-    except ArithmeticRefusal as error:
-        raise Refused(str(error)) from error
-    except ArithmeticBound as error:
-        raise Overfull(str(error)) from error
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def storable(fields: dict[str, str]) -> dict[str, Any]:
@@ -79,60 +147,81 @@ def storable(fields: dict[str, str]) -> dict[str, Any]:
     return dict(fields)
 
 
-def load_functions(package: str, *modules: ModuleType) -> dict[str, Function]:
-    """The functions that `functions.json` of a package documents, by name; the modules have what runs them."""
-    runs: dict[str, Run] = {"calculate": calculator, "transfer_to_human_agents": transfer_to_human_agents}
+def transfer_to_human_agents(state: Any, summary: str) -> str:
+    """The end of a conversation, as far as a tool is concerned: its words."""
+    return "Transfer successful"
+
+
+def load_functions(package: str, file: str, *modules: ModuleType) -> dict[str, Function]:
+    """The functions that a file of a package documents, by name; the modules have what runs them."""
+    runs: dict[str, Any] = {"transfer_to_human_agents": transfer_to_human_agents}
     for module in modules:
         runs |= vars(module)
-    docs = json.loads(importlib.resources.files(package).joinpath("functions.json").read_text("utf-8"))
+    docs = json.loads(importlib.resources.files(package).joinpath(file).read_text("utf-8"))
     return {doc["name"]: Function(doc, runs[doc["name"]]) for doc in docs}
 
 
 class Attempt:
-    """The state of one attempt (a `Database`). Only the agent has tools here."""
+    """The checks that all domains share; a domain says how a function is run on its state."""
 
-    def __init__(self, base: Base, functions: Mapping[str, Function]) -> None:
+    max_result_chars = 200_000
+    """Longer texts are cut. What upstream says is far shorter; this cuts echoes of hostile values."""
+
+    def __init__(self, tools: Mapping[Side, Mapping[str, Function]]) -> None:
         self.written: list[tuple[Side, Call]] = []
-        self._functions = functions
-        self._tables = Tables(base)
+        self._tools = tools
 
     def call(self, call: Call, side: Side) -> ToolResult:
-        """Run one call; never raises for what it holds. A text of upstream's refusals begins with `Error: `."""
-        function = self._functions.get(call.name) if side == "agent" and type(call.name) is str else None
+        """Run one call; never raises for what it holds. A text of upstream's errors begins with `Error: `."""
+        function = self._tools[side].get(call.name) if type(call.name) is str else None
         if function is None:
-            return _failure(f"Tool {str(call.name)[:MAX_CHARS]} not found", ErrorKind.UNKNOWN_FUNCTION)
+            return self._result(f"Error: Tool {str(call.name)[:MAX_CHARS]} not found", ErrorKind.UNKNOWN_FUNCTION)
         try:
             call = copy_call(call)
+            arguments = read_arguments(call, function.doc["parameters"])
+            return self._result(self._run(side, call.name, function.run, arguments))
         except CallError as error:
-            return _failure(str(error), ErrorKind.LIMIT)
-        if call.positional:
-            return _failure("arguments must be given by name", ErrorKind.BAD_ARGUMENTS)
-        if wrong := misfits(call.arguments, function.doc["parameters"]):
-            text = f"Found {len(wrong)} validation errors parsing tool input arguments:"
-            return _failure("\n- ".join([text, *wrong]), ErrorKind.BAD_ARGUMENTS)
-        return self._run(call, function, side)
-
-    def _run(self, call: Call, function: Function, side: Side) -> ToolResult:
-        arguments = convert(call.arguments, function.doc["parameters"])
-        try:
-            result = ToolResult(function.run(self._tables, **arguments))
+            return self._result(f"Error: {error}", ErrorKind.LIMIT)
         except Refused as error:
-            result = _failure(str(error), ErrorKind.RESULT)
-        except Unfit as error:
-            result = _failure(str(error), ErrorKind.BAD_ARGUMENTS)
-        except Overfull as error:
-            result = _failure(str(error), ErrorKind.LIMIT)
-        except Halfway as error:
-            if self._tables.keep():
-                self.written.append((side, Call(call.name, arguments)))
-            return _failure(str(error), ErrorKind.EXECUTION)
+            return self._result(f"{error.prefix}{error}", error.kind)
         except (ArithmeticError, LookupError, ValueError, TypeError) as error:
-            result = _failure(str(error), ErrorKind.EXECUTION)
-        if result.error is not None:
+            return self._result(f"Error: {error}", ErrorKind.EXECUTION)
+
+    def _run(self, side: Side, name: str, run: Callable[..., str], arguments: dict[str, Any]) -> str:
+        """The text of a function's answer; notes in `written` what changed something."""
+        raise NotImplementedError
+
+    def _result(self, text: str, error: ErrorKind | None = None) -> ToolResult:
+        if len(text) > self.max_result_chars:
+            text = f"{text[: self.max_result_chars]} [cut: the result has {len(text)} characters]"
+            error = error or ErrorKind.LIMIT
+        if not text.isascii():  # No tokenizer and no file takes half a surrogate pair.
+            text = text.encode("utf-8", "backslashreplace").decode()
+        return ToolResult(text, error)
+
+
+class TableAttempt(Attempt):
+    """The state of one attempt on tables of records (a `Database`). Only the agent has tools here."""
+
+    def __init__(self, base: Base, functions: Mapping[str, Function]) -> None:
+        super().__init__({"agent": functions, "user": {}})
+        self._tables = Tables(base)
+
+    def _run(self, side: Side, name: str, run: Callable[..., str], arguments: dict[str, Any]) -> str:
+        try:
+            text = run(self._tables, **arguments)
+        except Halfway:
+            self._keep(side, name, arguments)
+            raise
+        except Exception:
             self._tables.drop()
-        elif self._tables.keep():
-            self.written.append((side, Call(call.name, arguments)))
-        return result
+            raise
+        self._keep(side, name, arguments)
+        return text
+
+    def _keep(self, side: Side, name: str, arguments: dict[str, Any]) -> None:
+        if self._tables.keep():
+            self.written.append((side, Call(name, arguments)))
 
     def holds(self, assertion: Assertion) -> bool:
         """Raises:
@@ -145,22 +234,10 @@ class Attempt:
         return self._tables.digest()
 
     def differences(self, other: Database) -> tuple[Mapping[str, str], ...]:
-        """Where this state is not like the other, which is as expected: at most ten places.
-
-        Raises:
-            TypeError: the other is no state of tables.
-        """
-        if not isinstance(other, Attempt):
-            raise TypeError(f"a state of tables cannot be compared with {type(other).__name__}")
+        """Where this state is not like the other, which is as expected: at most ten places."""
+        assert isinstance(other, TableAttempt)
         return self._tables.differences(other._tables)
 
     def changed(self) -> dict[tuple[str, str], str]:
         """The JSON of every record that differs from the database's file, by table and key."""
         return self._tables.changed()
-
-
-def _failure(text: str, kind: ErrorKind) -> ToolResult:
-    text = f"Error: {text}"[:MAX_RESULT_CHARS]
-    if not text.isascii():  # No tokenizer and no file takes half a surrogate pair.
-        text = text.encode("utf-8", "backslashreplace").decode()
-    return ToolResult(text, kind)

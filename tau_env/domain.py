@@ -10,7 +10,11 @@ from interaction.outcome import ToolResult
 Side = Literal["agent", "user"]
 """Whose tools: the agent's, or those of the user's own device."""
 
+Write = tuple[Side, Call]
+"""A call that changed something."""
+
 PolicyKind = Literal["full", "workflow", "none"]
+Split = Literal["faults", "size", "official"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class Task:
 class Database(Protocol):
     """The state of one attempt. Shares with all others what it does not change; nothing of it is global."""
 
-    written: list[tuple[Side, Call]]
-    """The calls that changed something, in order."""
+    written: list[Write]
+    """In order."""
 
     def call(self, call: Call, side: Side) -> ToolResult:
         """Run one call; whatever is wrong is in the result. What a function returns or refuses is tau2-bench's text.
@@ -116,6 +120,6 @@ class Domain(Protocol):
         """The state in which the task begins, in far less than a millisecond."""
         ...
 
-    def needed(self, task: Task) -> Iterable[tuple[Side, Call]]:
+    def needed(self, task: Task) -> Iterable[Write]:
         """The writes that this task's faults (telecom) or gold (retail, airline) need, in any order."""
         ...

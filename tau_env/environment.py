@@ -23,13 +23,10 @@ from interaction.environment import AskUser, EnvironmentBase, Request
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
 from interaction.user_fault import UserFault
-from tau_env import player
-from tau_env.clean import hands_over, needless
-from tau_env.domain import Domain, Side, Task
-from tau_env.exchange import DONE, HAND_OVER, Mode, device_call, ended_by
-from tau_env.splits import Split
+from tau_env.domain import Domain, Side, Split, Task
+from tau_env.exchange import DONE, GREETING, HAND_OVER, Mode, device_call, ended_by, instructions
 from tau_env.telecom import DONE as DONE_DOCUMENTATION
-from tau_env.verdict import gold_state, judge
+from tau_env.verdict import gold_state, hands_over, judge, needless
 
 MOST_DEVICE_CALLS = 10
 """Calls that a user makes on its device in a row; what it calls after that is not run."""
@@ -83,7 +80,7 @@ class TauEnvironment(EnvironmentBase):
         """The ticket; or a question to the user, who speaks first."""
         if self._mode == "solo":
             return self._request(self._task.ticket)
-        self._talk = [player.instructions(self._domain, self._task), {"role": "user", "content": player.GREETING}]
+        self._talk = [instructions(self._domain, self._task), {"role": "user", "content": GREETING}]
         return AskUser(tuple(self._talk))
 
     def call(self, call: Call) -> ToolResult:

@@ -1,4 +1,4 @@
-"""What agent and user say to each other beside calls: marks that end a conversation, and a user's calls as text.
+"""What agent and user say to each other, and what somebody who plays the user is told.
 
 A user who is played by a language model writes a call on its own device as `<tool_call>{"name": ..., "arguments":
 {...}}</tool_call>`. That is data, like all it says: read as JSON within bounds, never evaluated.
@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from interaction.call import MAX_CHARS, Call, CallError, make_call
 from interaction.environment import GoldMessage, UserWords
-from tau_env.domain import Task
+from tau_env import source
+from tau_env.domain import Domain, Task
 
 Mode = Literal["solo", "user"]
 
@@ -20,6 +21,8 @@ DONE = "done"
 """The function that ends an episode without a user."""
 HAND_OVER = "transfer_to_human_agents"
 
+GREETING = "Hi! How can I help you today?"
+"""What the agent is taken to have said before the user's first words; tau2-bench's own."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
@@ -72,3 +75,30 @@ def gold_of(task: Task, mode: Mode) -> Iterator[GoldMessage | UserWords]:
     else:
         yield GoldMessage(answer=" ".join(["That is done.", *task.communicate]))
         yield UserWords(STOP)
+
+
+def instructions(domain: Domain, task: Task) -> dict[str, str]:
+    """The system message of the model that plays the user: tau2-bench's guidelines, the story, and its functions.
+
+    Raises:
+        SourceError: the guidelines are missing or not the pinned ones.
+    """
+    functions, story = domain.functions("user"), task.story
+    name = "simulation_guidelines_tools.txt" if functions else "simulation_guidelines.txt"
+    parts = {
+        "Persona": story.persona,
+        "Reason for call": story.reason,
+        "Known info": story.known,
+        "Unknown info": story.unknown,
+        "Task instructions": story.instructions,
+    }
+    scenario = "\n".join(f"{name}: {text}" for name, text in parts.items() if text)
+    text = f"{source.read(f'user_simulator/{name}').decode()}\n\n<scenario>\n{scenario}\n</scenario>"
+    if functions:
+        documented = "\n".join(json.dumps(item, separators=(",", ":")) for item in functions)
+        text += (
+            "\n\n<tools>\nTo make a tool call on your device, write nothing but "
+            f'{OPEN}{{"name": ..., "arguments": {{...}}}}{CLOSE} with one of these functions; the answer comes as the '
+            f"next message, and the agent sees neither:\n{documented}\n</tools>"
+        )
+    return {"role": "system", "content": text}

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tau_env.source import read
+
 Record = dict[str, Any]
 """Plain JSON: dict, list, text, int, float, bool, None."""
 
@@ -32,6 +34,16 @@ class Base:
     """Two bases of one identity have the same records."""
     tables: Mapping[str, Mapping[str, Record]]
     """Never written to."""
+
+
+def read_base(domain: str) -> Base:
+    """A domain's database as its file has it.
+
+    Raises:
+        SourceError: the file is missing or not the pinned one.
+    """
+    content = read(f"domains/{domain}/db.json.gz")
+    return Base(hashlib.sha256(content).hexdigest(), json.loads(content))
 
 
 class Tables:

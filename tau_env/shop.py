@@ -4,17 +4,20 @@ All that is special about one is its functions and its database; what a task nee
 nothing passes it follow from gold in both.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 from interaction.call import Call
-from tau_env import task_files
-from tau_env.attempt import Attempt, Function, load_functions
+from tau_env import arithmetic, task_files
+from tau_env.attempt import Function, TableAttempt, load_functions
 from tau_env.domain import PolicyKind, Side, Task
 from tau_env.records import Base, Record
 from tau_env.source import read
+
+OWNED = {"order_id": "orders", "reservation_id": "reservations"}
+"""Arguments that name a record of a user's, and its table."""
 
 
 class Shop:
@@ -22,15 +25,13 @@ class Shop:
 
     Args:
         package: that has `functions.json`; its last name is the domain's.
-        reads: the functions that change nothing.
+        reads: the functions that change nothing, and `base`, the database in which every task begins.
         writes: the others; all that is public in it is a tool.
-        base: the database in which every task begins.
     """
 
-    def __init__(self, package: str, reads: ModuleType, writes: ModuleType, base: Callable[[], Base]) -> None:
+    def __init__(self, package: str, reads: ModuleType, writes: ModuleType) -> None:
         self.NAME = package.rpartition(".")[2]
-        self.base = base
-        self._package, self._modules = package, (reads, writes)
+        self._package, self._modules = package, (arithmetic, reads, writes)
         own = (name for name, run in vars(writes).items() if getattr(run, "__module__", None) == writes.__name__)
         self.WRITES = frozenset(name for name in own if not name.startswith("_"))
 
@@ -50,20 +51,22 @@ class Shop:
         """The rules as the agent reads them: there is one text, and none for `none`.
 
         Raises:
-            ValueError: solo, which these tasks cannot be: only their user knows what is wanted.
             SourceError: the file is missing or not the pinned one.
         """
-        if solo:
-            raise ValueError(f"{self.NAME} cannot be played without a user: only the user knows what is wanted")
         return "" if kind == "none" else self._policy
 
-    def open(self, task: Task) -> Attempt:
-        """The state in which every task begins.
+    def base(self) -> Base:
+        """The database, read once.
 
         Raises:
-            SourceError: the file of the database is missing or not the pinned one.
+            SourceError: its file is missing or not the pinned one.
         """
-        return Attempt(self.base(), self._functions)
+        base: Base = self._modules[1].base()
+        return base
+
+    def open(self, task: Task) -> TableAttempt:
+        """The state in which every task begins. Raises as `base`."""
+        return TableAttempt(self.base(), self._functions)
 
     def needed(self, task: Task) -> Iterable[tuple[Side, Call]]:
         """Gold's writes, in its order."""
@@ -77,8 +80,28 @@ class Shop:
         return not task.communicate and not database.changed()
 
     def user_of(self, task: Task) -> str:
-        """The id of the user who is served: tasks of one user share records, so they belong on one side of a split."""
-        return user_served(task, self.base(), lambda call: self.open(task).call(call, "agent").text)
+        """The id of the user who is served, or nothing where neither gold nor the story tells.
+
+        Gold's first call that leads to a user of the database decides; else an id in the user's story; else a name and
+        a zip code in it. Tasks of one user share records, so they belong on one side of a split.
+        """
+        users = self.base().tables["users"]
+        for action in task.gold:
+            found = self._user_of_call(task, action.call)
+            if found in users:
+                return found
+        story = " ".join((task.story.known, task.story.reason, task.story.instructions, task.story.unknown))
+        ids = [user_id for user_id in users if user_id in story]
+        return next(iter(ids or [user_id for user_id, user in users.items() if _is_told(user, story)]), "")
+
+    def _user_of_call(self, task: Task, call: Call) -> str:
+        if call.name.startswith("find_user_id"):
+            return self.open(task).call(call, "agent").text
+        for argument, table in OWNED.items():
+            record = self.base().tables.get(table, {}).get(call.arguments.get(argument, ""))
+            if record is not None:
+                return str(record["user_id"])
+        return str(call.arguments.get("user_id", ""))
 
     @cached_property
     def _tasks(self) -> tuple[Task, ...]:
@@ -86,41 +109,11 @@ class Shop:
 
     @cached_property
     def _functions(self) -> Mapping[str, Function]:
-        return load_functions(self._package, *self._modules)
+        return load_functions(self._package, "functions.json", *self._modules)
 
     @cached_property
     def _policy(self) -> str:
         return read(f"domains/{self.NAME}/policy.txt").decode()
-
-
-OWNED = {"order_id": "orders", "reservation_id": "reservations"}
-"""Arguments that name a record of a user's, and its table."""
-
-
-def user_served(task: Task, base: Base, ask: Callable[[Call], str]) -> str:
-    """The id of the user who is served, or nothing where neither gold nor the story tells.
-
-    Gold's first call that leads to a user of the database decides; else an id in the user's story; else a name and a
-    zip code in it. `ask` gives a call's text on the state in which the task begins.
-    """
-    users = base.tables["users"]
-    for action in task.gold:
-        found = _user_of_call(action.call, base, ask)
-        if found in users:
-            return found
-    story = " ".join((task.story.known, task.story.reason, task.story.instructions, task.story.unknown))
-    ids = [user_id for user_id in users if user_id in story]
-    return next(iter(ids or [user_id for user_id, user in users.items() if _is_told(user, story)]), "")
-
-
-def _user_of_call(call: Call, base: Base, ask: Callable[[Call], str]) -> str:
-    if call.name.startswith("find_user_id"):
-        return ask(call)
-    for argument, table in OWNED.items():
-        record = base.tables.get(table, {}).get(call.arguments.get(argument, ""))
-        if record is not None:
-            return str(record["user_id"])
-    return str(call.arguments.get("user_id", ""))
 
 
 def _is_told(user: Record, story: str) -> bool:

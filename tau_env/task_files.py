@@ -1,99 +1,64 @@
-"""Reads tasks and databases of domains that tau2-bench keeps as JSON: retail and airline."""
+"""Reads tasks as tau2-bench's files have them."""
 
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from interaction.call import make_call
-from tau_env.domain import Action, Side, Story, Task
-from tau_env.records import Record
+from tau_env.domain import Action, Assertion, Side, Story, Task
 from tau_env.source import SourceError, read
 
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
 """What tau2-bench rewards where a task does not say."""
+_SIDES: dict[str, Side] = {"assistant": "agent", "user": "user"}
 
 
 def load_tasks(domain: str) -> tuple[Task, ...]:
-    """All tasks of a domain, in the order of its file.
+    """All tasks of retail or airline, in the order of the file.
 
     Raises:
-        SourceError: the file is missing or not the pinned one.
+        SourceError: the file is missing or not the pinned one, or a task changes the database before it begins.
     """
-    return tuple(_task(domain, row) for row in json.loads(read(f"domains/{domain}/tasks.json")))
+    rows = json.loads(read(f"domains/{domain}/tasks.json"))
+    if changing := [row["id"] for row in rows if row.get("initial_state")]:
+        raise SourceError(f"{domain} tasks {changing} change the database before they begin, which is not known here")
+    return tuple(task_of(domain, domain, row) for row in rows)
 
 
-def _task(domain: str, row: Mapping[str, Any]) -> Task:
-    if row.get("initial_state"):
-        raise SourceError(f"{domain} task {row['id']} changes the database before it begins, which is not known here")
-    criteria = row["evaluation_criteria"]
-    return Task(
-        domain=domain,
-        number=row["id"],
-        category=domain,
-        story=story_of(row),
-        setup=(),
-        gold=tuple(map(gold_of, criteria["actions"] or ())),
-        assertions=(),
-        communicate=tuple(criteria["communicate_info"] or ()),
-        basis=tuple(criteria.get("reward_basis") or DEFAULT_BASIS),
-        ticket=row.get("ticket") or "",
-    )
-
-
-def story_of(row: Mapping[str, Any]) -> Story:
-    """What the user of a task knows and wants."""
-    scenario = row["user_scenario"]
+def task_of(
+    domain: str, category: str, row: Mapping[str, Any], share: Callable[[Any], Any] = lambda part: part
+) -> Task:
+    """A task of a file; `share` may give an equal part of another task in place of each part."""
+    criteria, scenario = row["evaluation_criteria"], row["user_scenario"]
     told = scenario["instructions"]
-    return Story(
+    story = Story(
         reason=told["reason_for_call"],
         known=told.get("known_info") or "",
         unknown=told.get("unknown_info") or "",
         instructions=told["task_instructions"],
         persona=scenario.get("persona") or "",
     )
+    return Task(
+        domain=domain,
+        number=row["id"],
+        category=category,
+        story=share(story),
+        setup=tuple(
+            share(Action(_SIDES[each["env_type"]], make_call(each["func_name"], each["arguments"])))
+            for each in (row.get("initial_state") or {}).get("initialization_actions") or ()
+        ),
+        gold=tuple(share(_gold_of(each)) for each in criteria["actions"] or ()),
+        assertions=tuple(
+            share(Assertion(_SIDES[each["env_type"]], each["func_name"], each["arguments"], each["assert_value"]))
+            for each in criteria.get("env_assertions") or ()
+        ),
+        communicate=tuple(criteria["communicate_info"] or ()),
+        basis=share(tuple(criteria.get("reward_basis") or DEFAULT_BASIS)),
+        ticket=share(row.get("ticket") or ""),
+    )
 
 
-def gold_of(row: Mapping[str, Any]) -> Action:
-    """A call of gold."""
+def _gold_of(row: Mapping[str, Any]) -> Action:
     compare = row.get("compare_args")
     side: Side = "user" if row.get("requestor") == "user" else "agent"
     return Action(side, make_call(row["name"], row["arguments"]), None if compare is None else tuple(compare))
-
-
-def load_records(domain: str) -> tuple[str, dict[str, dict[str, Record]]]:
-    """The identity of a domain's database, and its tables as the file has them: to be taken apart by the caller.
-
-    Raises:
-        SourceError: the file is missing or not the pinned one.
-    """
-    content = read(f"domains/{domain}/db.json.gz")
-    return hashlib.sha256(content).hexdigest(), json.loads(content)
-
-
-class Each:
-    """The shape of an object whose keys are names: every value has this shape."""
-
-    def __init__(self, shape: Any) -> None:
-        self.shape = shape
-
-
-def shaped(value: Any, shape: Any) -> Any:
-    """A value as pydantic would load and write it again.
-
-    A shape is None (as it is), a type (converted to it, unless null), `[shape]`, `Each(shape)`, or a dict of fields in
-    their order: those that are missing become null, those that are not named are left out. `(key, {value: shape})`
-    chooses a shape by a field.
-    """
-    if shape is None or value is None:
-        return value
-    if isinstance(shape, type):
-        return shape(value)
-    if isinstance(shape, list):
-        return [shaped(item, shape[0]) for item in value]
-    if isinstance(shape, Each):
-        return {key: shaped(item, shape.shape) for key, item in value.items()}
-    if isinstance(shape, tuple):
-        key, shapes = shape
-        shape = shapes[value[key]]
-    return {key: shaped(value.get(key), kind) for key, kind in shape.items()}

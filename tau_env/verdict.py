@@ -1,6 +1,7 @@
-"""The official reward of a played episode: the product of the parts that a task's basis names, each 0 or 1.
+"""The official reward of a played episode, and which writes its task did not need, which that reward lets pass.
 
-As tau2-bench at the tasks' revision has it. Where the copy in inspect-evals differs, its choice is said:
+The reward is the product of the parts that a task's basis names, each 0 or 1, as tau2-bench at the tasks' revision has
+it. Where the copy in inspect-evals differs, its choice is said:
 
 - DB: the final state equals that of gold, played on a fresh database, calls that fail included. inspect-evals compares
   it for retail and airline whatever the basis says, which is DB there anyway.
@@ -19,10 +20,14 @@ An episode that was ended from outside (too many steps or errors) is worth 0 wha
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from interaction.call import Call
-from tau_env.domain import Action, Database, Domain, Side, Task
+from tau_env.domain import Action, Database, Domain, Side, Task, Write
+from tau_env.exchange import HAND_OVER
 
+RECORD = ("order_id", "reservation_id", "user_id")
+"""Arguments that say what a write is about, the narrowest first."""
 _KNOWN = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"})
 
 _gold_digests: dict[tuple[str, str], tuple[Task, str]] = {}
@@ -89,3 +94,34 @@ def is_made(action: Action, call: Call) -> bool:
         return call.arguments == action.call.arguments
     wanted = action.call.arguments
     return all(call.arguments.get(name) == wanted.get(name) for name in action.compare)
+
+
+def needless(domain: Domain, task: Task, written: Sequence[Write]) -> tuple[Write, ...]:
+    """The writes beyond those that the task needs, in order: each of these counts as often as it is listed.
+
+    A write is a needed one if it is the same function for the same order, reservation or user: where the state ends as
+    gold's, its other arguments have said the same, in whatever form. A domain that knows better (telecom, whose tasks
+    do not compare states) says so with a function of its own.
+    """
+    if (own := getattr(domain, "needless", None)) is not None:
+        found: tuple[Write, ...] = own(task, written)
+        return found
+    left = [_about(write) for write in domain.needed(task)]
+    beyond = []
+    for write in written:
+        if (about := _about(write)) in left:
+            left.remove(about)
+        else:
+            beyond.append(write)
+    return tuple(beyond)
+
+
+def hands_over(task: Task) -> bool:
+    """Whether the task is one that ends with a transfer: then that is needed, and everywhere else it is not."""
+    return bool(task.gold) and task.gold[-1].call.name == HAND_OVER
+
+
+def _about(write: Write) -> tuple[Any, ...]:
+    side, call = write
+    record = next((call.arguments[name] for name in RECORD if name in call.arguments), None)
+    return side, call.name, repr(record)

@@ -1,17 +1,21 @@
 """The airline's tools that change something: first all that upstream checks, in its order, then the change."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from tau_env.airline.database import day_key
-from tau_env.airline.inputs import flights_in, passengers_in, payments_in
-from tau_env.airline.reads import flight_of, reservation_of, user_of
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from tau_env.airline.reads import day_key, flight_of, reservation_of, user_of
 from tau_env.attempt import Halfway, Overfull, Refused, Unfit, storable
 from tau_env.records import Record, Tables
 
 NOW = "2024-05-15T15:00:00"
 MAX_PAYMENTS = 1_000
 """Payments of one reservation: cancelling doubles them, and nothing upstream stops a model from cancelling on."""
+MAX_LIST = 200
+"""Flights, passengers or payments of one call."""
 _NEW_RESERVATIONS = ("HATHAT", "HATHAU", "HATHAV")
 _NEW_CERTIFICATES = ("certificate_3221322", "certificate_3221323", "certificate_3221324")
 
@@ -31,7 +35,8 @@ def book_reservation(
     insurance: str,
 ) -> str:
     """A new reservation, paid in full. Raises: Refused, Unfit, Overfull, Halfway."""
-    booked, people, payments = flights_in(flights), passengers_in(passengers), payments_in(payment_methods)
+    booked, people = _rows("flights", flights), _rows("passengers", passengers)
+    payments = _rows("payment_methods", payment_methods)
     user_of(tables, user_id)
     reservation_id = next((name for name in _NEW_RESERVATIONS if tables.get("reservations", name) is None), None)
     if reservation_id is None:
@@ -110,7 +115,7 @@ def update_reservation_flights(
 
     As upstream, a flight that stays in its cabin keeps its price and needs no seat, and no seat is taken or set free.
     """
-    wanted = flights_in(flights)
+    wanted = _rows("flights", flights)
     reservation = reservation_of(tables, reservation_id)
     people = len(reservation["passengers"])
     kept = {}
@@ -130,7 +135,7 @@ def update_reservation_flights(
 
 def update_reservation_passengers(tables: Tables, reservation_id: str, passengers: list[Any]) -> str:
     """Other people, as many as before. Raises: Refused, Unfit, Overfull."""
-    people = passengers_in(passengers)
+    people = _rows("passengers", passengers)
     if len(people) != len(reservation_of(tables, reservation_id)["passengers"]):
         raise Refused("Number of passengers does not match")
     reservation = tables.edit("reservations", reservation_id)
@@ -202,3 +207,47 @@ def _charge(tables: Tables, reservation: Record, payment_id: str, price: int) ->
             raise Overfull(f"too many payments in one reservation: at most {MAX_PAYMENTS} are allowed")
         draft["payment_history"].append({"payment_id": payment_id, "amount": price})
     return draft
+
+
+class _Flight(TypedDict):
+    flight_number: str
+    date: str
+
+
+class _Passenger(TypedDict):
+    first_name: str
+    last_name: str
+    dob: str
+
+
+class _Payment(TypedDict):
+    payment_id: str
+    amount: int
+
+
+_ROWS: Mapping[str, TypeAdapter[Any]] = {
+    "flights": TypeAdapter(list[_Flight]),
+    "passengers": TypeAdapter(list[_Passenger]),
+    "payment_methods": TypeAdapter(list[_Payment]),
+}
+
+
+def _rows(name: str, rows: list[Any]) -> list[Record]:
+    """The objects in a list of a call, as upstream's models take them: the documentation lets any object pass.
+
+    Raises:
+        Unfit: one does not fit. Overfull: they are too many.
+    """
+    if len(rows) > MAX_LIST:
+        raise Overfull(f"too many entries in a list: at most {MAX_LIST} are allowed")
+    try:
+        found: list[Record] = _ROWS[name].validate_python(rows)
+        return found
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        row, field = f"{name}[{first['loc'][0]}]", first["loc"][-1]
+        if first["type"] == "missing":
+            raise Unfit(f"{row} has no field {field}") from error
+        if first["type"] == "string_unicode":
+            raise Unfit(f"{field} holds half of a surrogate pair") from error
+        raise Unfit(f"{row}: {field} must be {'a whole number' if field == 'amount' else 'text'}") from error

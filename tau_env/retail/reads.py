@@ -1,11 +1,48 @@
-"""Retail's tools that change nothing, and the look-ups which those that do share with them."""
+"""Retail's database (50 products, 500 users, 1,000 orders), the tools that change nothing, and shared look-ups."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 
 from tau_env.attempt import Refused
-from tau_env.records import Record, Tables
-from tau_env.retail.database import base, users_by_email, users_by_name
+from tau_env.records import Base, Record, Tables, read_base
+
+_LATER = (
+    *("cancel_reason", "exchange_items", "exchange_new_items", "exchange_payment_method_id"),
+    *("exchange_price_difference", "return_items", "return_payment_method_id"),
+)
+"""Fields of an order that its file does not have before a tool fills them; models read them all."""
+
+
+@cache
+def base() -> Base:
+    """The database, read once.
+
+    Raises:
+        SourceError: the file is missing or not the pinned one.
+    """
+    base = read_base("retail")
+    orders = {key: {**order, **dict.fromkeys(_LATER)} for key, order in base.tables["orders"].items()}
+    return Base(base.identity, {**base.tables, "orders": orders})
+
+
+@cache
+def _users_by_email() -> Mapping[str, str]:
+    """The first user of each address, in small letters. No tool changes an email."""
+    found: dict[str, str] = {}
+    for user_id, user in base().tables["users"].items():
+        found.setdefault(user["email"].lower(), user_id)
+    return found
+
+
+@cache
+def _users_by_name() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """The users of each first and last name, in small letters. No tool changes a name."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for user_id, user in base().tables["users"].items():
+        name = (user["name"]["first_name"].lower(), user["name"]["last_name"].lower())
+        found[name] = (*found.get(name, ()), user_id)
+    return found
 
 
 def order_of(tables: Tables, order_id: str) -> Record:
@@ -40,14 +77,14 @@ def payment_method_of(tables: Tables, user_id: str, payment_method_id: str) -> R
 
 def find_user_id_by_email(tables: Tables, email: str) -> str:
     """A user's id. Raises: Refused."""
-    if (user_id := users_by_email().get(email.lower())) is None:
+    if (user_id := _users_by_email().get(email.lower())) is None:
         raise Refused("User not found")
     return user_id
 
 
 def find_user_id_by_name_zip(tables: Tables, first_name: str, last_name: str, zip: str) -> str:
     """A user's id; the address is the present one. Raises: Refused."""
-    for user_id in users_by_name().get((first_name.lower(), last_name.lower()), ()):
+    for user_id in _users_by_name().get((first_name.lower(), last_name.lower()), ()):
         if user_of(tables, user_id)["address"]["zip"] == zip:
             return user_id
     raise Refused("User not found")

@@ -8,9 +8,8 @@ gets an id that follows from the customer, not a random one; results are cut at 
 pair is written as an escape.
 """
 
-from tau_env.telecom.database import WRITES, TelecomDatabase
+from tau_env.telecom.database import DONE, WRITES, TelecomDatabase, functions, policy
 from tau_env.telecom.database import open_database as open
-from tau_env.telecom.documents import DONE, functions, policy
 from tau_env.telecom.needs import needed, needless
 from tau_env.telecom.tasks import faults, load_tasks
 

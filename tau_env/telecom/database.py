@@ -4,77 +4,71 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from types import ModuleType
 from typing import Any
 
-from interaction.call import Call, CallError, copy_call
-from interaction.outcome import ErrorKind, ToolResult
-from tau_env.domain import Assertion, Database, Side, Task
-from tau_env.telecom import agent_tools, device_reads, device_writes
-from tau_env.telecom.arguments import BadArguments, read_arguments
-from tau_env.telecom.company import Refusal, SaysNo
-from tau_env.telecom.documents import functions
+from interaction.call import Call
+from tau_env import source
+from tau_env.attempt import Attempt, Function, Refused, load_functions
+from tau_env.domain import Assertion, Database, PolicyKind, Side, Task
+from tau_env.telecom import reads, writes
 from tau_env.telecom.setup import prepare
 from tau_env.telecom.state import State
-
-MAX_RESULT_CHARS = 20_000
-"""Longer texts are cut. The longest of an ordinary episode has 1,800; upstream has no limit of its own."""
 
 _SHOWN = 100
 """Characters of a value that is shown to people."""
 _DIFFERENCES = 10
 
-
-def _tools(side: Side, *modules: ModuleType) -> dict[str, Callable[..., str]]:
-    """The functions in the modules that are documented for a side, by name."""
-    documented = {each["name"] for each in functions(side)}
-    return {name: tool for module in modules for name, tool in vars(module).items() if name in documented}
-
-
-_TOOLS: Mapping[Side, Mapping[str, Callable[..., str]]] = {
-    "agent": _tools("agent", agent_tools),
-    "user": _tools("user", device_reads, device_writes),
+_TOOLS: Mapping[Side, Mapping[str, Function]] = {
+    "agent": load_functions(__package__, "agent_functions.json", reads, writes),
+    "user": load_functions(__package__, "device_functions.json", reads, writes),
 }
-WRITES = agent_tools.WRITES | _tools("user", device_writes).keys()
+_DOCS = {side: tuple(function.doc for function in tools.values()) for side, tools in _TOOLS.items()}
+WRITES = frozenset(name for tools in _TOOLS.values() for name in tools if name in vars(writes))
+DONE: dict[str, Any] = {
+    "name": "done",
+    "description": "Call this function when you are done with the task.",
+    "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+}
+"""Ends an episode without a user. The environment's own: no database knows it."""
 
 
-class TelecomDatabase:
+def functions(side: Side) -> tuple[Mapping[str, Any], ...]:
+    """Documentation (name, description, parameters as a JSON schema) of the functions of one side, upstream's words."""
+    return _DOCS[side]
+
+
+@cache
+def policy(kind: PolicyKind, solo: bool) -> str:
+    """The rules, with the manual of technical support (`full`) or its flow chart (`workflow`).
+
+    The manual is the same without a user: upstream has none of its own for that.
+    """
+    if kind == "none":
+        return ""
+    end = "_solo.txt" if solo else ".txt"
+    support = f"tech_support_workflow{end}" if kind == "workflow" else "tech_support_manual.txt"
+    rules, guide = (source.read(f"domains/telecom/{name}").decode() for name in (f"main_policy{end}", support))
+    return f"<main_policy>\n{rules}\n</main_policy>\n<tech_support_policy>\n{guide}\n</tech_support_policy>"
+
+
+class TelecomDatabase(Attempt):
     """The state of one attempt."""
 
+    max_result_chars = 20_000
+    """The longest text of an ordinary episode has 1,800; upstream has no limit of its own."""
+
     def __init__(self, state: State) -> None:
-        self.written: list[tuple[Side, Call]] = []
+        super().__init__(_TOOLS)
         self._state = state
 
-    def call(self, call: Call, side: Side) -> ToolResult:
-        """Runs one call of a function of this side. Never raises for what the call holds.
-
-        Where upstream raises an error, the text begins with `Error: `, as tau2-bench shows it to a model.
-        """
-        tool = _TOOLS[side].get(call.name) if type(call.name) is str else None
-        if tool is None:
-            return _result(f"Error: Tool {_name(call)} not found", ErrorKind.UNKNOWN_FUNCTION)
-        try:
-            call = copy_call(call)
-            arguments = read_arguments(call, _parameters(side)[call.name])
-            if call.name in WRITES:
-                return _result(self._write(side, call.name, tool, arguments))
-            return _result(tool(self._state, **arguments))
-        except CallError as error:
-            return _result(f"Error: {error}", ErrorKind.LIMIT)
-        except BadArguments as error:
-            return _result(f"Error: {error}", ErrorKind.BAD_ARGUMENTS)
-        except SaysNo as error:
-            return _result(str(error), ErrorKind.RESULT)
-        except Refusal as error:
-            return _result(f"Error: {error}", ErrorKind.RESULT)
-
-    def _write(self, side: Side, name: str, tool: Callable[..., str], arguments: dict[str, Any]) -> str:
-        """Notes the call, as it was understood, if it changed something."""
+    def _run(self, side: Side, name: str, run: Callable[..., str], arguments: dict[str, Any]) -> str:
+        if name not in WRITES:
+            return run(self._state, **arguments)
         before = self._state.mark()
-        text = tool(self._state, **arguments)
+        text = run(self._state, **arguments)
         self._state.synchronise()
         if self._state.mark() != before:
-            if "permission" in arguments:
+            if "permission" in arguments:  # noted as it was understood
                 arguments["permission"] = arguments["permission"].lower()
             self.written.append((side, Call(name, arguments)))
         return text
@@ -87,26 +81,17 @@ class TelecomDatabase:
         """
         try:
             return _CHECKS[assertion.name](self._state, **assertion.arguments) == assertion.expected
-        except Refusal:
+        except Refused:
             return False
-
-    def dump(self) -> dict[str, Any]:
-        """The whole state in JSON values."""
-        return self._state.dump()
 
     def digest(self) -> str:
         """Of the whole state. Upstream's hash is unusable here: it compares with a gold state that is half updated."""
-        return hashlib.sha256(json.dumps(self.dump(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._state.dump(), sort_keys=True).encode()).hexdigest()
 
     def differences(self, other: Database) -> tuple[Mapping[str, str], ...]:
-        """Where two states differ, at most ten places; `other` is what was expected.
-
-        Raises:
-            TypeError: the other is not a state of telecom.
-        """
-        if not isinstance(other, TelecomDatabase):
-            raise TypeError(f"a telecom state cannot be compared with {type(other).__name__}")
-        found, expected = dict(_leaves(self.dump())), dict(_leaves(other.dump()))
+        """Where two states differ, at most ten places; `other` is what was expected."""
+        assert isinstance(other, TelecomDatabase)
+        found, expected = dict(_leaves(self._state.dump())), dict(_leaves(other._state.dump()))
         places = [place for place in expected | found if expected.get(place) != found.get(place)]
         return tuple(
             {"where": place, "expected": _show(expected.get(place)), "found": _show(found.get(place))}
@@ -119,25 +104,6 @@ def open_database(task: Task) -> TelecomDatabase:
     state = State()
     prepare(state, task.setup)
     return TelecomDatabase(state)
-
-
-@cache
-def _parameters(side: Side) -> Mapping[str, Mapping[str, Any]]:
-    return {each["name"]: each["parameters"] for each in functions(side)}
-
-
-def _result(text: str, error: ErrorKind | None = None) -> ToolResult:
-    """Bounded, and such that it can be written as UTF-8."""
-    if len(text) > MAX_RESULT_CHARS:
-        text = f"{text[:MAX_RESULT_CHARS]} [cut: the result has {len(text)} characters]"
-        error = error or ErrorKind.LIMIT
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode()
-    return ToolResult(text, error)
-
-
-def _name(call: Call) -> str:
-    return call.name[:MAX_RESULT_CHARS] if type(call.name) is str else "(no text)"
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -185,7 +151,7 @@ def _data_refueling_amount(state: State, customer_id: str, line_id: str, expecte
 
 
 def _no_overdue_bill(state: State, overdue_bill_id: str) -> bool:
-    bill = state.company.bills.get(overdue_bill_id)
+    bill = state.company.tables["bills"].get(overdue_bill_id)
     return bill is None or bill["status"] == "Paid"
 
 

@@ -8,10 +8,8 @@ against it. A fix stands as often as it may be made; `needless` says how that is
 from collections.abc import Mapping, Sequence
 
 from interaction.call import Call
-from tau_env.domain import Side, Task
+from tau_env.domain import Side, Task, Write
 from tau_env.telecom.tasks import faults
-
-Write = tuple[Side, Call]
 
 _LINE = {"customer_id": "C1001", "line_id": "L1002"}
 

@@ -34,6 +34,11 @@ _SHARES = {"poor": 0.2, "fair": 0.5, "good": 0.8, "excellent": 1.0}
 _GRADES = ((1, "Very Poor"), (5, "Poor"), (25, "Fair"), (100, "Good"))
 
 
+def on(value: bool) -> str:
+    """A switch in words."""
+    return "ON" if value else "OFF"
+
+
 @dataclass(frozen=True, slots=True)
 class Apn:
     """The access point; the defaults are the working ones."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tau_env.domain import Action
-from tau_env.telecom import agent_tools, device_writes
+from tau_env.telecom import writes
 from tau_env.telecom.company import TODAY
 from tau_env.telecom.state import State
 
@@ -16,10 +16,18 @@ _OVERDUE_BILL = {
     "period_start": "2025-01-01",
     "period_end": "2025-01-31",
     "issue_date": "2025-01-01",
-    "total_due": 0.0,
     "due_date": "2025-01-15",
     "status": "Overdue",
 }
+
+
+_SWITCHES: Mapping[str, dict[str, bool]] = {
+    "turn_data_off": {"data_enabled": False},
+    "turn_roaming_on": {"roaming_enabled": True},
+    "turn_roaming_off": {"roaming_enabled": False},
+    "unseat_sim_card": {"sim_card_missing": True},
+}
+"""Function -> what it sets on the phone, which then searches for a network."""
 
 
 def _set_user_info(state: State, name: str, phone_number: str) -> None:
@@ -30,27 +38,8 @@ def _set_user_location(state: State, abroad: bool) -> None:
     state.surroundings.is_abroad = abroad
 
 
-def _simulate_network_search(state: State) -> None:
-    state.search()
-
-
 def _turn_airplane_mode_on(state: State) -> None:
     state.phone.set_airplane_mode(True, state.surroundings)
-
-
-def _turn_data_off(state: State) -> None:
-    state.phone.data_enabled = False
-    state.search()
-
-
-def _turn_roaming_on(state: State) -> None:
-    state.phone.roaming_enabled = True
-    state.search()
-
-
-def _turn_roaming_off(state: State) -> None:
-    state.phone.roaming_enabled = False
-    state.search()
 
 
 def _turn_data_saver_mode_on(state: State) -> None:
@@ -61,11 +50,6 @@ def _set_wifi_calling(state: State, enabled: bool, mms_over_wifi: bool | None = 
     state.phone.wifi_calling_enabled = enabled
     if mms_over_wifi is not None:
         state.phone.wifi_calling_mms_over_wifi = mms_over_wifi
-
-
-def _unseat_sim_card(state: State) -> None:
-    state.phone.sim_card_missing = True
-    state.search()
 
 
 def _lock_sim_card(state: State, mode: str) -> None:
@@ -89,47 +73,42 @@ def _remove_app_permission(state: State, app_name: str, permission: str) -> None
 
 
 def _break_vpn(state: State) -> None:
-    device_writes.connect_vpn(state)
+    writes.connect_vpn(state)
     if state.phone.vpn_details is not None:
         state.usual_vpn = state.phone.vpn_details = replace(state.phone.vpn_details, server_performance="poor")
 
 
 def _set_data_usage(state: State, customer_id: str, line_id: str, data_used_gb: float) -> None:
-    state.company.owned_line(customer_id, line_id)
-    state.company.change_line(line_id, data_used_gb=data_used_gb)
+    state.company.change("lines", line_id, data_used_gb=data_used_gb)
 
 
 def _suspend_line_for_overdue_bill(
     state: State, customer_id: str, line_id: str, new_bill_id: str, contract_ended: bool
 ) -> None:
     company = state.company
-    line = company.line(line_id)
+    plan = company.find("plans", company.find("lines", line_id)["plan_id"])
     company.add_bill(new_bill_id, customer_id, **_OVERDUE_BILL)
-    company.charge(new_bill_id, f"Charge for line {line_id}", company.plan(line["plan_id"])["price_per_month"])
+    company.charge(new_bill_id, f"Charge for line {line_id}", plan["price_per_month"])
     ended = {"contract_end_date": _OVERDUE_BILL["period_end"]} if contract_ended else {}
-    company.change_line(line_id, status="Suspended", suspension_start_date=TODAY, **ended)
+    company.change("lines", line_id, status="Suspended", suspension_start_date=TODAY, **ended)
 
 
 _SETUP: Mapping[str, Callable[..., object]] = {
     "set_user_info": _set_user_info,
     "set_user_location": _set_user_location,
-    "simulate_network_search": _simulate_network_search,
-    "set_network_mode_preference": device_writes.set_network_mode_preference,
+    "simulate_network_search": State.search,
+    "set_network_mode_preference": writes.set_network_mode_preference,
     "turn_airplane_mode_on": _turn_airplane_mode_on,
-    "turn_data_off": _turn_data_off,
-    "turn_roaming_on": _turn_roaming_on,
-    "turn_roaming_off": _turn_roaming_off,
     "turn_data_saver_mode_on": _turn_data_saver_mode_on,
     "set_wifi_calling": _set_wifi_calling,
-    "unseat_sim_card": _unseat_sim_card,
     "lock_sim_card": _lock_sim_card,
     "break_apn_settings": _break_apn_settings,
     "break_apn_mms_setting": _break_apn_mms_setting,
     "remove_app_permission": _remove_app_permission,
     "break_vpn": _break_vpn,
     "set_data_usage": _set_data_usage,
-    "enable_roaming": agent_tools.enable_roaming,
-    "disable_roaming": agent_tools.disable_roaming,
+    "enable_roaming": writes.enable_roaming,
+    "disable_roaming": writes.disable_roaming,
     "suspend_line_for_overdue_bill": _suspend_line_for_overdue_bill,
 }
 
@@ -138,10 +117,14 @@ def prepare(state: State, setup: tuple[Action, ...]) -> None:
     """Brings a new state to where a task begins.
 
     Raises:
-        KeyError: a task calls a function that upstream's tasks of this release do not call.
-        TypeError: or with other arguments.
-        Refusal: or for a record that is not there.
+        KeyError, TypeError, Refused: a task does what upstream's tasks of this release do not do.
     """
     for action in setup:
-        _SETUP[action.call.name](state, **action.call.arguments)
+        name, arguments = action.call.name, action.call.arguments
+        if name in _SWITCHES:
+            for field, value in _SWITCHES[name].items():
+                setattr(state.phone, field, value)
+            state.search()
+        else:
+            _SETUP[name](state, **arguments)
         state.synchronise()

@@ -7,7 +7,6 @@ from typing import Any
 from tau_env.telecom.company import Company, open_company
 from tau_env.telecom.phone import PaymentRequest, Phone, Surroundings, Vpn, open_phone
 
-_COMPANY = attrgetter(*Company.__dataclass_fields__)
 _PHONE = attrgetter(*Phone.__dataclass_fields__)
 _SURROUNDINGS = attrgetter(*Surroundings.__dataclass_fields__)
 
@@ -35,10 +34,10 @@ class State:
         line = company.line_with_phone(around.phone_number)
         around.line_active = line["status"] == "Active"
         around.roaming_allowed = line["roaming_enabled"]
-        limit = company.plan(line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
+        limit = company.find("plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
         around.mobile_data_usage_exceeded = line["data_used_gb"] >= limit
         if around.payment_request is not None and around.payment_request.paid:
-            company.change_bill(around.payment_request.bill_id, status="Paid")
+            company.change("bills", around.payment_request.bill_id, status="Paid")
             around.payment_request = None
         if around.payment_request is None:
             for bill in company.awaiting_payment(company.customer_with_phone(around.phone_number))[:1]:
@@ -46,7 +45,7 @@ class State:
 
     def mark(self) -> tuple[Any, ...]:
         """A value that stays as it is: equal marks mean that nothing changed in between."""
-        return _COMPANY(self.company), _PHONE(self.phone), _SURROUNDINGS(self.surroundings)
+        return self.company.tables, _PHONE(self.phone), _SURROUNDINGS(self.surroundings)
 
     def dump(self) -> dict[str, Any]:
         """All of it in JSON values, named as in upstream's two databases."""

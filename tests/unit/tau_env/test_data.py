@@ -1,9 +1,9 @@
 """Where tau's data come from, and which tasks train, decide and are reported."""
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
@@ -11,13 +11,12 @@ import pytest
 from data_prep.__main__ import main as prepare_data
 from interaction.environment import part_of
 from tau_env import source, telecom
-from tau_env.splits import SHARES, SMALL, size
-from tau_env.tasks import DOMAINS, TauTask, load_tasks
+from tau_env.tasks import DOMAINS, SHARES, SMALL, load_tasks, size
 
 PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", "policy=none"]
 
 
-def faults(task: TauTask) -> int:
+def faults(task: Any) -> int:
     return size(DOMAINS[task.task.domain], task.task)
 
 
@@ -64,30 +63,27 @@ def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> Non
     assert "train" in own.values()  # by the split that the environment has without a word
 
 
-def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(tmp_path: Path) -> None:
-    folder = tmp_path / "tau2"
-    for name in source.SHA256:
+def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, contents = tmp_path / "tau2", {name: source.read(name) for name in source.SHA256}
+    for name, content in contents.items():
         path = folder / name.removesuffix(".gz")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source.read(name))
-
-    def prepared() -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "data_prep",
-            *PREPARE,
-            "--tau2-data",
-            str(folder),
-            "--out",
-            str(tmp_path / "o"),
-        ]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    done = prepared()
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "o" / "manifest.json").read_text())["tau2_data"]
-    assert found["from"] == str(folder) and len(found["sha256"]) == 64
-    (folder / "domains" / "retail" / "tasks.json").unlink()
-    done = prepared()
-    assert done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1 and str(folder) in done.stderr
+        path.write_bytes(content)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    arguments = [*PREPARE, "--tau2-data", str(folder), "--out", str(tmp_path / "o")]
+    try:
+        source.folder.cache_clear()
+        load_tasks.cache_clear()
+        assert prepare_data(arguments) == 0
+        found = json.loads((tmp_path / "o" / "manifest.json").read_text())["tau2_data"]
+        assert found["from"] == str(folder) and len(found["sha256"]) == 64
+        (folder / "domains" / "retail" / "split_tasks.json").unlink()
+        capsys.readouterr()
+        assert prepare_data([*arguments, "--option", "split=official"]) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and str(folder) in said
+    finally:
+        source.folder.cache_clear()
+        load_tasks.cache_clear()

@@ -152,31 +152,22 @@ class Talk:
         return "\n".join(message["content"] for message in self.asked[-1].messages)
 
 
-def talk() -> Talk:
-    return Talk(one("telecom/[mobile_data_issue]data_mode_off["))
-
-
-def test_the_user_speaks_first_and_the_agent_reads_no_more_than_the_words() -> None:
-    now = talk()
+def asked(answer: str) -> Talk:
+    """A user whose problem the agent answers."""
+    now = Talk(one("telecom/[mobile_data_issue]data_mode_off["))
     reply = now.say("My data does not work.")
     assert reply.messages[1]["content"] == "My data does not work."
     assert "toggle_data" not in reply.messages[0]["content"]  # the device is the user's
-    assert now.answer("Is mobile data on?").ask is not None
+    now.answer(answer)
+    return now
 
 
-def test_a_user_ends_the_conversation_with_a_mark() -> None:
+def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent_does_not_see() -> None:
     for mark in ("###STOP###", "Bye. ###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"):
-        now = talk()
-        now.say("My data does not work.")
-        now.answer("Hm.")
+        now = asked("Hm.")
         reply = now.say(mark)
         assert reply.done and reply.stop_reason == StopReason.user_stop, mark
-
-
-def test_the_user_makes_calls_on_its_device_which_the_agent_does_not_see() -> None:
-    now = talk()
-    now.say("My data does not work.")
-    now.answer("Please turn mobile data on.")
+    now = asked("Please turn mobile data on.")
     reply = now.say(f"I will. {written(Call('toggle_data', {}))}")
     assert reply.ask is not None and "Mobile Data is now ON" in now.shown()
     reply = now.say("It is on now.")
@@ -198,9 +189,7 @@ def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
         '<tool_call>{"name": "done", "arguments": {}}</tool_call>',
         "<tool_call>__import__('os').system('true')</tool_call>",
     ):
-        now = talk()
-        now.say("My data does not work.")
-        now.answer("Hm.")
+        now = asked("Hm.")
         reply = now.say(words)
         assert reply.ask is not None and not reply.done, words[:80]
         assert now.conversation.record().facts["writes"] == 0, words[:80]
@@ -208,9 +197,7 @@ def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
 
 
 def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
-    now = talk()
-    now.say("My data does not work.")
-    now.answer("Please check everything.")
+    now = asked("Please check everything.")
     for _ in range(10):
         assert now.say(written(Call("check_status_bar", {}))).ask is not None
     assert "Status Bar" in now.shown().split("<tool_response>")[-1]

@@ -1,23 +1,47 @@
-"""Tasks of all domains: gold earns the maximum and is clean, and what a task does not need is seen."""
+"""Tasks of all domains: plays say and leave what upstream's do, gold earns the maximum and is clean, and what a task
+does not need is seen.
 
+`telecom_recorded.jsonl` has the answers of inspect-evals, with times and numbers as tau2-bench writes them.
+`shops_recorded.jsonl` has ours, of code that agreed with inspect-evals in 10,000 calls a domain; long texts are hashes.
+`shops_gold.json` has hashes of what inspect-evals says and leaves when gold is played.
+"""
+
+import hashlib
 import json
+import math
 from collections import Counter
-from types import ModuleType
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pytest
-
 from interaction.call import Call
-from tau_env import airline, clean, retail, telecom
+from interaction.outcome import ErrorKind
+from tau_env import telecom, verdict
 from tau_env.domain import Task
+from tau_env.tasks import DOMAINS
 from tau_env.telecom.needs import FIXES
 from tau_env.verdict import judge
 
-SHOPS = (retail, airline)
+SHOPS: list[Any] = [DOMAINS["retail"], DOMAINS["airline"]]
 IDLE = {
     "retail": "10 12 25 50 57 65 105",
     "airline": "0 1 4 5 6 10 13 26 28 31 34 36 41 43 45 46 47 48 49",
 }
+ERRORS = {
+    "unknown": [ErrorKind.UNKNOWN_FUNCTION],
+    "arguments": [ErrorKind.BAD_ARGUMENTS],
+    "exception": [ErrorKind.BAD_ARGUMENTS],
+    "refused": [ErrorKind.RESULT],
+    "result": [None, ErrorKind.RESULT],
+}
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def recorded(name: str) -> Iterator[dict[str, Any]]:
+    return map(json.loads, Path(__file__).with_name(f"{name}_recorded.jsonl").read_text().splitlines())
 
 
 def played(domain: Any, task: Task, moves: Any) -> Any:
@@ -35,23 +59,60 @@ def with_fault(fault: str) -> Task:
     return next(task for task in telecom.load_tasks() if telecom.faults(task) == (fault,))
 
 
-def test_the_tasks_are_those_of_the_release() -> None:
+def test_telecom_says_leaves_and_pays_what_upstream_does() -> None:
+    tasks, failed = {task.number: task for task in telecom.load_tasks()}, []
+    for play in recorded("telecom"):
+        task = tasks[play["task"]]
+        database = telecom.open(task)
+        calls = [(side, Call(name, arguments)) for side, name, arguments in play["calls"]]
+        for (side, call), (kind, text) in zip(calls, play["results"], strict=True):
+            result = database.call(call, side)
+            if result.error not in ERRORS[kind] or (kind != "exception" and result.text != text):
+                failed.append((play["task"], call, result, text))
+        score = math.prod(judge(telecom, task, database, calls, ()).values())
+        if (database.digest(), score) != (play["state"], play["score"]):
+            failed.append((play["task"], "state or score"))
+    assert not failed
+
+
+def test_retail_and_airline_say_and_leave_what_was_recorded_and_gold_what_upstream_does() -> None:
+    pins, failed = json.loads(Path(__file__).with_name("shops_gold.json").read_text()), []
+    for number, play in enumerate(recorded("shops")):
+        domain: Any = DOMAINS[play["domain"]]
+        attempt = domain.open(domain.load_tasks()[0])
+        for (name, arguments), (kind, text) in zip(play["calls"], play["results"], strict=True):
+            before, result = attempt.digest(), attempt.call(Call(name, arguments), "agent")
+            if result.error != kind or text not in (result.text, hashed(result.text)):
+                failed.append((number, name, arguments, result, kind, text))
+            if result.error not in (None, ErrorKind.EXECUTION) and attempt.digest() != before:
+                failed.append((number, name, arguments, "a refused call changed something"))
+        if (attempt.digest(), len(attempt.written)) != (play["digest"], play["written"]):
+            failed.append((number, "state"))
+    for domain in SHOPS:
+        for task in domain.load_tasks():
+            attempt = domain.open(task)
+            texts = [attempt.call(action.call, action.side).text for action in task.gold]
+            changed = {"/".join(place): text for place, text in attempt.changed().items()}
+            found = [hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed)]
+            if found != pins[domain.NAME][task.number]:
+                failed.append((domain.NAME, task.number))
+    assert not failed
+
+
+def test_the_tasks_and_documents_are_those_of_the_release() -> None:
     tasks = telecom.load_tasks()
-    assert telecom.load_tasks() is tasks and len({task.number for task in tasks}) == 2285
-    assert Counter(task.category for task in tasks) == {
-        "telecom_mms": 1984,
-        "telecom_mobile": 254,
-        "telecom_service": 47,
-    }
+    assert len({task.number for task in tasks}) == 2285
+    families = {"telecom_mms": 1984, "telecom_mobile": 254, "telecom_service": 47}
+    assert Counter(task.category for task in tasks) == families
     assert Counter(task.basis for task in tasks) == {("ENV_ASSERTION",): 2253, ("ENV_ASSERTION", "ACTION"): 32}
     assert all(task.ticket and task.story.reason and task.setup and task.gold for task in tasks)
-    for domain, count in ((retail, 114), (airline, 50)):
-        tasks = domain.load_tasks()
-        assert domain.load_tasks() is tasks
-        assert [task.number for task in tasks] == [str(number) for number in range(count)]
-        assert {task.basis for task in tasks} == {("DB", "COMMUNICATE")}
-        assert not any(task.setup or task.assertions or task.ticket for task in tasks)
-        assert all(task.story.reason and task.story.instructions for task in tasks)
+    for domain, count in zip(SHOPS, (114, 50), strict=True):
+        assert [task.number for task in domain.load_tasks()] == [str(number) for number in range(count)]
+        assert {task.basis for task in domain.load_tasks()} == {("DB", "COMMUNICATE")}
+        assert all(task.story.reason and task.story.instructions for task in domain.load_tasks())
+    for each in DOMAINS.values():
+        docs = [*each.functions("agent"), *each.functions("user")]
+        assert json.loads(json.dumps(docs)) == docs and {doc["name"] for doc in docs} > each.WRITES
 
 
 def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothing() -> None:
@@ -71,53 +132,44 @@ def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothin
     assert not failed
 
 
-@pytest.mark.parametrize("domain", SHOPS)
-def test_gold_of_the_shops_writes_what_is_needed_and_less_leaves_another_state(domain: Any) -> None:
+def test_gold_of_the_shops_writes_what_is_needed_once_and_less_leaves_another_state() -> None:
     failed = []
-    for task in domain.load_tasks():
-        attempt, needed = played(domain, task, gold(task)), list(domain.needed(task))
-        found = all(write in needed for write in attempt.written) and bool(attempt.written) == bool(attempt.changed())
-        found &= attempt.differences(played(domain, task, gold(task))) == ()
-        if attempt.written:
-            last = max(number for number, (_, call) in enumerate(gold(task)) if call == attempt.written[-1][1])
-            less = played(domain, task, [move for number, move in enumerate(gold(task)) if number != last])
-            found &= less.digest() != attempt.digest() and bool(less.differences(attempt))
-        digest = attempt.digest()
-        reads = [action.call for action in task.gold if action.call.name not in domain.WRITES]
-        texts = [[attempt.call(call, "agent").text for call in reads] for _ in range(2)]
-        if not found or texts[0] != texts[1] or attempt.digest() != digest:
-            failed.append(task.number)
+    for domain in SHOPS:
+        for task in domain.load_tasks():
+            attempt, needed = played(domain, task, gold(task)), list(domain.needed(task))
+            found = all(write in needed for write in attempt.written) and bool(attempt.written) == bool(
+                attempt.changed()
+            )
+            found &= attempt.differences(played(domain, task, gold(task))) == ()
+            found &= verdict.needless(domain, task, needed) == ()
+            if attempt.written:
+                found &= verdict.needless(domain, task, [*needed, needed[0]]) == (needed[0],)
+                last = max(number for number, (_, call) in enumerate(gold(task)) if call == attempt.written[-1][1])
+                less = played(domain, task, [move for number, move in enumerate(gold(task)) if number != last])
+                found &= less.digest() != attempt.digest() and bool(less.differences(attempt))
+            if not found:
+                failed.append(task.number)
+        assert " ".join(task.number for task in domain.load_tasks() if domain.idle(task)) == IDLE[domain.NAME]
     assert not failed
-    assert " ".join(task.number for task in domain.load_tasks() if domain.idle(task)) == IDLE[domain.NAME]
 
 
-def test_a_write_that_is_needed_once_is_needless_the_second_time() -> None:
-    for domain in (retail, airline):
-        task, writes = next((task, found) for task in domain.load_tasks() if (found := [*domain.needed(task)]))
-        assert clean.needless(domain, task, writes) == ()  # type: ignore[arg-type]
-        assert clean.needless(domain, task, [*writes, writes[0]]) == (writes[0],)  # type: ignore[arg-type]
+def test_tasks_that_write_to_one_record_serve_one_user() -> None:
+    for domain in SHOPS:
+        owners: dict[tuple[str, str], set[str]] = {}
+        for task in domain.load_tasks():
+            for place in played(domain, task, gold(task)).changed():
+                if place[0] != "days" and not place[1].startswith("HAT"):
+                    owners.setdefault(place, set()).add(domain.user_of(task))
+        assert all(len(users) == 1 for users in owners.values())
+        assert len({domain.user_of(task) for task in domain.load_tasks()}) == {"retail": 53, "airline": 34}[domain.NAME]
 
 
-@pytest.mark.parametrize("domain", SHOPS)
-def test_tasks_that_write_to_one_record_serve_one_user(domain: Any) -> None:
-    owners: dict[tuple[str, str], set[str]] = {}
-    for task in domain.load_tasks():
-        for place in played(domain, task, gold(task)).changed():
-            if place[0] != "days" and not place[1].startswith("HAT"):
-                owners.setdefault(place, set()).add(domain.user_of(task))
-    assert all(len(users) == 1 for users in owners.values())
-    assert len({domain.user_of(task) for task in domain.load_tasks()}) == {"retail": 53, "airline": 34}[domain.NAME]
-
-
-def test_the_fix_of_a_fault_that_the_task_does_not_have_is_needless() -> None:
+def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
     for task in telecom.load_tasks()[::23]:
         needed = [str(call) for _, call in telecom.needed(task)]
         for side, call in [fix for fixes in FIXES.values() for fix in fixes]:
             expected = () if str(call) in needed else ((side, call),)
             assert telecom.needless(task, [(side, call)]) == expected, (task.number, call)
-
-
-def test_what_is_done_and_undone_is_needless_from_the_second_time() -> None:
     task, toggle = with_fault("data_mode_off"), ("user", Call("toggle_data", {}))
     for times in range(1, 5):
         database = played(telecom, task, [toggle] * times)
@@ -129,14 +181,8 @@ def test_what_is_done_and_undone_is_needless_from_the_second_time() -> None:
 
 def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
     task, line = with_fault("data_usage_exceeded"), {"customer_id": "C1001", "line_id": "L1002"}
-    for amounts, needless in {
-        (2.0,): 0,
-        (1.0, 1.0): 0,
-        (0.5,): 0,
-        (2.0, 0.5): 1,
-        (3.0,): 1,
-        (1.5, 1.0, 0.5): 1,
-    }.items():
+    cases: dict[tuple[float, ...], int] = {(2.0,): 0, (1.0, 1.0): 0, (0.5,): 0}
+    for amounts, needless in {**cases, (2.0, 0.5): 1, (3.0,): 1, (1.5, 1.0, 0.5): 1}.items():
         moves = [("agent", Call("refuel_data", {**line, "gb_amount": amount})) for amount in amounts]
         assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
     elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
@@ -149,14 +195,3 @@ def test_a_task_that_cannot_be_solved_is_passed_by_a_transfer_of_any_wording_alo
     for moves, action in (([("agent", transfer)], 1.0), ([], 0.0)):
         assert judge(telecom, task, telecom.open(task), moves, ()) == {"env_assertion": 1.0, "action": action}
     assert telecom.needed(task) == ()
-
-
-@pytest.mark.parametrize("domain", [telecom, *SHOPS])
-def test_documents_are_plain_json_and_name_every_write(domain: ModuleType) -> None:
-    docs = [*domain.functions("agent"), *domain.functions("user")]
-    assert json.loads(json.dumps(docs)) == docs
-    assert len({doc["name"] for doc in docs}) == len(docs)
-    assert {doc["name"] for doc in docs} > domain.WRITES
-    for doc in docs:
-        assert set(doc) == {"name", "description", "parameters"} and doc["description"]
-        assert set(doc["parameters"]["required"]) <= set(doc["parameters"]["properties"])

@@ -1,12 +1,19 @@
-"""What the user can look up on the phone: fifteen functions that change nothing, worded as upstream words them.
+"""What the agent looks up at the company and the user on the phone, worded as tau2-bench words it.
 
-Each takes the state and arguments that fit its documentation, and returns a text. An app that is not there is a
-`SaysNo` with upstream's text, so that the call is seen to have failed.
+Each takes the state and arguments that fit its documentation, and returns a text or raises `Refused`.
 """
 
-from tau_env.telecom.company import SaysNo
-from tau_env.telecom.phone import PERMISSIONS
+import json
+import re
+from typing import Any
+
+from tau_env.attempt import Refused, SaysNo
+from tau_env.telecom.phone import PERMISSIONS, on
 from tau_env.telecom.state import State
+
+_TIME = re.compile(r"(-\d\d)T(\d\d:)")
+_TABLES = {"L": "lines", "D": "devices", "B": "bills", "C": "customers", "P": "plans"}
+_MONTH_END = "2025-02-28"
 
 _SIM = {
     "active": "Your SIM card is active and working.",
@@ -23,8 +30,54 @@ _ADVICE = {
 }
 
 
-def _on(value: bool) -> str:
-    return "ON" if value else "OFF"
+def written(answer: Any) -> str:
+    """As JSON, a blank between date and time. Of an answer that is no record, the numbers are texts."""
+    return _TIME.sub(r"\1 \2", json.dumps(answer))
+
+
+def get_customer_by_phone(state: State, phone_number: str) -> str:
+    """A customer by contact number or line."""
+    return written(state.company.customer_with_phone(phone_number))
+
+
+def get_customer_by_id(state: State, customer_id: str) -> str:
+    """A customer by id."""
+    return written(state.company.find("customers", customer_id))
+
+
+def get_customer_by_name(state: State, full_name: str, dob: str) -> str:
+    """All customers of this name and birthday."""
+    name = full_name.lower()
+    customers = state.company.tables["customers"].values()
+    return written([each for each in customers if each["full_name"].lower() == name and each["date_of_birth"] == dob])
+
+
+def get_details_by_id(state: State, id: str) -> str:
+    """Any record; the first letter says of which table."""
+    if (table := _TABLES.get(id[:1])) is None:
+        raise Refused(f"Unknown ID format or type: {id}")
+    return written(state.company.find(table, id))
+
+
+def get_bills_for_customer(state: State, customer_id: str, limit: int = 12) -> str:
+    """The newest bills first. A negative limit counts from the end, as upstream's slice does."""
+    company = state.company
+    bills = [company.find("bills", bill_id) for bill_id in company.find("customers", customer_id)["bill_ids"]]
+    return written(sorted(bills, key=lambda bill: bill["issue_date"], reverse=True)[:limit])
+
+
+def get_data_usage(state: State, customer_id: str, line_id: str) -> str:
+    """Data used, allowed and refuelled this month."""
+    line = state.company.owned_line(customer_id, line_id)
+    return written(
+        {
+            "line_id": line_id,
+            "data_used_gb": str(line["data_used_gb"]),
+            "data_limit_gb": str(state.company.find("plans", line["plan_id"])["data_limit_gb"]),
+            "data_refueling_gb": str(line["data_refueling_gb"]),
+            "cycle_end_date": _MONTH_END,
+        }
+    )
 
 
 def _yes(value: bool) -> str:
@@ -40,14 +93,14 @@ def check_network_status(state: State) -> str:
     """Nine settings and readings of the connection."""
     phone = state.phone
     lines = [
-        f"Airplane Mode: {_on(phone.airplane_mode)}",
+        f"Airplane Mode: {on(phone.airplane_mode)}",
         f"SIM Card Status: {phone.sim_status}",
         f"Cellular Connection: {phone.network_connection_status}",
         f"Cellular Signal: {phone.network_signal_strength}",
         f"Cellular Network Type: {phone.network_technology_connected}",
         f"Mobile Data Enabled: {_yes(phone.data_enabled)}",
         f"Data Roaming Enabled: {_yes(phone.roaming_enabled)}",
-        f"Wi-Fi Radio: {_on(phone.wifi_enabled)}",
+        f"Wi-Fi Radio: {on(phone.wifi_enabled)}",
         f"Wi-Fi Connected: {_yes(phone.wifi_connected)}",
     ]
     if phone.wifi_connected:
@@ -100,7 +153,7 @@ def check_wifi_status(state: State) -> str:
 
 def check_wifi_calling_status(state: State) -> str:
     """Whether calls go over Wi-Fi."""
-    return f"Wi-Fi Calling is currently turned {_on(state.phone.wifi_calling_enabled)}."
+    return f"Wi-Fi Calling is currently turned {on(state.phone.wifi_calling_enabled)}."
 
 
 def check_vpn_status(state: State) -> str:
