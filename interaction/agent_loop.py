@@ -30,19 +30,15 @@ from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.chat_template import closing_ids, missing_ids
-from interaction.clock import Clock
 from interaction.conversation import Conversation, Reply
-from interaction.engine import Budget, EngineFault, require_sound
-from interaction.environment import DEFAULT, load_tasks, part_of, register, task_of
+from interaction.environment import DEFAULT, UserFault, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
-from interaction.episode_output import EpisodeOutput
-from interaction.overlong import overlong_penalty
+from interaction.episode_output import Clock, EpisodeOutput
 from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
-from interaction.trajectory import Trajectory
-from interaction.user_fault import UserFault
+from interaction.token_rewards import overlong_penalty
+from interaction.trajectory import Trajectory, closing_ids, missing_ids
 from interaction.users import User, make_user
 
 logger = logging.getLogger(__name__)
@@ -71,6 +67,45 @@ def _load() -> None:
     gc.freeze()
     load_tasks(DEFAULT)
     gc.freeze()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
+
+    response: int
+    context: int | None
+    """Of prompt and response together; None: no limit."""
+    reply: int | None
+    seconds: float
+    """For one reply."""
+
+    def room(self, prompt: int, response: int) -> int:
+        """Tokens that still fit into the response budget and into the model's context."""
+        room = self.response - response
+        return room if self.context is None else min(room, self.context - prompt - response)
+
+
+class EngineFault(RuntimeError):
+    """The inference engine failed or returned what no model can have said; not the model's doing."""
+
+
+def require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
+    """Raises EngineFault for a reply that no working engine gives: trained on, it would break the update.
+
+    Ids that a padded embedding has beyond `last_id`, the tokenizer's last, are refused too: no text stands for them.
+    """
+    ids, log_probs = out.token_ids, out.log_probs
+    if not ids:
+        raise EngineFault(f"no tokens returned (stop_reason={out.stop_reason})")
+    if out.stop_reason == "aborted":
+        raise EngineFault(f"aborted after {len(ids)} tokens")
+    if len(ids) > max_tokens:
+        raise EngineFault(f"{len(ids)} tokens returned, at most {max_tokens} asked for")
+    if min(ids) < 0 or max(ids) > last_id:
+        raise EngineFault(f"token ids from {min(ids)} to {max(ids)} returned; the tokenizer has 0 to {last_id}")
+    if log_probs is not None and len(log_probs) != len(ids):
+        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,12 @@ from typing import Any, Self
 
 from .boundary import Hangs, UserCodeError, raised
 from .call import Call
-from .environment import AskUser, Environment, EnvironmentBase, Request, Task, opened, read_options
+from .environment import AskUser, Environment, EnvironmentBase, Request, Task, UserFault, opened, read_options
 from .masked import masked
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, Turn, TurnEnd, turn_records
-from .user_fault import UserFault
 from .words import MAX_WORDS, cut
 
 logger = logging.getLogger(__name__)

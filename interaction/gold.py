@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from interaction.call import Call, copy_call
-from interaction.contract import ContractError, called, expect
+from interaction.contract import ContractError, called
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, opened, task_name
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserFault, UserWords, opened, task_name
 from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
-from interaction.user_fault import UserFault
 
 GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
@@ -131,9 +130,14 @@ def check_gold(task: Task) -> list[GoldMessage | UserWords]:
     where = f"environment {task.environment}: task {task.id}: gold()"
 
     def checked() -> list[GoldMessage | UserWords]:
-        items = [expect(where, item, GoldMessage, UserWords) for item in task.gold()]
+        items = list(task.gold())
+        for item in items:
+            if not isinstance(item, GoldMessage | UserWords):
+                raise ContractError(
+                    f"{where} gives {item!r:.80} ({type(item).__name__}); expected GoldMessage or UserWords"
+                )
         for call in (call for item in items if isinstance(item, GoldMessage) for call in item.calls):
-            copy_call(expect(where, call, Call))
+            copy_call(call)
         return items
 
     return called(where, checked)

@@ -35,12 +35,11 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.spaces import Text
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, Task, named, read_options, task_of, tasks_under, turn_policy
+from interaction.environment import AskUser, Task, UserFault, named, read_options, task_of, tasks_under, turn_policy
 from interaction.plain_text import generic
 from interaction.policy import TurnPolicy
 from interaction.protocol import DocStyle, get_protocol
 from interaction.record import EpisodeRecord, StopReason
-from interaction.user_fault import UserFault
 from interaction.users import EndpointUser, make_user
 from interaction.words import cut
 

@@ -136,3 +136,22 @@ def number_tokens(spans: Sequence[Span], mask: Sequence[int]) -> tuple[list[int]
     if [step >= 0 for step in steps] != [bool(value) for value in mask]:
         raise ValueError(f"the response mask has {sum(map(bool, mask))} tokens of the model, the steps {spans} differ")
     return steps, turns
+
+
+def overlong_penalty(used: int, budget: int, truncated: bool, *, window: float, penalty: float) -> float:
+    """What a long episode costs: DAPO's soft overlong punishment (arXiv 2503.14476, equation 13).
+
+    A score that falls only where the budget ends tells a model nothing about the way there. Tokens of the environment
+    count too, since they also cut an episode.
+
+    Args:
+        used: tokens of the response, the environment's included.
+        budget: tokens it may have: `data.max_response_length`, less where the model's context is shorter.
+        truncated: a token limit ended the episode; it pays all.
+        window: share of the budget, at its end, over which the price rises linearly from 0.
+        penalty: the price at the end of the budget, in units of the score.
+    """
+    if truncated:
+        return penalty
+    over = used - (1 - window) * budget
+    return penalty * min(1.0, over / (window * budget)) if over > 0 else 0.0

@@ -19,10 +19,9 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from interaction.call import Call, CallError
-from interaction.environment import AskUser, EnvironmentBase, Request
+from interaction.environment import AskUser, EnvironmentBase, Request, UserFault
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
-from interaction.user_fault import UserFault
 from tau_env import player
 from tau_env.clean import hands_over, needless
 from tau_env.domain import Domain, Side, Task
