@@ -14,7 +14,6 @@ import asyncio
 import ctypes
 import faulthandler
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from threading import Thread
@@ -153,7 +152,7 @@ def _watch(seconds: float) -> None:
 
     A thread puts the end off again and again. The clock is that of faulthandler, which needs no turn of Python's.
     """
-    if seconds in _limits or sys.__stderr__ is None:
+    if seconds in _limits:
         return
     begun = bool(_limits)
     _limits.add(seconds)
@@ -163,7 +162,7 @@ def _watch(seconds: float) -> None:
 
 
 def _put_off() -> None:
-    faulthandler.dump_traceback_later(max(_limits) + GRACE, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(max(_limits) + GRACE, exit=True, file=2)
 
 
 def _keep_putting_off() -> None:

@@ -212,10 +212,12 @@ class EpisodeRecord:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EpisodeRecord:
         """The record that gave `data`."""
-        return _reader(cls).validate_python(data)
+        return _reader().validate_python(data)
 
 
-_reader = cache(TypeAdapter)
+@cache
+def _reader() -> TypeAdapter[EpisodeRecord]:
+    return TypeAdapter(EpisodeRecord)
 
 
 def _plain(value: Any) -> Any:
