@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -121,21 +120,11 @@ class Endpoint:
     ) -> None:
         from openai import AsyncOpenAI  # here, because `--help` should not wait for it
 
-        if (
-            not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key
-        ):  # libraries quote it in their messages
+        if not api_key.isascii() or not api_key.isprintable() or len(api_key.split()) != 1:  # libraries quote it
             raise EndpointRefusal(f"what {named.key} names is no key: expected printable ASCII without spaces")
         self.url = masked_text(url)  # for messages
-        self.model = model
-        self.timeout = timeout
-        self.attempts = attempts
-        self.backoff = backoff
-        self.sampling = sampling or {}
-        self.plain = plain
-        self.require = require
-        self.named = named
-        self.faults: Counter[str] = Counter()
-        """Requests without a usable reply so far, by kind: `status 429`, `timeout`, `no usable reply`, ..."""
+        self.model, self.timeout, self.attempts, self.backoff = model, timeout, attempts, backoff
+        self.sampling, self.plain, self.require, self.named = sampling or {}, plain, require, named
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(
@@ -151,8 +140,17 @@ class Endpoint:
 
     async def open(self) -> None:
         """Learn the name of the model where none was given. Raises EndpointRefusal if the server does not say one."""
-        if self.model is None:
-            self.model = await self._only_model()
+        if self.model is not None:
+            return
+        names = await self.reach()
+        if not names:
+            raise EndpointRefusal(
+                f"{self.url} does not say which models it serves. Expected the address of an OpenAI-compatible server "
+                f"up to and with /v1 ({self.named.url}); or give {self.named.model}."
+            )
+        if len(names) > 1:
+            raise EndpointRefusal(f"{self.url} serves {one_line(', '.join(names))}; choose with {self.named.model}")
+        self.model = names[0]
 
     async def reach(self) -> list[str]:
         """The models that the server lists; none where it does not say. Raises EndpointRefusal if nothing answers."""
@@ -188,12 +186,10 @@ class Endpoint:
             except (ContextFull, EndpointRefusal):
                 raise
             except TimeoutError:
-                self.faults["timeout"] += 1
                 fault = f"no reply within {self.timeout:g} s"
             except Exception as error:
                 fault = words(error)
                 status = getattr(error, "status_code", None)
-                self.faults[_kind(error, status)] += 1
                 if isinstance(status, int) and 400 <= status < 500 and status not in _RETRIED_STATUS:
                     break  # the same request gets the same answer
                 wait = asked_to_wait(error) or wait
@@ -233,38 +229,18 @@ class Endpoint:
 
     def _refused_field(self, error: Exception) -> None:
         """Raises EndpointRefusal if the server does not take one of the sampling fields."""
-        sent = [name for name in SAMPLING if name in self.sampling]
-        named = [name for name in sent if re.search(rf"\b{name}\b", str(error))]
+        named = [name for name in SAMPLING if name in self.sampling and re.search(rf"\b{name}\b", str(error))]
         if named and not self._taken:
-            name = named[0]
             raise EndpointRefusal(
-                f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {words(error)}. "
-                f"{self.named.left_out.format(name=name)}"
+                f"{self.url} refuses the sampling field {named[0]}={self.sampling[named[0]]}: {words(error)}. "
+                f"{self.named.left_out.format(name=named[0])}"
             ) from error
-
-    async def _only_model(self) -> str:
-        names = await self.reach()
-        if not names:
-            raise EndpointRefusal(
-                f"{self.url} does not say which models it serves. Expected the address of an OpenAI-compatible server "
-                f"up to and with /v1 ({self.named.url}); or give {self.named.model}."
-            )
-        if len(names) > 1:
-            raise EndpointRefusal(f"{self.url} serves {one_line(', '.join(names))}; choose with {self.named.model}")
-        return names[0]
-
-
-def _kind(error: Exception, status: Any) -> str:
-    """Of a fault, for counting."""
-    if isinstance(status, int):
-        return f"status {status}"
-    return "no usable reply" if isinstance(error, ValueError) else type(error).__name__
 
 
 def _bounded_client(private: bool = False) -> Any:
-    """The HTTP client that openai's library uses; of a reply it reads no more than a message can be, and opens nothing.
+    """The HTTP client of openai's library. It reads no more of a reply than a message can be, and opens nothing.
 
-    Proxies of the environment are used and redirections followed, unless it is to be private.
+    Unless it is to be private, it uses the environment's proxies and follows redirections.
     """
     from openai import DefaultAsyncHttpxClient
 

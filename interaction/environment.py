@@ -26,12 +26,9 @@ from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "bfcl_single": "bfcl_env.single_turn", "tau": "tau_env"}
-"""Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
-where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny, options)` which tasks
-go into which file, with `made_from()` what they were made from, and with `leaderboard_averages(accuracies)` how its
-source combines categories.
-
-A row of a data set names its environment in `extra_info.environment`."""
+"""Name -> package that has `load_tasks()`. It may have `Options` (a frozen dataclass of an attempt's settings),
+`judge_all(records)` (its source's own checker), `data_sets(tiny, options)`, `made_from()` and
+`leaderboard_averages(accuracies)`; the functions below say what these give."""
 
 READERS: dict[str, str] = {".json": "bfcl_env.entries"}
 """Ending of a file of a user's that holds tasks and no code -> package that reads it: its `environment(name, path)`
