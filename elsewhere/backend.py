@@ -4,21 +4,20 @@ Everything happens in a folder that is removed afterwards. The source distributi
 """
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from moved import moved
 from setuptools import build_meta
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 NAME = "bfcl_grpo_environments"
 PACKAGES = ("interaction", "rewards", "bfcl_env", "tau_env")
-ADAPTERS = HERE / "adapters"
 LEFT_OUT = ("interaction/agent_loop.py", "interaction/episode_output.py")
 """What imports verl or torch: the recipe's own loop."""
 KINDS = (".py", ".json", ".yaml", ".typed")
@@ -28,29 +27,29 @@ backend-path = ["."]"""
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """As PEP 517 has it; returns the file's name."""
-    with project(os.path.abspath(wheel_directory)) as folder:
+    with project(wheel_directory) as folder:
         return build_meta.build_wheel(folder, config_settings)
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     """As PEP 517 has it; returns the file's name."""
-    with project(os.path.abspath(sdist_directory)) as folder:
+    with project(sdist_directory) as folder:
         return build_meta.build_sdist(folder, config_settings)
 
 
 @contextmanager
 def project(folder: str) -> Iterator[str]:
-    """Stands in the project that is to be built, for setuptools; gives back `folder`.
+    """Stands in the project that is to be built, for setuptools; gives back `folder` as a whole path.
 
     Raises:
         FileNotFoundError: this folder does not lie beside the packages.
     """
-    before = Path.cwd()
+    before, target = Path.cwd(), os.path.abspath(folder)
     with TemporaryDirectory() as made:
         lay_out(Path(made))
         os.chdir(made)
         try:
-            yield folder
+            yield target
         finally:
             os.chdir(before)
 
@@ -61,31 +60,36 @@ def lay_out(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(text.replace(OURS, 'build-backend = "setuptools.build_meta"'), "utf-8")
     for path in (HERE / "README.md", ROOT / "LICENSE", ROOT / "NOTICE"):
         shutil.copy(path, folder)
-    sources = [*(ROOT / name for name in PACKAGES), ADAPTERS]
-    found = {path.relative_to(source.parent): path for source in sources for path in files(source)}
-    modules = frozenset(module_of(path) for path in found if path.suffix == ".py")
+    found = {Path("__init__.py"): HERE / "top.py"}
+    for source in [*(ROOT / name for name in PACKAGES), HERE / "adapters"]:
+        if not source.is_dir():
+            raise FileNotFoundError(f"{source} is not there: the wheel is built in a checkout, where elsewhere/ stands")
+        files = (path for path in sorted(source.rglob("*")) if path.suffix in KINDS and path.is_file())
+        found |= {path.relative_to(source.parent): path for path in files}
+    found = {path: source for path, source in found.items() if path.as_posix() not in LEFT_OUT}
+    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in found if path.suffix == ".py"]
     for path, source in found.items():
         target = folder / NAME / path
         target.parent.mkdir(parents=True, exist_ok=True)
         content = source.read_text("utf-8")
-        target.write_text(moved(content, NAME, modules) if path.suffix == ".py" else content, "utf-8")
-    (folder / NAME / "__init__.py").write_text(moved((HERE / "top.py").read_text("utf-8"), NAME, modules), "utf-8")
+        target.write_text(moved(content, names) if path.suffix == ".py" else content, "utf-8")
     (folder / NAME / "py.typed").touch()
 
 
-def files(package: Path) -> list[Path]:
-    """What of a package goes into the wheel.
+def moved(source: str, modules: Collection[str]) -> str:
+    """The text of a module with `NAME.` before every module of `modules` that it names.
+
+    It names them in absolute imports, in texts that are a module's name and nothing else (as tables of modules have
+    them), and after `-m` in commands. A text of one word without an underscore, such as `rewards`, may be a word.
 
     Raises:
-        FileNotFoundError: it is not there.
+        ValueError: an import binds the first part of a dotted name, which would be another one then.
     """
-    if not package.is_dir():
-        raise FileNotFoundError(f"{package} is not there: the wheel is built in a checkout, where elsewhere/ stands")
-    kept = (path for path in sorted(package.rglob("*")) if path.suffix in KINDS and path.is_file())
-    return [path for path in kept if path.relative_to(package.parent).as_posix() not in LEFT_OUT]
-
-
-def module_of(path: Path) -> str:
-    """The name under which a file is imported today."""
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    packages = "|".join({name.partition(".")[0] for name in modules})
+    known = "|".join(sorted(map(re.escape, modules), reverse=True))
+    whole = "|".join(re.escape(name) for name in modules if re.search(r"[._]", name))
+    if wrong := re.search(rf"(?m)^\s*import .*\b(?:{packages})\b", source):
+        raise ValueError(f"`{wrong[0].strip()}` cannot be moved; write `from ... import`")
+    source = re.sub(rf"(?m)^(\s*from\s+)(?=(?:{packages})[. ])", rf"\1{NAME}.", source)
+    source = re.sub(rf"""(["'])({whole})\1""", rf"\1{NAME}.\2\1", source)
+    return re.sub(rf"(-m )(?=(?:{known})(?![\w.]*\w))", rf"\1{NAME}.", source)

@@ -30,20 +30,16 @@ from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from interaction.chat_template import closing_ids, missing_ids
-from interaction.clock import Clock
 from interaction.conversation import Conversation, Reply
-from interaction.engine import Budget, EngineFault, require_sound
-from interaction.environment import DEFAULT, load_tasks, part_of, register, task_of
+from interaction.environment import DEFAULT, UserFault, load_tasks, part_of, register, task_of
 from interaction.episode_file import path_of
-from interaction.episode_output import EpisodeOutput
-from interaction.overlong import overlong_penalty
+from interaction.episode_output import Clock, EpisodeOutput
 from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
-from interaction.trajectory import Trajectory
-from interaction.user_fault import UserFault
-from interaction.users import User, make_user
+from interaction.token_rewards import overlong_penalty
+from interaction.trajectory import Trajectory, closing_ids, missing_ids
+from interaction.users import make_user
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +70,43 @@ def _load() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Budget:
+    """Limits of an episode, read once: OmegaConf is slow, and the event loop would ask it several times a step."""
+
+    response: int
+    context: int | None
+    """Of prompt and response together; None: no limit."""
+    reply: int | None
+    seconds: float
+    """For one reply."""
+
+    def room(self, prompt: int, response: int) -> int:
+        """Tokens that still fit into the response budget and into the model's context."""
+        room = self.response - response
+        return room if self.context is None else min(room, self.context - prompt - response)
+
+
+class EngineFault(RuntimeError):
+    """The inference engine failed or returned what no model can have said; not the model's doing."""
+
+
+def require_sound(out: TokenOutput, last_id: int, max_tokens: int) -> None:
+    """Raises EngineFault for a reply that no working engine gives: trained on, it would break the update.
+
+    Ids that a padded embedding has beyond `last_id`, the tokenizer's last, are refused too: no text stands for them.
+    """
+    ids, log_probs = out.token_ids, out.log_probs
+    if not ids or out.stop_reason == "aborted":
+        raise EngineFault(f"{len(ids)} tokens returned (stop_reason={out.stop_reason})")
+    if len(ids) > max_tokens:
+        raise EngineFault(f"{len(ids)} tokens returned, at most {max_tokens} asked for")
+    if min(ids) < 0 or max(ids) > last_id:
+        raise EngineFault(f"token ids from {min(ids)} to {max(ids)} returned; the tokenizer has 0 to {last_id}")
+    if log_probs is not None and len(log_probs) != len(ids):
+        raise EngineFault(f"{len(log_probs)} log-probabilities returned for {len(ids)} tokens")
+
+
+@dataclass(frozen=True, slots=True)
 class _Vocabulary:
     last_id: int
     closing: list[int]
@@ -90,8 +123,8 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
     return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
 
 
-def _user(settings: DictConfig | None) -> User | None:
-    return make_user(None if settings is None else OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+def _plain(settings: DictConfig | None) -> Any:
+    return None if settings is None else OmegaConf.to_container(settings, resolve=True)
 
 
 def _part() -> str:
@@ -101,18 +134,22 @@ def _part() -> str:
 
 
 @dataclass
-class _Played:
+class _Episode:
     """An episode while it is played."""
 
+    conversation: Conversation
     vocabulary: _Vocabulary
-    budget: Budget
-    trajectory: Trajectory
-    messages: list[Message]
+    budget: _Budget
     clock: Clock
+    trajectory: Trajectory = field(default_factory=lambda: Trajectory([]))
+    messages: list[Message] = field(default_factory=list)
     request_id: str = field(default_factory=lambda: uuid4().hex)
     """One for the whole episode: sticky routing, so that the prefix cache works."""
     engine_fields: dict[str, Any] = field(default_factory=dict)
     """What the engine says beside tokens: of its last reply, but the first weight version."""
+
+    def room(self) -> int:
+        return self.budget.room(len(self.trajectory.prompt), len(self.trajectory))
 
 
 class ConversationAgentLoop(AgentLoopBase):
@@ -156,67 +193,62 @@ class ConversationAgentLoop(AgentLoopBase):
         ConversationAgentLoop.live += 1
         try:
             with clock.waiting("environment"):
-                conversation, vocabulary, budget = await _aside(self._prepare, row["extra_info"])
+                episode = await _aside(self._prepare, row["extra_info"], clock)
             try:
-                played = await self._converse(conversation, vocabulary, budget, sampling_params, clock)
-                return self._output(played, conversation.record().to_dict(), row)
+                await self._converse(episode, sampling_params)
+                return self._output(episode, row)
             finally:
-                _ENVIRONMENT.submit(conversation.close)  # behind a call that may still run
+                _ENVIRONMENT.submit(episode.conversation.close)  # behind a call that may still run
         finally:
             ConversationAgentLoop.live -= 1
 
-    def _prepare(self, extra_info: dict[str, Any]) -> tuple[Conversation, _Vocabulary, Budget]:
+    def _prepare(self, extra_info: dict[str, Any], clock: Clock) -> _Episode:
         settings, rollout = self.config.interaction, self.rollout_config
-        register(OmegaConf.to_container(settings.get("environments") or OmegaConf.create(), resolve=True))  # type: ignore[arg-type]
+        register(_plain(settings.get("environments")) or {})
         _load()
-        turn_policy: Any = OmegaConf.to_container(settings[extra_info["split"]], resolve=True)
         protocol = get_protocol(settings.protocol, docs=settings.docs)
-        budget = Budget(
+        budget = _Budget(
             response=rollout.response_length,
             context=rollout.max_model_len or None,
             reply=settings.max_tokens_per_reply,
             seconds=settings.engine_timeout,
         )
-        return Conversation(task_of(extra_info), protocol=protocol, **turn_policy), _vocabulary(self.tokenizer), budget
+        conversation = Conversation(task_of(extra_info), protocol=protocol, **_plain(settings[extra_info["split"]]))
+        return _Episode(conversation, _vocabulary(self.tokenizer), budget, clock)
 
-    async def _converse(
-        self,
-        conversation: Conversation,
-        vocabulary: _Vocabulary,
-        budget: Budget,
-        sampling_params: dict[str, Any],
-        clock: Clock,
-    ) -> _Played:
+    async def _converse(self, episode: _Episode, sampling_params: dict[str, Any]) -> None:
         """Model and environment in turns, until the conversation is done or has no more room."""
+        conversation, clock = episode.conversation, episode.clock
         with clock.waiting("environment"):
             reply = await _aside(conversation.begin)
-        reply = await self._ask_user(conversation, reply, clock)
+        reply = await self._ask_user(episode, reply)
         if reply.done:
             raise RuntimeError(f"{conversation.task.id} could not be begun: {conversation.record().fault}")
-        messages = await _aside(vocabulary.plain.messages, reply.messages)
-        trajectory = Trajectory(await self.ct_build_initial_tokens(messages))
-        played = _Played(vocabulary, budget, trajectory, messages, clock)
+        episode.messages = await _aside(episode.vocabulary.plain.messages, reply.messages)
+        episode.trajectory = Trajectory(await self.ct_build_initial_tokens(episode.messages))
         while True:
-            said, cut, seconds = await self._ask(played, sampling_params)
-            span = played.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
+            said, cut, seconds = await self._ask(episode, sampling_params)
+            span = episode.trajectory.add_step(conversation.turn, said.token_ids, said.log_probs)
             place = span.start, span.end
             with clock.waiting("environment"):
                 text, reply = await _aside(self._hear, conversation, said.token_ids, cut, place, round(seconds, 4))
-            reply = await self._ask_user(conversation, reply, clock)
+            reply = await self._ask_user(episode, reply)
             if reply.done:
-                return played
-            if not await self._tell(played, text, reply.messages):
+                return
+            if not await self._tell(episode, text, reply.messages):
                 await _aside(conversation.stop, StopReason.max_tokens)
-                return played
+                return
 
-    async def _ask_user(self, conversation: Conversation, reply: Reply, clock: Clock) -> Reply:
+    async def _ask_user(self, episode: _Episode, reply: Reply) -> Reply:
         """What the environment says once the user was heard, where it asks for one.
 
         Raises:
             UserFault: nobody plays the user, or whoever does has failed.
         """
+        conversation, clock = episode.conversation, episode.clock
         while reply.ask is not None:
-            if (user := await _aside(_user, self.config.interaction.get("user"))) is None:
+            user = await _aside(make_user, _plain(self.config.interaction.get("user")))
+            if user is None:
                 raise UserFault(f"{conversation.task.environment} needs a user model: set interaction.user")
             before = clock.user
             with clock.waiting("user"):
@@ -225,47 +257,66 @@ class ConversationAgentLoop(AgentLoopBase):
                 reply = await _aside(conversation.hear, words, round(clock.user - before, 4))
         return reply
 
-    async def _ask(self, played: _Played, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
+    async def _ask(self, episode: _Episode, sampling_params: dict[str, Any]) -> tuple[TokenOutput, bool, float]:
         """The engine's next reply, whether the budget has cut it, and the seconds that it took."""
-        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
-        room = budget.room(len(trajectory.prompt), len(trajectory))
-        max_tokens = min(room, budget.reply or room)
-        before = played.clock.generate
-        with played.clock.waiting("generate"):
-            sampling = {**sampling_params, **self._without_text(), "max_tokens": max_tokens}
-            out = await self._generate(played.request_id, trajectory.ids, sampling, budget.seconds)
+        vocabulary, room = episode.vocabulary, episode.room()
+        max_tokens = min(room, episode.budget.reply or room)
+        sampling = {**sampling_params, "max_tokens": max_tokens}
+        if self.rollout_config.get("name") == "vllm":
+            sampling["detokenize"] = False  # else it turns each token, and each log-probability's, into text
+        before = episode.clock.generate
+        with episode.clock.waiting("generate"):
+            out = await self._generate(episode, sampling)
         require_sound(out, vocabulary.last_id, max_tokens)
-        first = {name: value for name, value in played.engine_fields.items() if name == "min_global_steps"}
-        played.engine_fields = {**out.extra_fields, **first}
+        first = {name: value for name, value in episode.engine_fields.items() if name == "min_global_steps"}
+        episode.engine_fields = {**out.extra_fields, **first}
         ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
-        return out, len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends, played.clock.generate - before
+        cut = len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends
+        return out, cut, episode.clock.generate - before
 
-    def _without_text(self) -> dict[str, Any]:
-        """What keeps vLLM from turning each token, and each log-probability's, into text that nobody reads."""
-        return {"detokenize": False} if self.rollout_config.get("name") == "vllm" else {}
+    async def _generate(self, episode: _Episode, sampling: dict[str, Any]) -> TokenOutput:
+        limit = episode.budget.seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await self.server_manager.generate(
+                    request_id=episode.request_id, prompt_ids=episode.trajectory.ids, sampling_params=sampling
+                )
+        except TimeoutError as error:
+            raise EngineFault(f"no reply within interaction.engine_timeout={limit} s") from error
+        except Exception as error:  # whatever the engine or its transport raises, it is no fault of the model
+            raise EngineFault(repr(error)) from error
 
-    async def _tell(self, played: _Played, text: str, messages: list[Message]) -> bool:
+    def _hear(
+        self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
+    ) -> tuple[str, Reply]:
+        """The step as text, and what the environment says to it. Runs in the environment's thread."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
+
+    async def _tell(self, episode: _Episode, text: str, messages: list[Message]) -> bool:
         """Append what the environment says to a step. False where that, or any reply to it, would not fit."""
-        trajectory, budget, vocabulary = played.trajectory, played.budget, played.vocabulary
-        prompt = len(trajectory.prompt)
+        trajectory, vocabulary = episode.trajectory, episode.vocabulary
         said = await _aside(vocabulary.plain.messages, messages)
-        if not await _aside(fits, self.tokenizer, said, budget.room(prompt, len(trajectory))):
+        if not await _aside(fits, self.tokenizer, said, episode.room()):
             return False
-        before: list[Message] = [*played.messages, {"role": "assistant", "content": text}]
-        played.messages = [*before, *said]
+        before: list[Message] = [*episode.messages, {"role": "assistant", "content": text}]
+        episode.messages = [*before, *said]
         closing = missing_ids(trajectory.last_step, vocabulary.closing)
-        merged, _, _ = await self.ct_merge_context_msg(before, played.messages, trajectory.ids + closing, [])
-        if budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:
+        merged, _, _ = await self.ct_merge_context_msg(before, episode.messages, trajectory.ids + closing, [])
+        prompt = len(trajectory.prompt)
+        if episode.budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:
             return False
         trajectory.go_on(merged.token_ids, removed=max(0, merged.removed_prefix_token_count - len(closing)))
         return True
 
-    def _output(self, played: _Played, record: dict[str, Any], row: dict[str, Any]) -> EpisodeOutput:
+    def _output(self, episode: _Episode, row: dict[str, Any]) -> EpisodeOutput:
         """The played episode in verl's form, with what is written to its file."""
-        settings, trajectory, task = self.config.interaction, played.trajectory, task_of(row["extra_info"])
+        settings, trajectory, clock = self.config.interaction, episode.trajectory, episode.clock
+        record, task = episode.conversation.record().to_dict(), episode.conversation.task
         truncated = record["stop_reason"] == StopReason.max_tokens
         split, step = row["extra_info"]["split"], int(row.get("global_steps", -1))
-        played.clock.stop()
+        guards = OmegaConf.select(self.config, "environment.guarded") or ()
+        clock.stop()
         header = {
             "step": step,
             "split": split,
@@ -276,7 +327,7 @@ class ConversationAgentLoop(AgentLoopBase):
             "task_id": task.id,
             "category": task.category,
             "cluster": task.cluster,
-            "part": "guard" if split == "val" and self._guarded(row) else part_of(row["extra_info"]),
+            "part": "guard" if split == "val" and row.get("data_source") in guards else part_of(row["extra_info"]),
             "prompt_tokens": len(trajectory.prompt),
             "response_tokens": len(trajectory),
             "engine_tokens": sum(trajectory.mask),
@@ -286,45 +337,21 @@ class ConversationAgentLoop(AgentLoopBase):
             response_ids=trajectory.response,
             response_mask=trajectory.mask,
             response_logprobs=trajectory.log_probs,
-            num_turns=len(played.messages),
-            metrics=AgentLoopMetrics(generate_sequences=played.clock.generate, tool_calls=played.clock.environment),
-            extra_fields={**played.engine_fields, "episode": record, "truncated": truncated},
+            num_turns=len(episode.messages),
+            metrics=AgentLoopMetrics(generate_sequences=clock.generate, tool_calls=clock.environment),
+            extra_fields={**episode.engine_fields, "episode": record, "truncated": truncated},
             record_file=path_of(settings.record_dir, split, step, _part()) if settings.record_dir else None,
             record_header=header,
             record_tokens=settings.get("record_tokens", False),
-            clock=played.clock,
+            clock=clock,
             spans=trajectory.spans,
-            overlong_penalty=self._price(played, truncated) if split == "train" else None,
+            overlong_penalty=self._price(episode, truncated) if split == "train" else None,
         )
 
-    def _guarded(self, row: dict[str, Any]) -> bool:
-        """Whether a row is validated on as a guard (`environment.guard`): by its data source."""
-        return row.get("data_source") in (OmegaConf.select(self.config, "environment.guarded") or ())
-
-    def _price(self, played: _Played, truncated: bool) -> float | None:
+    def _price(self, episode: _Episode, truncated: bool) -> float | None:
         """What the length of a training episode costs; None where that is off."""
         overlong = self.config.interaction.get("overlong")
         if not overlong or not overlong.penalty:
             return None
-        used, budget = len(played.trajectory), played.budget.room(len(played.trajectory.prompt), 0)
+        used, budget = len(episode.trajectory), episode.budget.room(len(episode.trajectory.prompt), 0)
         return overlong_penalty(used, budget, truncated, window=overlong.window, penalty=overlong.penalty)
-
-    def _hear(
-        self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
-    ) -> tuple[str, Reply]:
-        """The step as text, and what the environment says to it. Runs in the environment's thread."""
-        text = self.tokenizer.decode(ids, skip_special_tokens=True)
-        return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
-
-    async def _generate(
-        self, request_id: str, ids: list[int], sampling_params: dict[str, Any], limit: float
-    ) -> TokenOutput:
-        try:
-            async with asyncio.timeout(limit):
-                return await self.server_manager.generate(
-                    request_id=request_id, prompt_ids=ids, sampling_params=sampling_params
-                )
-        except TimeoutError as error:
-            raise EngineFault(f"no reply within interaction.engine_timeout={limit} s") from error
-        except Exception as error:  # whatever the engine or its transport raises, it is no fault of the model
-            raise EngineFault(repr(error)) from error

@@ -6,19 +6,17 @@ KeyboardInterrupt are the code's own: Ctrl-C reaches the main thread, and a canc
 A thread cannot be ended from outside. One that is late is asked to end (SystemExit is raised at its next line of
 Python) and left behind. With `MOST_HANGING` left that do not end, a call waits its time limit for one of them, because
 they may be slow and nothing worse; then this process ends. Where the code lets no other thread run (a regular
-expression that backtracks for ever), the process ends `GRACE` seconds after the limit and prints where it stood.
+expression that backtracks for ever), the process ends `GRACE` seconds after the longest limit that it has given so far,
+and prints where it stood.
 """
 
 import asyncio
 import ctypes
 import faulthandler
 import os
-import sys
 import time
-from _thread import allocate_lock
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from threading import Lock, Thread
+from threading import Thread
 from traceback import walk_tb
 from typing import Any
 
@@ -67,17 +65,29 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
         UserCodeError: it raised what is no Exception, or has not returned within `seconds` (`Hangs`).
     """
     _wait_for_room(seconds)
-    with _lock:
-        _running.append(seconds)
-        before = _watched
-    if max(_running) != before:
-        _put_off()
-    if not before:
-        Thread(target=_watch, name="watch of user code", daemon=True).start()
+    _watch(seconds)
+    found: list[tuple[BaseException | None, Any]] = []
+    process = os.getpid()
+
+    def work() -> None:
+        try:
+            found.append((None, function(*args, **kwargs)))
+        except BaseException as error:
+            found.append((error, None))
+        if os.getpid() != process:
+            os._exit(0)  # a copy of this process that the code has forked
+
+    thread = Thread(target=work, name="user code", daemon=True)
     try:
-        error, value = _thread().result(lambda: function(*args, **kwargs), seconds)
-    finally:
-        _running.remove(seconds)
+        thread.start()
+        thread.join(seconds)
+        if not found:
+            _late.append(thread)
+            raise Hangs(f"has not returned within {seconds:g} s")
+    except BaseException:  # Ctrl-C too
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+        raise
+    error, value = found[0]
     if error is None:
         return value
     if isinstance(error, Exception):
@@ -121,71 +131,15 @@ class Limited:
             raise type(error)(f"{name}: {error}") from error
 
 
-class _Thread(Thread):
-    """Runs one call after the other: to start a thread for each takes longer than most calls."""
-
-    def __init__(self) -> None:
-        super().__init__(name="user code", daemon=True)
-        self._given, self._done, self._process, self._left = allocate_lock(), allocate_lock(), os.getpid(), False
-        self._found: tuple[BaseException | None, Any] = None, None
-        self._given.acquire()
-        self._done.acquire()
-        self.start()
-
-    def result(self, work: Callable[[], Any], seconds: float) -> tuple[BaseException | None, Any]:
-        """What it raised, and what it returned. Raises Hangs."""
-        self._work = work
-        self._given.release()
-        try:
-            if not self._done.acquire(timeout=seconds):
-                with _lock:
-                    _late.append(self)
-                raise Hangs(f"has not returned within {seconds:g} s")
-        except BaseException:  # Ctrl-C too
-            self._left = True
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
-            with suppress(RuntimeError):  # it has not even begun, and finds when it does that it is left
-                self._given.release()
-            raise
-        found, self._found = self._found, (None, None)
-        _idle.append(self)
-        return found
-
-    def run(self) -> None:
-        while True:
-            self._given.acquire()
-            if self._left:
-                return
-            try:
-                self._found = None, self._work()
-            except BaseException as error:
-                self._found = error, None
-            if os.getpid() != self._process:
-                os._exit(0)  # a copy of this process that the code has forked
-            del self._work
-            self._done.release()
-
-
-_lock = Lock()
-_idle: list[_Thread] = []
-_late: list[_Thread] = []
-_running: list[float] = []  # limits
-_watched = 0.0  # the longest of them, when `_put_off` was called last
-
-
-def _thread() -> _Thread:
-    with _lock:
-        while _idle:
-            if (thread := _idle.pop()).is_alive():  # not in a fork
-                return thread
-    return _Thread()
+_late: list[Thread] = []
+_limits: set[float] = set()
+os.register_at_fork(before=faulthandler.cancel_dump_traceback_later, after_in_child=_limits.clear)
 
 
 def _wait_for_room(seconds: float) -> None:
     end = time.monotonic() + seconds
     while len(_late) >= MOST_HANGING:
-        with _lock:
-            _late[:] = [thread for thread in _late if thread.is_alive()]
+        _late[:] = [thread for thread in _late if thread.is_alive()]
         if time.monotonic() > end:
             line = f"{len(_late)} calls of a user's code hang: none has returned within {seconds:g} s more. "
             os.write(2, f"{line}This process ends; if the code is only slow, raise its time limit\n".encode())
@@ -193,21 +147,25 @@ def _wait_for_room(seconds: float) -> None:
         time.sleep(0.01)
 
 
-def _watch() -> None:
-    while _put_off():
-        time.sleep(1)
+def _watch(seconds: float) -> None:
+    """End this process where no other thread runs for the longest limit so far, and `GRACE`.
 
-
-def _put_off() -> bool:
-    """While calls run, put off the end of this process, which comes if nothing else runs; then call it off.
-
-    The clock is that of faulthandler, which needs no turn of Python's.
+    A thread puts the end off again and again. The clock is that of faulthandler, which needs no turn of Python's.
     """
-    global _watched
-    with _lock:
-        _watched = max(_running, default=0.0)
-        if _watched and sys.__stderr__ is not None:
-            faulthandler.dump_traceback_later(_watched + GRACE, exit=True, file=sys.__stderr__)
-        else:
-            faulthandler.cancel_dump_traceback_later()
-        return bool(_watched)
+    if seconds in _limits:
+        return
+    begun = bool(_limits)
+    _limits.add(seconds)
+    _put_off()
+    if not begun:
+        Thread(target=_keep_putting_off, name="watch of user code", daemon=True).start()
+
+
+def _put_off() -> None:
+    faulthandler.dump_traceback_later(max(_limits) + GRACE, exit=True, file=2)
+
+
+def _keep_putting_off() -> None:
+    while True:
+        time.sleep(1)
+        _put_off()

@@ -60,20 +60,14 @@ class _Budget:
         if kind is str:
             self.chars -= len(value)
         self.check()
-        if kind is str:
-            return value
-        if kind is int:
-            if value.bit_length() > MAX_INT_BITS:
-                raise CallError(f"integer too large: at most {MAX_INT_BITS} bits are allowed")
-            return value
-        if kind is float or kind is bool or value is None:
+        if kind is int and value.bit_length() > MAX_INT_BITS:
+            raise CallError(f"integer too large: at most {MAX_INT_BITS} bits are allowed")
+        if kind in SCALARS:
             return value
         if depth >= MAX_DEPTH:
             raise CallError(f"arguments nested too deeply: at most {MAX_DEPTH} levels are allowed")
-        if kind is list:
-            return [self.copy(item, depth + 1) for item in value]
-        if kind is tuple:
-            return tuple(self.copy(item, depth + 1) for item in value)
+        if kind is list or kind is tuple:
+            return kind(self.copy(item, depth + 1) for item in value)
         if kind is dict:
             for key in value:
                 if type(key) not in SCALARS:

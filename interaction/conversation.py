@@ -12,10 +12,9 @@ chat messages out:
 
 Where the user is played by a model too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
 
-Whatever a model writes, `reply` does not raise, and `hear` only what an environment cannot use of a user model's words
-(`UserFault`), for the caller to play the episode again. A fault inside the environment ends the episode with
-`environment_error` and is logged; otherwise only misuse of this class raises (a reply before the start, or after the
-end).
+Whatever a model writes, `reply` does not raise. `hear` raises `UserFault` for words that the environment cannot use:
+the caller plays the episode again. A fault inside the environment is logged and ends the episode with
+`environment_error`. Otherwise only misuse of this class raises.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ from typing import Any, Self
 
 from .boundary import Hangs, UserCodeError, raised
 from .call import Call
-from .environment import AskUser, Environment, EnvironmentBase, Request, Task, opened, read_options
+from .environment import AskUser, Environment, EnvironmentBase, Request, Task, UserFault, opened, read_options
 from .masked import masked
 from .outcome import ToolResult, Verdicts
 from .policy import TurnPolicy
 from .protocol import FormatError, Message, Parsed, Protocol
 from .record import CallRecord, EpisodeRecord, Outcome, StepRecord, StopReason, Turn, TurnEnd, turn_records
-from .user_fault import UserFault
 from .words import MAX_WORDS, cut
 
 logger = logging.getLogger(__name__)
@@ -142,14 +140,11 @@ class Conversation:
         self._require(asking=False)
         steps = self._turns[-1].steps
         before = len(steps)
-        try:
-            return self._take(assistant_text.encode("utf-8", "replace").decode("utf-8"), truncated)
-        finally:
-            if len(steps) > before:
-                took = perf_counter() - began
-                steps[-1] = replace(
-                    steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=round(took, 6)
-                )
+        reply = self._take(assistant_text.encode("utf-8", "replace").decode("utf-8"), truncated)
+        if len(steps) > before:
+            took = round(perf_counter() - began, 6)
+            steps[-1] = replace(steps[-1], tokens=tokens, generate_seconds=generate_seconds, environment_seconds=took)
+        return reply
 
     def hear(self, words: str, seconds: float | None = None) -> Reply:
         """Take what the user model said to the last `Reply.ask`; `seconds`, how long it took, is only noted.
@@ -225,14 +220,12 @@ class Conversation:
     # One message.
 
     def _require(self, asking: bool) -> None:
-        if not self._started or self.done:
-            raise RuntimeError(
-                f"the conversation ended with {self.stop_reason}; it takes no further reply"
-                if self.done
-                else "call start() before reply()"
-            )
-        if asking != (self._asking is not None):
-            raise RuntimeError("the user has to be asked, and heard, first" if self._asking else "nobody was asked")
+        if not self._started:
+            raise RuntimeError("call start() before reply()")
+        if self.done:
+            raise RuntimeError(f"the conversation ended with {self.stop_reason}; it takes no further reply")
+        if asking != self.asks:
+            raise RuntimeError("the user has to be asked, and heard, first" if self.asks else "nobody was asked")
 
     def _open(self, environment: None = None) -> Reply:
         self._environment = opened(self.task, self.options, self.policy.call_timeout)
@@ -349,10 +342,9 @@ class Conversation:
             return Reply([], done=False, ask=self._asking)
         if not isinstance(following, Request):
             raise TypeError(f"{type(following).__name__} is to follow; expected a Request, an AskUser or None")
-        first = not self._turns
-        self._turns.append(Turn(following.user))
         functions = list(map(dict, following.functions))
-        if first:
+        self._turns.append(Turn(following.user))
+        if len(self._turns) == 1:
             return Reply(self.protocol.opening(functions, following.user, following.policy), done=False)
         return Reply(self.protocol.user_turn(following.user, functions), done=False)
 

@@ -7,7 +7,7 @@ here. A task is frozen data; `open` makes a fresh attempt at it, which is used o
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -20,18 +20,15 @@ from pydantic import ValidationError
 
 from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import ContractError, called, checked_json, checked_sets, checked_tasks, expect
+from interaction.contract import ContractError, called, checked_tasks
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "bfcl_single": "bfcl_env.single_turn", "tau": "tau_env"}
-"""Name -> package that has `load_tasks()`; where an attempt has settings, `Options`, a frozen dataclass of them; and
-where its source has a checker of its own, `judge_all(records)`. It may say with `data_sets(tiny, options)` which tasks
-go into which file, with `made_from()` what they were made from, and with `leaderboard_averages(accuracies)` how its
-source combines categories.
-
-A row of a data set names its environment in `extra_info.environment`."""
+"""Name -> package that has `load_tasks()`. It may have `Options` (a frozen dataclass of an attempt's settings),
+`judge_all(records)` (its source's own checker), `data_sets(tiny, options)`, `made_from()` and
+`leaderboard_averages(accuracies)`; the functions below say what these give."""
 
 READERS: dict[str, str] = {".json": "bfcl_env.entries"}
 """Ending of a file of a user's that holds tasks and no code -> package that reads it: its `environment(name, path)`
@@ -45,6 +42,14 @@ DEFAULT = "bfcl"
 
 _files: dict[str, str] = {}
 """Environments of a user's: name -> Python file, which has what the packages above have, or a file of `READERS`."""
+
+
+class UserFault(RuntimeError):
+    """A user model failed, or said what cannot be used: the episode is played again, and nothing of it is scored.
+
+    An environment raises it in `hear` where what the user said makes no sense to it.
+    """
+
 
 Part = Literal["train", "dev", "test"]
 """Where a task stands: tasks to train on; dev tasks, which may choose; test tasks, which are reported."""
@@ -79,10 +84,8 @@ class AskUser:
     """A user who is played by a model has to speak: chat messages for that model, the last one to be answered."""
 
     messages: Sequence[Mapping[str, str]]
-    recording: int = 0
-    """Where the user is replayed: which of several recordings of the task, the first by default."""
     task_id: str = ""
-    """This and the next: filled in by the conversation."""
+    """This and the next are filled in by the conversation."""
     heard: int = 0
     """How often this user has spoken before."""
 
@@ -209,15 +212,14 @@ class Task(Protocol):
 
 
 class UnknownEnvironment(ValueError):
-    """No environment has this name in this process."""
+    """No environment has this name in this process: message, name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"unknown environment {name!r}; known: {', '.join(sorted(known()))}")
-        self.name = name
+    @property
+    def name(self) -> str:
+        return self.args[1]
 
-    def __reduce__(self) -> tuple[type["UnknownEnvironment"], tuple[str]]:
-        """Between processes, as its name."""
-        return type(self), (self.name,)
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 @cache
@@ -227,8 +229,9 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
     Raises:
         ValueError: there is no such environment, or two of its tasks have one id.
     """
-    own, load = is_own_code(environment), _module(environment).load_tasks
-    tasks = _asked(environment, "load_tasks()", lambda: checked_tasks(environment, load()) if own else list(load()))
+    load = _module(environment).load_tasks
+    own = is_own_code(environment)
+    tasks = _asked(environment, "load_tasks()", lambda: checked_tasks(environment, load())) if own else list(load())
     by_id = {task.id: task for task in tasks}
     if len(by_id) < len(tasks):
         raise ValueError(f"environment {environment}: {len(tasks) - len(by_id)} tasks have the id of another one")
@@ -285,21 +288,18 @@ def read_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         ValueError: there is no such environment, or a setting that it has not or not with this value.
     """
-    if (kind := options_of(environment)) is None:
+    kind = getattr(_module(environment), "Options", None)
+    if kind is None:
         if options:
             raise ValueError(f"environment {environment} has no settings, and {', '.join(options)} was given")
         return {}
     try:
-        made = _asked(environment, "Options()", lambda: kind(**options), (ValidationError, TypeError, ValueError))
-    except ValidationError as error:
-        raise ValueError(f"environment {environment}: {wrong_settings(error)}; {_settings(kind)}") from error
-    except TypeError as error:
-        raise ValueError(f"environment {environment}: {error}; {_settings(kind)}") from error
+        made = kind(**options)
+    except (TypeError, ValueError) as error:
+        wrong = wrong_settings(error) if isinstance(error, ValidationError) else error
+        settings = ", ".join(kind.__dataclass_fields__)
+        raise ValueError(f"environment {environment}: {wrong}; its settings are {settings}") from error
     return {name: getattr(made, name) for name in made.__dataclass_fields__}
-
-
-def _settings(kind: Any) -> str:
-    return f"its settings are {', '.join(kind.__dataclass_fields__)}"
 
 
 def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] | None = None) -> dict[str, DataSet]:
@@ -309,8 +309,7 @@ def data_sets(environment: str, tiny: bool = False, options: Mapping[str, Any] |
         ValueError: it has no small files for a demo.
     """
     if (own := getattr(_module(environment), "data_sets", None)) is not None:
-        check = checked_sets if is_own_code(environment) else lambda _, made, __: made
-        return _asked(environment, "data_sets()", lambda: check(environment, own(tiny, options or {}), DataSet))
+        return own(tiny, options or {})
     if tiny:
         raise ValueError(f"environment {environment} has no small data set; leave out --tiny")
     tasks = list(load_tasks(environment).values())
@@ -345,7 +344,7 @@ def turn_policy(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def source_of(environment: str) -> dict[str, Any]:
     """What an environment's tasks were made from, for a manifest: what it says itself, or its file's hash."""
     if (own := getattr(_module(environment), "made_from", None)) is not None:
-        return _asked(environment, "made_from()", lambda: checked_json("made_from()", own()))
+        return own()
     return {"environment_sha256": sha256(Path(_files[environment]).expanduser().read_bytes()).hexdigest()}
 
 
@@ -355,22 +354,12 @@ def known_failures(environment: str) -> Mapping[str, str]:
     `AUDIT_KNOWN` of its package, or what its `audit_known()` gives; `*` stands for any reward, or any task.
     """
     module = _module(environment)
-    made = getattr(module, "audit_known", lambda: getattr(module, "AUDIT_KNOWN", {}))
-    return _asked(environment, "audit_known()", lambda: expect("AUDIT_KNOWN", made(), Mapping))
+    return module.audit_known() if hasattr(module, "audit_known") else getattr(module, "AUDIT_KNOWN", {})
 
 
 def audit_policies(environment: str) -> Mapping[str, Callable[[Any], Sequence[Call]]]:
     """Its own ways to play without gold (`AUDIT_POLICIES`): name -> task -> calls, one a message; none: not played."""
-    given = getattr(_module(environment), "AUDIT_POLICIES", {})
-    return _asked(environment, "AUDIT_POLICIES", lambda: expect("AUDIT_POLICIES", given, Mapping))
-
-
-def options_of(environment: str) -> Any:
-    """The dataclass of an environment's settings; None if it has none. Raises ValueError for an unknown environment."""
-    kind = getattr(_module(environment), "Options", None)
-    if kind is not None and not (isinstance(kind, type) and is_dataclass(kind)):
-        raise ContractError(f"environment {environment}: Options is {kind!r}; expected a frozen dataclass")
-    return kind
+    return getattr(_module(environment), "AUDIT_POLICIES", {})
 
 
 def judge_of(environment: str) -> Callable[[Iterable[EpisodeRecord]], Iterator[Any]] | None:
@@ -394,11 +383,9 @@ def register(files: Mapping[str, str]) -> None:
     """
     for name, path in files.items():
         if not NAME.fullmatch(name):
-            raise ValueError(
-                f"environment {name}: {path} gives it a name that is not of letters, digits, _ and -; rename it"
-            )
-        if name in ENVIRONMENTS or _files.get(name, path) != path:
-            taken = ENVIRONMENTS.get(name) or _files[name]
+            raise ValueError(f"environment {name}: rename {path} so that it has letters, digits, _ and - only")
+        taken = ENVIRONMENTS.get(name) or _files.get(name, path)
+        if taken != path:
             raise ValueError(f"environment {name} is {taken} already, and {path} was given; choose another name")
     _files.update(files)
 
@@ -443,15 +430,13 @@ def is_own_code(environment: str) -> bool:
     return environment in _files and Path(_files[environment]).suffix not in READERS
 
 
-def _asked(environment: str, function: str, work: Callable[[], Any], passing: tuple[type[Exception], ...] = ()) -> Any:
-    """What code of a user's returns. What it raises says where it comes from; `passing` is left as it is."""
+def _asked(environment: str, function: str, work: Callable[[], Any]) -> Any:
+    """What code of a user's returns. What it raises says where it comes from."""
     if not is_own_code(environment):
         return work()
     try:
         return called(function, work, LOAD_SECONDS)
     except ContractError as error:
-        if isinstance(error.__cause__, passing):
-            raise error.__cause__ from None
         raise ContractError(f"environment {environment}: {error}") from error
 
 
@@ -460,7 +445,8 @@ def _module(environment: str) -> Any:
     if environment in ENVIRONMENTS:
         return import_module(ENVIRONMENTS[environment])
     if environment not in _files:
-        raise UnknownEnvironment(environment)
+        names = ", ".join(sorted(known()))
+        raise UnknownEnvironment(f"unknown environment {environment!r}; known: {names}", environment)
     path = Path(_files[environment]).expanduser()
     if (reader := READERS.get(path.suffix)) is not None:
         return import_module(reader).environment(environment, path)

@@ -1,15 +1,54 @@
 """One played episode as verl stores it: token ids, mask, rewards on tokens; and as a line of a file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from interaction import episode_file
-from interaction.clock import Clock
 from interaction.token_rewards import Rewards, Span, number_tokens, rewards_of, steps_of
+
+
+@dataclass(slots=True)
+class Clock:
+    """Where the time of one episode goes; runs from the moment it is made, over all attempts at the episode.
+
+    Waiting in a queue counts for what was waited for: the engine, the one thread of all environments, a user model's
+    free connection. So the seconds of many episodes add up to far more than the step that played them.
+    """
+
+    generate: float = 0.0
+    environment: float = 0.0
+    """Opening it, parsing, calls, judging."""
+    user: float = 0.0
+    _began: float = field(default_factory=perf_counter)
+    _played: float | None = None
+
+    @contextmanager
+    def waiting(self, cause: Literal["generate", "environment", "user"]) -> Iterator[None]:
+        """Counts the seconds within."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, cause, getattr(self, cause) + perf_counter() - began)
+
+    def stop(self) -> None:
+        """The last word was said; from now on it waits for its reward."""
+        self._played = perf_counter()
+
+    def seconds(self) -> dict[str, float]:
+        """By cause, `reward`, and `total`, which is more than their sum: tokens are encoded, events wait."""
+        now = perf_counter()
+        parts = {"generate": self.generate, "environment": self.environment, "user": self.user}
+        parts["reward"] = 0.0 if self._played is None else now - self._played
+        return {name: round(value, 4) for name, value in {**parts, "total": now - self._began}.items()}
 
 
 class EpisodeOutput(AgentLoopOutput):

@@ -1,16 +1,16 @@
 """Gold played as a conversation: what a model that does everything right would write, and how it begins."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import Any
 
 from interaction.call import Call, copy_call
-from interaction.contract import ContractError, called, expect
+from interaction.contract import ContractError, called
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, GoldMessage, Request, Task, UserWords, opened, task_name
+from interaction.environment import AskUser, GoldMessage, Request, Task, UserFault, UserWords, opened, task_name
 from interaction.protocol import Message, Protocol, get_protocol
 from interaction.record import EpisodeRecord, StopReason
-from interaction.user_fault import UserFault
 
 GREETING = "Hello, I need your help."
 """What a user who speaks first, and of whom gold has no words, is taken to say."""
@@ -38,14 +38,16 @@ def opening(task: Task, protocol: Protocol, **settings: Any) -> list[Message]:
     Args:
         settings: those of the turn policy.
     """
-    words = (item.text for item in task.gold() if isinstance(item, UserWords))
+    words = _words(task)
     with Conversation(task, protocol=protocol, **settings) as conversation:
         reply = conversation.begin()
-        for _ in range(MOST_WORDS):
-            if reply.ask is None:
-                break
-            reply = hear_gold(conversation, next(words, GREETING))
+        while reply.ask is not None and reply.ask.heard < MOST_WORDS:
+            reply = hear_gold(conversation, next(words))
         return reply.messages
+
+
+def _words(task: Task) -> Iterator[str]:
+    return chain((item.text for item in task.gold() if isinstance(item, UserWords)), repeat(GREETING))
 
 
 def first_request(task: Task, **options: Any) -> Request:
@@ -57,16 +59,15 @@ def first_request(task: Task, **options: Any) -> Request:
     Raises:
         ValueError: it ends with its first message, or never stops asking.
     """
-    words = (item.text for item in task.gold() if isinstance(item, UserWords))
     attempt = opened(task, options)
     try:
         said: Request | AskUser | None = attempt.begin()
         if attempt.over is not None:
             raise ValueError(f"{task.id} ends with the first message of the model")
-        for _ in range(MOST_WORDS):
+        for words in islice(_words(task), MOST_WORDS):
             if isinstance(said, Request):
                 return said
-            said = attempt.hear(next(words, GREETING))
+            said = attempt.hear(words)
         raise ValueError(f"{task.id} has no request after {MOST_WORDS} words of its user")
     finally:
         attempt.close()
@@ -131,9 +132,14 @@ def check_gold(task: Task) -> list[GoldMessage | UserWords]:
     where = f"environment {task.environment}: task {task.id}: gold()"
 
     def checked() -> list[GoldMessage | UserWords]:
-        items = [expect(where, item, GoldMessage, UserWords) for item in task.gold()]
+        items = list(task.gold())
+        for item in items:
+            if not isinstance(item, GoldMessage | UserWords):
+                raise ContractError(
+                    f"{where} gives {item!r:.80} ({type(item).__name__}); expected GoldMessage or UserWords"
+                )
         for call in (call for item in items if isinstance(item, GoldMessage) for call in item.calls):
-            copy_call(expect(where, call, Call))
+            copy_call(call)
         return items
 
     return called(where, checked)
@@ -155,13 +161,13 @@ def check_task(task: Task, options: Mapping[str, Any] | None = None) -> str | No
     protocol, gold = get_protocol("think_xml", docs="signature"), check_gold(task)
     where, listed = f"environment {task.environment}: task {task.id}", 0
     for text in (protocol.render_answer("t", "done"), protocol.render_calls("t", [NOTHING])):
-        words = (item.text for item in gold if isinstance(item, UserWords))
+        words = _words(task)
         environments = {task.environment: dict(options or {})}
         with Conversation(task, protocol, max_steps=1, environments=environments) as conversation:
-            reply, heard = conversation.begin(), 0
+            reply = conversation.begin()
             try:
-                while reply.ask is not None and heard < MOST_WORDS:
-                    reply, heard = conversation.hear(next(words, GREETING)), heard + 1
+                while reply.ask is not None and reply.ask.heard < MOST_WORDS:
+                    reply = conversation.hear(next(words))
             except UserFault:
                 break
             if not reply.done and reply.ask is None:

@@ -15,8 +15,8 @@ The reward of a step is by how much it raised what training would pay for the ep
 before the first step that is 0. So the rewards of an episode add up to what training pays for its record, wherever it
 is left. A step may earn less than nothing: a call that fails costs what it takes from the score.
 
-Two things of training are not here, because no tokenizer is: no token budget ends a message or an episode (who has one
-says so with `GymEnv.cut`), and control tokens are told by their common spellings (`plain_text.generic`).
+There is no tokenizer here. So no token budget ends an episode (a caller who has one uses `GymEnv.cut`), and control
+tokens are told by their common spellings (`plain_text.generic`).
 
 This is the only file that imports Gymnasium.
 """
@@ -26,7 +26,6 @@ import math
 import string
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from inspect import iscoroutinefunction
 from numbers import Real
 from typing import Any
 
@@ -35,12 +34,11 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.spaces import Text
 
 from interaction.conversation import Conversation, Reply
-from interaction.environment import AskUser, Task, named, read_options, task_of, tasks_under, turn_policy
+from interaction.environment import AskUser, Task, UserFault, named, read_options, task_of, tasks_under, turn_policy
 from interaction.plain_text import generic
 from interaction.policy import TurnPolicy
 from interaction.protocol import DocStyle, get_protocol
 from interaction.record import EpisodeRecord, StopReason
-from interaction.user_fault import UserFault
 from interaction.users import EndpointUser, make_user
 from interaction.words import cut
 
@@ -97,14 +95,16 @@ class GymEnv(gymnasium.Env[str, str]):
         user: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        if not callable(reward) or iscoroutinefunction(reward):
-            raise ValueError(f"reward={reward!r}; expected a function that is not async; rewards/README.md shows one")
         self.environment = named(environment)
         options = read_options(self.environment, TurnPolicy(**settings).environments.get(self.environment, {}))
         self._settings = {**turn_policy(self.environment, options), **settings}
         self._reward, self._protocol, self._user = reward, get_protocol(protocol, docs=docs), make_user(user)
-        self.tasks = self._drawn_from(tasks, options)
+        self.tasks = [self._named(task_id) for task_id in tasks]
         """Those that `reset` draws from."""
+        if not tasks:
+            self.tasks = [task for task in tasks_under(self.environment, options) if task.part == "train"]
+        if not self.tasks:
+            raise ValueError(f"environment {environment} has no tasks to train on; say which with tasks")
         self._conversation: Conversation | None = None
         self._paid = 0.0
         self.action_space = AnyText(self._protocol.max_chars)  # a longer one is malformed, and so answered
@@ -117,14 +117,22 @@ class GymEnv(gymnasium.Env[str, str]):
             options: `task_id` names the task, any of the environment's; without it one is drawn.
 
         Raises:
-            ValueError: there is no such option, or no such task.
+            ValueError: there is no such task.
             UserFault: nobody plays the user, or whoever does has failed.
             RuntimeError: the environment could not begin.
         """
         super().reset(seed=seed)
         self.close()
-        self._conversation, self._paid = Conversation(self._task(options), self._protocol, **self._settings), 0.0
-        reply = self._heard(self._conversation, Conversation.begin)
+        if options:
+            task = self._named(options["task_id"])
+        else:
+            task = self.tasks[int(self.np_random.integers(len(self.tasks)))]
+        self._conversation, self._paid = Conversation(task, self._protocol, **self._settings), 0.0
+        try:
+            reply = self._heard(self._conversation, Conversation.begin)
+        except BaseException:
+            self.close()
+            raise
         if reply.done:
             raise RuntimeError(f"{self._conversation.task.id} could not be begun: {self.record().fault}")
         return self._shown(reply, {})
@@ -172,28 +180,14 @@ class GymEnv(gymnasium.Env[str, str]):
         if self._conversation is not None:
             self._conversation.close()
 
-    def _drawn_from(self, ids: Collection[str], options: Mapping[str, Any]) -> list[Task]:
-        if ids:
-            return [task_of({"environment": self.environment, "task_id": task_id}) for task_id in ids]
-        found = [task for task in tasks_under(self.environment, options) if task.part == "train"]
-        if not found:
-            raise ValueError(f"environment {self.environment} has no tasks to train on; say which with tasks")
-        return found
-
-    def _task(self, options: Mapping[str, Any] | None) -> Task:
-        given = dict(options or {})
-        task_id = given.pop("task_id", None)
-        if given:
-            raise ValueError(f"options has {', '.join(map(repr, given))}; expected task_id or nothing")
-        if task_id is None:
-            return self.tasks[int(self.np_random.integers(len(self.tasks)))]
+    def _named(self, task_id: Any) -> Task:
         return task_of({"environment": self.environment, "task_id": task_id})
 
     def _advance(self, act: Callable[[Conversation], Reply]) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if (conversation := self._conversation) is None or conversation.done:
             raise ResetNeeded("no episode is running: call reset()")
-        reply = self._heard(conversation, act)
         try:
+            reply = self._heard(conversation, act)
             score, metrics = self._score(conversation)
         except BaseException:
             self.close()
@@ -205,13 +199,9 @@ class GymEnv(gymnasium.Env[str, str]):
 
     def _heard(self, conversation: Conversation, act: Callable[[Conversation], Reply]) -> Reply:
         """What the environment says, once its user was heard where it asks for one."""
-        try:
-            reply = act(conversation)
-            while reply.ask is not None:
-                reply = conversation.hear(self._said(reply.ask))
-        except BaseException:
-            self.close()
-            raise
+        reply = act(conversation)
+        while reply.ask is not None:
+            reply = conversation.hear(self._said(reply.ask))
         return reply
 
     def _said(self, ask: AskUser) -> str:

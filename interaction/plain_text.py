@@ -9,7 +9,7 @@ Nothing here knows a protocol or a model family: what counts is what the tokeniz
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -26,23 +26,25 @@ PIECE_ERROR = 256
 
 
 class PlainText:
-    """Breaks up the texts of special tokens. One for each tokenizer; `of` makes it."""
+    """Breaks up the texts of special tokens. One for each tokenizer; `of` gives it."""
 
-    def __init__(self, specials: Iterable[str], normalising_tokenizer: Any = None) -> None:
-        """
-        Args:
-            specials: texts that must not reach a tokenizer whole.
-            normalising_tokenizer: one that rewrites text before it looks for special tokens, so that other spellings
-                lead to them too; what it makes of a text is then looked at.
-        """
-        texts = sorted({text for text in specials if len(text) > 1}, key=lambda text: (-len(text), text))
+    def __init__(self, tokenizer: Any) -> None:
+        added = [token for token in tokenizer.added_tokens_decoder.values() if token.special]
+        marked = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+        specials = {text for text in (*map(str, added), *tokenizer.all_special_tokens) if len(text) > 1}
+        texts = sorted(specials, key=lambda text: (-len(text), text))
         self._pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
-        self._tokenizer = normalising_tokenizer
+        self._ids = (marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
+        self._tokenizer = tokenizer if normalises else None
+        """It rewrites text before it looks for special tokens, so that other spellings lead to them too."""
 
-    @classmethod
-    def of(cls, tokenizer: Any) -> "PlainText":
+    @staticmethod
+    @cache
+    def of(tokenizer: Any) -> "PlainText":
         """For a tokenizer of transformers."""
-        return _of(tokenizer)
+        return PlainText(tokenizer)
 
     def messages(self, messages: Sequence[Message]) -> list[Message]:
         """The messages with plain contents."""
@@ -56,11 +58,10 @@ class PlainText:
         return text if self._tokenizer is None else self._without_other_spellings(text)
 
     def _without_other_spellings(self, text: str) -> str:
-        tokenizer, specials = self._tokenizer, _special_ids(self._tokenizer)
         for gap in (" ", ""):  # broken up; where that does not help, left out
-            encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
             pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-            for begin, end in reversed([span for token, span in pairs if token in specials]):
+            for begin, end in reversed([span for token, span in pairs if token in self._ids]):
                 text = text[:begin] + (gap.join(text[begin:end]) if gap else "") + text[end:]
         return text
 
@@ -80,21 +81,6 @@ def fits(tokenizer: Any, messages: Sequence[Message], room: int) -> bool:
             if count > room:
                 return False
     return True
-
-
-@cache
-def _of(tokenizer: Any) -> PlainText:
-    added = [token for token in tokenizer.added_tokens_decoder.values() if token.special]
-    texts = {str(token) for token in added} | set(tokenizer.all_special_tokens)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
-    return PlainText(texts, tokenizer if normalises else None)
-
-
-@cache
-def _special_ids(tokenizer: Any) -> frozenset[int]:
-    marked = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return frozenset((marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id})
 
 
 _CONTROL = re.compile(

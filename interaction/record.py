@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
+from itertools import zip_longest
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from .outcome import TurnResult, Verdicts
 
@@ -107,18 +111,6 @@ class StepRecord:
         """What its writer could see was wrong with it: a format error, or the kind of the first call's that failed."""
         return self.format_error or next((call.error for call in self.calls if call.error is not None), None)
 
-    def to_dict(self) -> dict[str, Any]:
-        return _fields(self) | {
-            "calls": list(map(_fields, self.calls)),
-            "tokens": None if self.tokens is None else list(self.tokens),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StepRecord:
-        tokens = data["tokens"]
-        calls = tuple(CallRecord(**call) for call in data["calls"])
-        return cls(**{**data, "calls": calls, "tokens": None if tokens is None else (tokens[0], tokens[1])})
-
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
@@ -138,17 +130,6 @@ class TurnRecord:
     steps: tuple[StepRecord, ...] = ()
     """The model's messages in it."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return _fields(self) | {
-            "difference": [dict(item) for item in self.difference],
-            "steps": [step.to_dict() for step in self.steps],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TurnRecord:
-        steps = tuple(map(StepRecord.from_dict, data["steps"]))
-        return cls(**{**data, "difference": tuple(map(dict, data["difference"])), "steps": steps})
-
 
 @dataclass(slots=True)
 class Turn:
@@ -163,35 +144,24 @@ class Turn:
 def turn_records(played: Sequence[Turn], judged: Verdicts | None) -> tuple[TurnRecord, ...]:
     """All turns, those that were played and those that an environment knows beforehand."""
     known = () if judged is None else judged.turns
-    return tuple(
-        _turn_record(
-            played[number] if number < len(played) else None,
-            judged,
-            known[number] if number < len(known) else None,
+    unjudged = False if judged is None else None
+    records = []
+    for turn, result in zip_longest(played, known):
+        turn_result = result or TurnResult(turn.user, unjudged)
+        steps, ended = (tuple(turn.steps), turn.ended) if turn else ((), None)
+        passed = turn_result.passed and ended is not TurnEnd.cut  # a cut turn does not pass, whatever is said of it
+        records.append(
+            TurnRecord(
+                user=turn.user if turn else turn_result.user,
+                reached=turn is not None,
+                ended=ended and ended.value,
+                passed=None if turn_result.passed is None else bool(passed),
+                difference=tuple(map(dict, turn_result.difference)),
+                facts=dict(turn_result.facts),
+                steps=steps,
+            )
         )
-        for number in range(max(len(played), len(known)))
-    )
-
-
-def _turn_record(played: Turn | None, judged: Verdicts | None, result: TurnResult | None) -> TurnRecord:
-    return TurnRecord(
-        user=result.user if played is None and result else played.user if played else "",
-        reached=played is not None,
-        ended=None if played is None or played.ended is None else played.ended.value,
-        passed=_passed(played, judged, result),
-        difference=() if result is None else tuple(dict(item) for item in result.difference),
-        facts={} if result is None else dict(result.facts),
-        steps=() if played is None else tuple(played.steps),
-    )
-
-
-def _passed(played: Turn | None, judged: Verdicts | None, result: TurnResult | None) -> bool | None:
-    """Whether a turn passed: not if it was cut, whatever the environment says; None where it does not judge it."""
-    if result is None:
-        return False if judged is None else None
-    if result.passed is None:
-        return None
-    return bool(result.passed) and (played is None or played.ended is not TurnEnd.cut)
+    return tuple(records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,30 +207,25 @@ class EpisodeRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: dicts, lists, texts, numbers, booleans and None."""
-        return _fields(self) | {
-            "stop_reason": None if self.stop_reason is None else self.stop_reason.value,
-            "outcome": None if self.outcome is None else _fields(self.outcome),
-            "turns": [turn.to_dict() for turn in self.turns],
-            "heard": list(self.heard),
-            "heard_seconds": list(self.heard_seconds),
-        }
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EpisodeRecord:
         """The record that gave `data`."""
-        reason, outcome = data["stop_reason"], data["outcome"]
-        return cls(
-            **{
-                **data,
-                "stop_reason": None if reason is None else StopReason(reason),
-                "outcome": None if outcome is None else Outcome(**outcome),
-                "turns": tuple(map(TurnRecord.from_dict, data["turns"])),
-                "heard": tuple(data["heard"]),
-                "heard_seconds": tuple(data["heard_seconds"]),
-            }
-        )
+        return _reader().validate_python(data)
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    """The fields as they are. `dataclasses.asdict` would copy every argument deeply, and slowly."""
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+@cache
+def _reader() -> TypeAdapter[EpisodeRecord]:
+    return TypeAdapter(EpisodeRecord)
+
+
+def _plain(value: Any) -> Any:
+    """Contents of dicts are left as they are: `dataclasses.asdict` would copy every argument deeply, and slowly."""
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value

@@ -33,12 +33,10 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
     Raises:
         ValueError: they are not one finite number a step, or their sum is not `score`.
     """
-    if not isinstance(step_scores, Sequence) or isinstance(step_scores, str):
-        raise ValueError(f"the reward's step_scores are {step_scores!r}; expected a list of one number a step")
-    if len(step_scores) != steps:
+    if not isinstance(step_scores, Sequence) or isinstance(step_scores, str) or len(step_scores) != steps:
         raise ValueError(
-            f"the reward gave {len(step_scores)} step_scores, the episode has {steps} steps. Give one for each "
-            'message of the model, which is one for each step of each turn in extra_info["episode"], in that order.'
+            f"the reward's step_scores are {step_scores!r:.200}; expected a list of {steps} numbers, one for each "
+            'message of the model, which is one for each step of each turn in extra_info["episode"]'
         )
     for position, value in enumerate(step_scores):
         if not isinstance(value, int | float) or not math.isfinite(value):
@@ -46,8 +44,8 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
     total = math.fsum(step_scores)
     if not math.isclose(total, score, rel_tol=1e-6, abs_tol=1e-6):
         raise ValueError(
-            f"the reward's step_scores sum to {total:.6g}, its score is {score:.6g}. The sum is what is trained on and "
-            "logged: return it as `score`, and other figures under names of their own."
+            f"the reward's step_scores sum to {total:.6g}, its score is {score:.6g}; return the sum as `score`, and "
+            "other figures under names of their own"
         )
     return [float(value) for value in step_scores]
 
@@ -136,3 +134,22 @@ def number_tokens(spans: Sequence[Span], mask: Sequence[int]) -> tuple[list[int]
     if [step >= 0 for step in steps] != [bool(value) for value in mask]:
         raise ValueError(f"the response mask has {sum(map(bool, mask))} tokens of the model, the steps {spans} differ")
     return steps, turns
+
+
+def overlong_penalty(used: int, budget: int, truncated: bool, *, window: float, penalty: float) -> float:
+    """What a long episode costs: DAPO's soft overlong punishment (arXiv 2503.14476, equation 13).
+
+    A score that falls only where the budget ends tells a model nothing about the way there. Tokens of the environment
+    count too, since they also cut an episode.
+
+    Args:
+        used: tokens of the response, the environment's included.
+        budget: tokens it may have: `data.max_response_length`, less where the model's context is shorter.
+        truncated: a token limit ended the episode; it pays all.
+        window: share of the budget, at its end, over which the price rises linearly from 0.
+        penalty: the price at the end of the budget, in units of the score.
+    """
+    if truncated:
+        return penalty
+    over = used - (1 - window) * budget
+    return penalty * min(1.0, over / (window * budget)) if over > 0 else 0.0

@@ -5,9 +5,13 @@ All of it grows here and nowhere else, so it stays aligned: `mask`, and `log_pro
 What would break that is refused where it is appended. Nothing that was appended changes, but for `go_on`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from interaction.protocol import Message
 from interaction.token_rewards import Span
+
+Render = Callable[[list[Message]], list[int]]
+"""Token ids of a conversation by the chat template, without a header for the next message."""
 
 
 class Trajectory:
@@ -96,3 +100,32 @@ class Trajectory:
             if self.log_probs is not None:
                 del self.log_probs[kept:]
         self.add_context(ids[whole:])
+
+
+def closing_ids(render: Render) -> list[int]:
+    """What the chat template writes after an assistant message: the ending, then what separates messages.
+
+    An engine leaves it out: it stops at the token that ends a message, or at another one (<|endoftext|> of Qwen's
+    models, <|eom_id|> of Llama's). verl restores ChatML's newline for the model types it knows; here all of it is read
+    off the template, whatever the type: the common end of two conversations that differ in the last word.
+
+    Raises:
+        ValueError: the template does not show what the assistant said.
+    """
+    first, second = (
+        render([{"role": "user", "content": "a"}, {"role": "assistant", "content": word}]) for word in ("yes", "no")
+    )
+    if first == second:
+        raise ValueError("the chat template does not show what the assistant said")
+    length = 0
+    while length < min(len(first), len(second)) and first[-1 - length] == second[-1 - length]:
+        length += 1
+    return first[len(first) - length :]
+
+
+def missing_ids(ids: Sequence[int], closing: Sequence[int]) -> list[int]:
+    """The part of `closing` that a message's token ids do not end with already."""
+    for length in range(min(len(ids), len(closing)), 0, -1):
+        if list(ids[-length:]) == list(closing[:length]):
+            return list(closing[length:])
+    return list(closing)

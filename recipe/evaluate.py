@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from interaction.endpoint.client import Endpoint, EndpointRefusal
+from interaction.endpoint import Endpoint, EndpointRefusal
 from interaction.environment import judge_of, known, load_tasks
 from interaction.masked import masked_text
 from interaction.record import EpisodeRecord

@@ -17,16 +17,8 @@ STOP_REASONS = (
 """The values of `interaction.StopReason`, repeated here so that rewards depend on no other room; a test compares."""
 
 METRIC_KEYS = (
-    "progress",
-    "progress_raw",
-    "acc",
-    "acc_official",
-    "format_rate",
-    "call_success_rate",
-    "turns",
-    "calls",
-    "steps",
-    "results_cut",
+    *("progress", "progress_raw", "acc", "acc_official", "format_rate", "call_success_rate"),
+    *("turns", "calls", "steps", "results_cut"),
     *(f"stop/{reason}" for reason in STOP_REASONS),
 )
 
@@ -36,9 +28,8 @@ def episode_of(extra_info: Mapping[str, Any] | None) -> Mapping[str, Any]:
     episode = (extra_info or {}).get("episode")
     if not isinstance(episode, Mapping):
         raise ValueError(
-            'extra_info["episode"] holds no episode record. Only the agent loop "bfcl" writes it: set '
-            "actor_rollout_ref.rollout.agent.default_agent_loop=conversation, and no other agent_name in the data. "
-            f"Keys given: {sorted(extra_info or {})}"
+            'extra_info["episode"] holds no episode record, which only the agent loop "conversation" writes: set '
+            "actor_rollout_ref.rollout.agent.default_agent_loop=conversation, and no other agent_name in the data"
         )
     return episode
 

@@ -30,7 +30,7 @@ rule they earn at most 1, so this takes a bound below 1. Solving a turn never pa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,10 +94,15 @@ def compute_score(
     Raises:
         ValueError: a parameter is out of range, there is no record, it lacks facts, or the votes do not fit it.
     """
-    for name, value in {"alpha": alpha, "turn_bonus": turn_bonus, "episode_bonus": episode_bonus}.items():
-        _require(name, value, finite=True)
     bound = turn_bonus if bound is None else bound
-    _require("bound", bound, finite=False)
+    for name, value in {
+        "alpha": alpha,
+        "turn_bonus": turn_bonus,
+        "episode_bonus": episode_bonus,
+        "bound": bound,
+    }.items():
+        if isinstance(value, bool) or not value >= 0 or (math.isinf(value) and name != "bound"):
+            raise ValueError(f"{name} is {value!r}; expected a number, 0 or more. It stands under reward_kwargs")
     record = episode_of(extra_info)
     found = annotation.find(votes, record) if votes else None
     marks = marks_by_rule(record) if found is None else marks_by_votes(record, found)
@@ -136,39 +141,26 @@ def marks_by_rule(record: Record) -> list[TurnMarks]:
     before: set[tuple[str, str]] = set()
     marks = []
     for turn in record["turns"]:
-        if asks_for_calls(turn) and not turn["facts"].get("gold_calls"):
+        working = asks_for_calls(turn)
+        if working and not turn["facts"].get("gold_calls"):
             raise ValueError(
                 f"the record of {record.get('task_id')} does not say which calls are gold's: its environment gives no "
-                "`gold_calls` among the facts of a turn (docs/your_tools.md#facts-for-the-step-reward). "
-                "Give votes for it, or take another reward"
+                "`gold_calls` (docs/your_tools.md#facts-for-the-step-reward). Give votes for it, or another reward"
             )
-        if asks_for_calls(turn):
-            success, contribution = _success(turn, before), _contribution(turn)
-        else:
-            success, contribution = _waiting(turn, solved_some)
-        marks.append(
-            TurnMarks(success, contribution, float(passed(turn, record) and (solved_some or asks_for_calls(turn))))
+        success, contribution = (
+            (_success(turn, before), _contribution(turn)) if working else _waiting(turn, solved_some)
         )
+        solved = passed(turn, record) and (solved_some or working)
+        marks.append(TurnMarks(success, contribution, float(solved)))
     return marks
 
 
-def marks_by_votes(record: Record, found: annotation.EpisodeVotes) -> list[TurnMarks]:
-    """The marks of each turn as voted; a turn without votes on IsSolved keeps its verdict.
-
-    Raises:
-        ValueError: votes are missing, or given for a step that does not exist.
-    """
-    marks, position = [], 0
-    for turn in record["turns"]:
-        votes = [found.of(position + number) for number in range(len(turn["steps"]))]
-        for number, (step, vote) in enumerate(zip(turn["steps"], votes, strict=True)):
-            needed = step["calls"] or not step["well_formed"]
-            last = number + 1 == len(votes)
-            found.require_complete(position + number, needed=bool(needed), last=last, vote=vote)
+def marks_by_votes(record: Record, found: Sequence[Sequence[annotation.Vote]]) -> list[TurnMarks]:
+    """The marks of each turn as voted; a turn without votes on IsSolved keeps its verdict."""
+    marks = []
+    for turn, votes in zip(record["turns"], found, strict=True):
         solved = votes[-1].solved if votes and votes[-1].solved is not None else float(passed(turn, record))
         marks.append(TurnMarks([vote.success for vote in votes], [vote.contribution for vote in votes], solved))
-        position += len(votes)
-    found.require_no_more(position)
     return marks
 
 
@@ -231,12 +223,3 @@ def _regressions(turn: Record) -> int:
     ]
     known = [value for value in values if value is not None]
     return sum(after < before for before, after in zip(known, known[1:], strict=False))
-
-
-def _require(name: str, value: Any, finite: bool) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not value >= 0 or (finite and math.isinf(value)):
-        raise ValueError(
-            f"{name} is {value!r}; expected a number, 0 or more. "
-            "It stands under reward.custom_reward_function.reward_kwargs"
-        )

@@ -48,33 +48,6 @@ class Vote:
     """Whether there were votes on both success and contribution."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeVotes:
-    """The votes on one episode."""
-
-    where: str
-    """File and episode, for messages about what is wrong."""
-    steps: Mapping[int, Vote]
-
-    def of(self, step: int) -> Vote:
-        """The votes on a step; zeros where there are none."""
-        return self.steps.get(step, Vote())
-
-    def require_complete(self, step: int, *, needed: bool, last: bool, vote: Vote) -> None:
-        """Raises ValueError if votes are missing on a step that needs them, or IsSolved is not at a turn's end."""
-        if needed and not vote.complete:
-            raise ValueError(
-                f"{self.where}: step {step} has calls or did not parse; give succ_calling and contribution"
-            )
-        if vote.solved is not None and not last:
-            raise ValueError(f"{self.where}: step {step} has is_solved, but is not the last step of its turn")
-
-    def require_no_more(self, steps: int) -> None:
-        """Raises ValueError if there are votes on steps from number `steps` on."""
-        if surplus := [step for step in self.steps if step >= steps]:
-            raise ValueError(f"{self.where}: votes on step {min(surplus)}, but the episode has steps 0 to {steps - 1}")
-
-
 def episode_key(record: Mapping[str, Any]) -> str:
     """What tells this episode from others: a hash of its task and of all that the model said."""
     texts = [[step["text"] for step in turn["steps"]] for turn in record["turns"]]
@@ -82,15 +55,30 @@ def episode_key(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
 
 
-def find(path: str, record: Mapping[str, Any]) -> EpisodeVotes | None:
-    """The votes on this episode, or None if the file has none.
+def find(path: str, record: Mapping[str, Any]) -> list[list[Vote]] | None:
+    """The votes on the steps of each turn of this episode, or None if the file has none; zeros for a step without.
 
     Raises:
-        ValueError: the file cannot be read, or a line of it is wrong.
+        ValueError: the file cannot be read or has a wrong line; votes are missing, or are for no step of the episode.
     """
     key = episode_key(record)
-    steps = _read(path).get(key)
-    return None if steps is None else EpisodeVotes(f"{path}, episode {key}", steps)
+    if (steps := _read(path).get(key)) is None:
+        return None
+    found, position, where = list[list[Vote]](), 0, f"{path}, episode {key}"
+    for turn in record["turns"]:
+        found.append([])
+        for step in turn["steps"]:
+            vote = steps.get(position, Vote())
+            if (step["calls"] or not step["well_formed"]) and not vote.complete:
+                needed = "give succ_calling and contribution"
+                raise ValueError(f"{where}: step {position} has calls or did not parse; {needed}")
+            if vote.solved is not None and step is not turn["steps"][-1]:
+                raise ValueError(f"{where}: step {position} has is_solved, but is not the last step of its turn")
+            found[-1].append(vote)
+            position += 1
+    if surplus := [step for step in steps if step >= position]:
+        raise ValueError(f"{where}: votes on step {min(surplus)}, but the episode has steps 0 to {position - 1}")
+    return found
 
 
 @cache
@@ -99,10 +87,7 @@ def _read(path: str) -> Mapping[str, Mapping[int, Vote]]:
     try:
         lines = Path(path).expanduser().read_text("utf-8").splitlines()
     except OSError as error:
-        raise ValueError(
-            f"votes={path} cannot be read: {error.strerror}. Set reward.custom_reward_function.reward_kwargs.votes to "
-            "an annotation file (made with `python -m rewards.votes`)"
-        ) from error
+        raise ValueError(f"votes={path} cannot be read: {error.strerror}. Look at reward_kwargs.votes") from error
     given: dict[str, dict[int, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for number, text in enumerate(lines, 1):
         if text.strip():
@@ -167,14 +152,12 @@ def blank(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Entry point of `python -m rewards.votes`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rollouts", type=Path, nargs="+", help="episodes as a run stores them, *.jsonl")
+    parser.add_argument(
+        "rollouts", type=argparse.FileType(encoding="utf-8"), nargs="+", help="stored episodes, *.jsonl"
+    )
     written: set[str] = set()
-    for path in parser.parse_args().rollouts:
-        try:
-            lines = path.read_text("utf-8").splitlines()
-        except OSError as error:
-            parser.exit(1, f"{path} cannot be read: {error.strerror}\n")
-        for record in (json.loads(line)["episode"] for line in lines):
+    for file in parser.parse_args().rollouts:
+        for record in (json.loads(line)["episode"] for line in file):
             if (key := episode_key(record)) not in written:
                 written.add(key)
                 for line in blank(record):

@@ -19,10 +19,9 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from interaction.call import Call, CallError
-from interaction.environment import AskUser, EnvironmentBase, Request
+from interaction.environment import AskUser, EnvironmentBase, Request, UserFault
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
-from interaction.user_fault import UserFault
 from tau_env.domain import Domain, Side, Split, Task
 from tau_env.exchange import DONE, GREETING, HAND_OVER, Mode, device_call, ended_by, instructions
 from tau_env.telecom import DONE as DONE_DOCUMENTATION

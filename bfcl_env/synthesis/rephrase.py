@@ -23,8 +23,7 @@ from bfcl_env.proof.grounding import leaves, says
 from bfcl_env.scenarios import Scenario, scenario_of
 from bfcl_env.synthesis.verify import overlap
 from interaction import Conversation, get_protocol
-from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
-from interaction.endpoint.workers import side_by_side
+from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal, side_by_side
 from interaction.protocol import Message
 
 LONGEST = 1500

@@ -5,20 +5,22 @@ episode at the first message without a call: so the user is spoken to by a call 
 that are announced on the way are called by name (`call_function`). Of a message TRL hands over call by call.
 """
 
-from collections.abc import Callable, Collection, Iterable
+import keyword
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from inspect import Parameter, Signature
+from typing import Any, Literal
 
 from gymnasium.error import ResetNeeded
 
 from adapters import reward_of
-from adapters.methods import method
 from interaction.call import make_call
 from interaction.environment import read_options
 from interaction.gold import first_request
 from interaction.gym_env import GymEnv, Reward
 from interaction.protocol import get_protocol
 from interaction.protocol.base import MAX_CALLS, RULES
+from interaction.protocol.docs import compact_json
 
 MOST_CALLS = 20 * MAX_CALLS
 """In a turn, as 20 messages can hold where they are not taken apart; messages are `max_tool_calling_iterations`."""
@@ -26,6 +28,7 @@ OVER = "The conversation is over."
 SPEAK = "Speak to the user with answer_user, and in no other way."
 TAKEN = frozenset({"reset", "get_reward", "answer_user", "call_function", "reward"})
 HERMES = get_protocol("hermes")
+TYPES = {"string": str, "integer": int, "float": float, "number": float, "boolean": bool, "dict": dict, "object": dict}
 
 
 def earned(environments: Iterable["Conversation"], **_: Any) -> list[float]:
@@ -74,6 +77,52 @@ class Conversation:
         return said.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
 
 
+def method(document: Mapping[str, Any]) -> Callable[..., str]:
+    """A documented function as a method that hands its arguments to `self.call_function`.
+
+    transformers makes a tool's schema from name, signature, type hints and a docstring with a line for each argument.
+    What these cannot hold, such as the fields of an object, is said in the argument's description. Whatever a model
+    passes goes through unchecked: the environment answers for it.
+
+    Raises:
+        ValueError: no method can have the function's name, or that of one of its arguments.
+    """
+    name, schema = str(document["name"]), document["parameters"]
+    if name.startswith("_") or name in TAKEN:
+        raise ValueError(f"function {name}: TRL has no tools of this name")
+
+    def tool(self: Any, /, **arguments: Any) -> str:
+        return self.call_function(name, arguments)
+
+    tool.__annotations__ = {"return": str}
+    lines, parameters = [], [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for key, item in schema.get("properties", {}).items():
+        if not key.isidentifier() or keyword.iskeyword(key):
+            raise ValueError(f"function {name}: TRL has no tools with the argument {key!r}")
+        default = Parameter.empty if key in schema.get("required", ()) else item.get("default")
+        hint = tool.__annotations__[key] = _hint(item)
+        parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+        inside = f" Fields: {compact_json(item['properties'])}" if "properties" in item else ""
+        lines.append(f"    {key}: {_line(item.get('description', key))}{inside}")
+    tool.__name__ = tool.__qualname__ = name
+    tool.__doc__ = "\n".join([_line(document.get("description", name)), "", "Args:", *lines])
+    tool.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    return tool
+
+
+def _hint(schema: Mapping[str, Any]) -> Any:
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    if schema.get("type") in ("array", "tuple"):
+        return list[_hint(schema.get("items", {}))]  # type: ignore[misc]
+    return TYPES.get(str(schema.get("type")), Any)
+
+
+def _line(text: str) -> str:
+    """In one line, and not ending as transformers' list of choices does."""
+    return f"{' '.join(text.split())} ".replace("(choices:", "(one of:").rstrip() or "."
+
+
 def environments(
     environment: str, reward: str | Reward = "progress", *, tasks: Collection[str] = (), **settings: Any
 ) -> tuple[dict[str, type[Conversation]], list[dict[str, Any]]]:
@@ -91,7 +140,7 @@ def environments(
         request = first_request(task, **options)
         names = tuple(str(document["name"]) for document in request.functions)
         if names not in classes:
-            tools = {str(document["name"]): method(document, TAKEN) for document in request.functions}
+            tools = {str(document["name"]): method(document) for document in request.functions}
             title = f"{first.environment}_{len(classes)}"
             classes[names] = type(title, (Conversation,), {**tools, "_made": staticmethod(made)})
         system = "\n\n".join(filter(None, [request.policy, RULES, SPEAK]))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from .base import REVEAL_SENTENCE, FormatError, Message, Parsed, Protocol
 from .docs import DOC_STYLES, DocStyle
 from .hermes import Hermes
@@ -18,20 +15,17 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 }
 
 
-def get_protocol(name: str, *, docs: DocStyle = "json", **options: Any) -> Protocol:
-    """The protocol called `name`; `options` go to its constructor.
+def get_protocol(name: str, *, docs: DocStyle = "json") -> Protocol:
+    """The protocol called `name`.
 
-    Raises ValueError, listing what is known, for an unknown name, documentation style or option.
+    Raises:
+        ValueError: there is no such protocol or documentation style.
     """
     if name not in PROTOCOLS:
         raise ValueError(f"unknown protocol {name!r}; known: {', '.join(sorted(PROTOCOLS))}")
     if docs not in DOC_STYLES:
         raise ValueError(f"unknown documentation style {docs!r}; known: {', '.join(DOC_STYLES)}")
-    known = inspect.signature(PROTOCOLS[name]).parameters
-    unknown = sorted(options.keys() - known.keys())
-    if unknown:
-        raise ValueError(f"protocol {name!r} has no option {', '.join(unknown)}; known: {', '.join(known)}")
-    return PROTOCOLS[name](docs=docs, **options)
+    return PROTOCOLS[name](docs=docs)
 
 
 __all__ = [

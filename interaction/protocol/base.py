@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -117,8 +117,6 @@ class Protocol(ABC):
 
     `docs` chooses how function documentation is written: "json" for real models, "signature" for models so
     small that the prompt is most of their context; with "signature" the rest of the prompt is short as well.
-    Messages longer than `max_chars` characters are malformed without being looked at; `max_depth` bounds the
-    nesting of arguments and `max_calls` the calls of one message.
     """
 
     name: ClassVar[str]
@@ -131,18 +129,13 @@ class Protocol(ABC):
     explanations: ClassVar[Mapping[FormatError, str]] = {}
     """What was wrong, in words of this format; EXPLANATIONS has the rest."""
 
-    def __init__(
-        self,
-        *,
-        docs: DocStyle = "json",
-        max_chars: int = 200_000,
-        max_depth: int = MAX_DEPTH,
-        max_calls: int = MAX_CALLS,
-    ) -> None:
+    max_chars: ClassVar[int] = 200_000
+    """Longer messages are malformed without being looked at."""
+    max_calls: ClassVar[int] = MAX_CALLS
+    """Of one message."""
+
+    def __init__(self, *, docs: DocStyle = "json") -> None:
         self.docs: DocStyle = docs
-        self.max_chars = max_chars
-        self.max_depth = max_depth
-        self.max_calls = max_calls
 
     # What the model reads.
 
@@ -206,14 +199,20 @@ class Protocol(ABC):
         """Read one assistant message. Never raises, never evaluates, and is bounded in size and depth."""
         if len(text) > self.max_chars:
             return Parsed(error=FormatError.too_long, detail=f"{len(text)} characters, at most {self.max_chars}")
+        thought = None
         try:
-            return self.read(text.strip())
+            thought, rest = self.split_thought(text.strip())
+            return replace(self.read(rest), thought=thought)
         except Malformed as fault:
-            return Parsed(error=fault.kind, detail=str(fault))
+            return Parsed(thought, error=fault.kind, detail=str(fault))
+
+    def split_thought(self, text: str) -> tuple[str | None, str]:
+        """The thought, None if there is none, and what follows it. May raise Malformed, nothing else."""
+        return None, text
 
     @abstractmethod
     def read(self, text: str) -> Parsed:
-        """`parse` for a text within `max_chars`, without white space around it. May raise Malformed, nothing else."""
+        """`parse` for what follows the thought, without white space around it. May raise Malformed, nothing else."""
 
     @abstractmethod
     def render_calls(self, thought: str, calls: Sequence[Call]) -> str:

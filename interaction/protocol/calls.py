@@ -26,24 +26,27 @@ _BRACKETS = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"?)*+([\[{]++|[\]}]+
 _CALL_OBJECT = re.compile(r'\{\s*+"(?:name"\s*+:\s*+"[^"]*+"\s*+,\s*+")?(?:arguments|parameters)"\s*+:')
 
 
-def decode_calls(text: str, *, max_depth: int = MAX_DEPTH, max_calls: int = MAX_CALLS) -> tuple[Call, ...]:
+def decode_calls(text: str) -> tuple[Call, ...]:
     """The calls in `text`: a JSON list of {"name": ..., "arguments": {...}}, or one such object alone.
 
     Raises Malformed, and nothing else, for everything that is not that.
     """
-    value = decode_json(text, max_depth=max_depth)
+    value = decode_json(text)
     items = value if isinstance(value, list) else [value]
     if not items:
         raise Malformed(FormatError.empty_calls, "the list is empty")
-    if len(items) > max_calls:
-        raise Malformed(FormatError.too_many_calls, f"{len(items)} calls in one message, at most {max_calls}")
+    if len(items) > MAX_CALLS:
+        raise Malformed(FormatError.too_many_calls, f"{len(items)} calls in one message, at most {MAX_CALLS}")
     return tuple(decode_call(item, position) for position, item in enumerate(items, start=1))
 
 
-def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
+def decode_json(text: str) -> Any:
     """The JSON value in `text`. Raises Malformed with bad_json, too_deep or too_long."""
-    if _deeper(text, max_depth):
-        raise Malformed(FormatError.too_deep, f"JSON is nested deeper than {max_depth} levels")
+    depth = 0
+    for _, run in bracket_runs(text):
+        depth += len(run) if run[0] in "[{" else -len(run)
+        if depth > MAX_DEPTH:
+            raise Malformed(FormatError.too_deep, f"JSON is nested deeper than {MAX_DEPTH} levels")
     try:
         value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_constant, parse_float=_finite)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -71,16 +74,6 @@ def bracket_runs(text: str) -> Iterator[tuple[int, str]]:
         yield match.start(1), match[1]
         match = _BRACKETS.match(text, match.end())
     raise Malformed(FormatError.too_long, f"more than {MAX_BRACKET_RUNS} brackets")
-
-
-def _deeper(text: str, max_depth: int) -> bool:
-    """Whether brackets are nested deeper than that. Looks no further once they are."""
-    depth = 0
-    for _, run in bracket_runs(text):
-        depth += len(run) if run[0] in "[{" else -len(run)
-        if depth > max_depth:
-            return True
-    return False
 
 
 def decode_call(item: Any, position: int, *, arguments_keys: Sequence[str] = ("arguments",)) -> Call:

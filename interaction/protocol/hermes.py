@@ -130,22 +130,28 @@ class Hermes(Protocol):
     def render_answer(self, thought: str, text: str) -> str:
         return _think(thought) + super().render_answer("", text)
 
-    def read(self, text: str) -> Parsed:
-        thought, rest = _split_thought(text)
-        try:
-            return self._read_action(thought, rest)
-        except Malformed as fault:
-            return Parsed(thought, error=fault.kind, detail=str(fault))
+    def split_thought(self, text: str) -> tuple[str | None, str]:
+        opened = text.startswith("<think>")
+        end = text.find("</think>")
+        if opened and end < 0:
+            raise Malformed(FormatError.missing_tag, "<think> is not closed")
+        if not opened and (end < 0 or 0 <= text.find("<tool_call>") < end):
+            return None, text
+        thought, rest = text[:end].removeprefix("<think>"), text[end + len("</think>") :]
+        if "<think>" in thought:
+            if opened:
+                raise Malformed(FormatError.multiple_blocks, "<think> inside a thought")
+            raise Malformed(FormatError.text_outside, "text before <think>")
+        return thought.strip(), rest.strip()
 
-    def _read_action(self, thought: str | None, text: str) -> Parsed:
+    def read(self, text: str) -> Parsed:
         bodies = list(_blocks(text, self.max_calls))
         if not bodies:
             if holds_call(text):
                 raise Malformed(FormatError.missing_tag, "a call stands outside <tool_call> tags")
-            return Parsed(thought, answer=text)
-        values = (decode_json(body, max_depth=self.max_depth) for body in bodies)
-        calls = tuple(decode_call(value, position) for position, value in enumerate(values, start=1))
-        return Parsed(thought, calls, beside=text.partition("<tool_call>")[0].strip())
+            return Parsed(answer=text)
+        calls = tuple(decode_call(decode_json(body), position) for position, body in enumerate(bodies, start=1))
+        return Parsed(calls=calls, beside=text.partition("<tool_call>")[0].strip())
 
     def document(self, functions: Sequence[dict[str, Any]]) -> str:
         if self.docs == "signature":
@@ -168,22 +174,6 @@ def _think(thought: str) -> str:
     if "<think>" in thought or "</think>" in thought:
         raise ValueError(f"a thought cannot contain a think tag: {thought[:80]!r}")
     return f"<think>\n{thought}\n</think>\n\n"
-
-
-def _split_thought(text: str) -> tuple[str | None, str]:
-    """The thought, None if there is none, and what follows it."""
-    opened = text.startswith("<think>")
-    end = text.find("</think>")
-    if opened and end < 0:
-        raise Malformed(FormatError.missing_tag, "<think> is not closed")
-    if not opened and (end < 0 or 0 <= text.find("<tool_call>") < end):
-        return None, text
-    thought, rest = text[:end].removeprefix("<think>"), text[end + len("</think>") :]
-    if "<think>" in thought:
-        if opened:
-            raise Malformed(FormatError.multiple_blocks, "<think> inside a thought")
-        raise Malformed(FormatError.text_outside, "text before <think>")
-    return thought.strip(), rest.strip()
 
 
 def _blocks(text: str, max_calls: int) -> Iterator[str]:

@@ -93,7 +93,7 @@ class Llama3Json(Protocol):
     def _items(self, text: str) -> Iterator[Any]:
         """The decoded calls, one more than allowed at most when they stand side by side."""
         for count, piece in enumerate(_pieces(text)):
-            value = decode_json(piece, max_depth=self.max_depth)
+            value = decode_json(piece)
             if count == 0 and isinstance(value, list):
                 yield from value
             else:

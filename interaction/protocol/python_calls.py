@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..call import Call, CallError, make_call
-from .base import FormatError, Malformed, Parsed, Protocol
+from .base import MAX_DEPTH, FormatError, Malformed, Parsed, Protocol
 from .calls import MAX_NAME_CHARS
 
 MAX_SOURCE_CHARS = 20_000
@@ -119,8 +119,8 @@ class PythonCalls(Protocol):
                 arguments[argument.arg] = ast.literal_eval(argument.value)
             except (ValueError, TypeError, MemoryError, RecursionError):
                 raise wrong(f"the value of {argument.arg[:40]} is not a Python literal") from None
-        if _deeper(arguments, self.max_depth):
-            raise Malformed(FormatError.too_deep, f"call {position}: nested deeper than {self.max_depth} levels")
+        if _deeper(arguments, MAX_DEPTH):
+            raise Malformed(FormatError.too_deep, f"call {position}: nested deeper than {MAX_DEPTH} levels")
         try:
             call = make_call(name, arguments)
             json.dumps(call.arguments, ensure_ascii=False, allow_nan=False).encode("utf-8")

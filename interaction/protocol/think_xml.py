@@ -73,42 +73,36 @@ class ThinkXml(Protocol):
             raise ValueError(f"an answer cannot contain a tag of the protocol: {text[:80]!r}")
         return f"{_think(thought)}<answer>{text}</answer>"
 
-    def read(self, text: str) -> Parsed:
+    def split_thought(self, text: str) -> tuple[str | None, str]:
         if not text.startswith("<think>"):
-            return Parsed(error=FormatError.text_outside if "<think>" in text else FormatError.missing_think)
+            raise Malformed(FormatError.text_outside if "<think>" in text else FormatError.missing_think)
         thought, closed, rest = text.removeprefix("<think>").partition("</think>")
         if not closed:
-            return Parsed(error=FormatError.missing_think, detail="<think> is not closed")
+            raise Malformed(FormatError.missing_think, "<think> is not closed")
         if "<think>" in thought:
-            return Parsed(error=FormatError.multiple_blocks, detail="<think>")
-        thought, rest = thought.strip(), rest.strip()
-        if rest.startswith("<tool_call>"):
-            return self._parse_calls(thought, rest.removeprefix("<tool_call>"))
-        if rest.startswith("<answer>"):
-            return _parse_answer(thought, rest.removeprefix("<answer>"))
-        if "<tool_call>" in rest and "<answer>" in rest:
-            return Parsed(thought, error=FormatError.both_actions)
-        if "<think>" in rest or "</think>" in rest:
-            return Parsed(thought, error=FormatError.multiple_blocks, detail="<think>")
-        if "<tool_call>" in rest or "<answer>" in rest:
-            return Parsed(thought, error=FormatError.text_outside)
-        return Parsed(thought, error=FormatError.missing_action)
+            raise Malformed(FormatError.multiple_blocks, "<think>")
+        return thought.strip(), rest.strip()
 
-    def _parse_calls(self, thought: str, rest: str) -> Parsed:
-        body, closed, tail = rest.rpartition("</tool_call>")
-        if not closed:
-            if "<answer>" in rest:
-                return Parsed(thought, error=FormatError.both_actions, detail="<tool_call> is not closed")
-            return Parsed(thought, error=FormatError.missing_action, detail="<tool_call> is not closed")
-        if tail.strip():
-            return Parsed(thought, error=_error_beside(tail, other="<answer>"))
-        try:
-            calls = decode_calls(body, max_depth=self.max_depth, max_calls=self.max_calls)
-        except Malformed as fault:
-            if fault.kind is FormatError.bad_json and "</tool_call>" in body:
-                return Parsed(thought, error=_error_beside(body, other="<answer>"))
-            return Parsed(thought, error=fault.kind, detail=str(fault))
-        return Parsed(thought, calls)
+    def read(self, text: str) -> Parsed:
+        if text.startswith("<tool_call>"):
+            body = _body(text, "tool_call", other="<answer>")
+            try:
+                return Parsed(calls=decode_calls(body))
+            except Malformed as fault:
+                if fault.kind is FormatError.bad_json and "</tool_call>" in body:
+                    raise Malformed(_error_beside(body, other="<answer>")) from None
+                raise
+        if text.startswith("<answer>"):
+            body = _body(text, "answer", other="<tool_call>")
+            if any(tag in body for tag in _TAGS):
+                raise Malformed(_error_beside(body, other="<tool_call>"))
+            return Parsed(answer=body.strip())
+        if "<tool_call>" in text and "<answer>" in text:
+            raise Malformed(FormatError.both_actions)
+        if "<think>" in text or "</think>" in text:
+            raise Malformed(FormatError.multiple_blocks, "<think>")
+        outside = "<tool_call>" in text or "<answer>" in text
+        raise Malformed(FormatError.text_outside if outside else FormatError.missing_action)
 
 
 _TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>")
@@ -120,17 +114,15 @@ def _think(thought: str) -> str:
     return f"<think>{thought}</think>"
 
 
-def _parse_answer(thought: str, rest: str) -> Parsed:
-    body, closed, tail = rest.rpartition("</answer>")
+def _body(text: str, tag: str, *, other: str) -> str:
+    """The content of the block with which `text` begins; `other` opens the other action."""
+    body, closed, tail = text.removeprefix(f"<{tag}>").rpartition(f"</{tag}>")
     if not closed:
-        if "<tool_call>" in rest:
-            return Parsed(thought, error=FormatError.both_actions, detail="<answer> is not closed")
-        return Parsed(thought, error=FormatError.missing_action, detail="<answer> is not closed")
+        kind = FormatError.both_actions if other in text else FormatError.missing_action
+        raise Malformed(kind, f"<{tag}> is not closed")
     if tail.strip():
-        return Parsed(thought, error=_error_beside(tail, other="<tool_call>"))
-    if any(tag in body for tag in _TAGS):
-        return Parsed(thought, error=_error_beside(body, other="<tool_call>"))
-    return Parsed(thought, answer=body.strip())
+        raise Malformed(_error_beside(tail, other=other))
+    return body
 
 
 def _error_beside(text: str, *, other: str) -> FormatError:

@@ -97,14 +97,15 @@ class ToolBench(Protocol):
     def render_answer(self, thought: str, text: str) -> str:
         return _message(thought, [(FINISH, {"return_type": _ANSWER, "final_answer": text})])
 
-    def read(self, text: str) -> Parsed:
-        thought, rest = _split_thought(text)
-        try:
-            return self._read_actions(thought, rest)
-        except Malformed as fault:
-            return Parsed(thought, error=fault.kind, detail=str(fault))
+    def split_thought(self, text: str) -> tuple[str | None, str]:
+        if not text.startswith("Thought:"):
+            return None, text
+        begin = len("Thought:")
+        label = _LABEL.search(text, begin)
+        end = len(text) if label is None else label.start()
+        return text[begin:end].strip(), text[end:]
 
-    def _read_actions(self, thought: str | None, text: str) -> Parsed:
+    def read(self, text: str) -> Parsed:
         calls = []
         for position, (name, written) in enumerate(_actions(text), start=1):
             if position > self.max_calls:
@@ -112,14 +113,13 @@ class ToolBench(Protocol):
             end = _end_of_value(written)
             if written[end:].strip():
                 raise Malformed(FormatError.text_outside, "text after an Action Input")
-            value = decode_json(written[:end], max_depth=self.max_depth)
-            calls.append(decode_call({"name": name, "arguments": value}, position))
+            calls.append(decode_call({"name": name, "arguments": decode_json(written[:end])}, position))
         if all(call.name != FINISH for call in calls):
-            return Parsed(thought, tuple(calls))
+            return Parsed(calls=tuple(calls))
         if len(calls) > 1:
             raise Malformed(FormatError.both_actions)
         final = calls[0].arguments
-        return Parsed(thought, answer=_answer(final), gave_up=final["return_type"] == _GIVE_UP)
+        return Parsed(answer=_answer(final), gave_up=final["return_type"] == _GIVE_UP)
 
     def document(self, functions: Sequence[dict[str, Any]]) -> str:
         """Raises ValueError for a function that is called Finish: it could not be called."""
@@ -137,16 +137,6 @@ def _message(thought: str, actions: Sequence[tuple[str, dict[str, Any]]]) -> str
     for name, arguments in actions:
         lines += [f"Action: {name}", f"Action Input: {json.dumps(arguments, ensure_ascii=False)}"]
     return "\n".join(lines)
-
-
-def _split_thought(text: str) -> tuple[str | None, str]:
-    """The thought, None if there is none, and what follows it."""
-    if not text.startswith("Thought:"):
-        return None, text
-    begin = len("Thought:")
-    label = _LABEL.search(text, begin)
-    end = len(text) if label is None else label.start()
-    return text[begin:end].strip(), text[end:]
 
 
 def _actions(text: str) -> Iterator[tuple[str, str]]:

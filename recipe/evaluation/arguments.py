@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
-from interaction.endpoint.client import SAMPLING, Endpoint, Named
+from interaction.endpoint import SAMPLING, Endpoint, Named
 from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
 from interaction.plain_text import generic
 from interaction.policy import read_policy

@@ -14,10 +14,8 @@ from tqdm import tqdm
 
 from interaction import Conversation, StopReason
 from interaction.conversation import Reply
-from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal
-from interaction.endpoint.workers import side_by_side
-from interaction.environment import Task
-from interaction.user_fault import UserFault
+from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal, side_by_side
+from interaction.environment import Task, UserFault
 from interaction.users import User, make_user
 from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER
 from recipe.evaluation.store import Settings, Store

@@ -21,8 +21,7 @@ from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.conversation import GAVE_UP, Reply
-from interaction.endpoint.client import ContextFull, Endpoint
-from interaction.endpoint.reply import Completion
+from interaction.endpoint import Completion, ContextFull, Endpoint
 from interaction.environment import Task
 from interaction.protocol import Message, Protocol
 from interaction.users import User

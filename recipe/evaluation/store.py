@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from interaction import Conversation, get_protocol
-from interaction.endpoint.client import SAMPLING
+from interaction.endpoint import SAMPLING
 from interaction.environment import DEFAULT, Task, read_options, tasks_under
 from interaction.masked import masked
 from interaction.policy import read_policy

@@ -11,9 +11,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from interaction.chat_template import closing_ids
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
+from interaction.trajectory import closing_ids
 from recipe import smollm2
 from recipe.files import Damaged, PreflightError
 from recipe.preflight.data import parquet_rows

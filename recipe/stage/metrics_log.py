@@ -2,7 +2,7 @@
 
 Numbers are read back from `metrics/*.jsonl` (verl's file logger, one file a launch). verl logs how long each part of a
 step took (`timing_s/<name>`). The part in which episodes are played is divided by what the average episode waited for
-(`train/seconds/<name>`, `interaction/clock.py`).
+(`train/seconds/<name>`, `interaction/episode_output.py`).
 
 A stage that plays a batch and then trains on it writes each step's episodes to that step's file. One that goes on
 playing while it trains writes them under the step at which their prompt was handed out, and lists in `trained.jsonl`

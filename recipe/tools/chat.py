@@ -20,8 +20,7 @@ from typing import Any
 
 from interaction import get_protocol
 from interaction.call import Call
-from interaction.endpoint.client import Endpoint, EndpointFault, EndpointRefusal
-from interaction.endpoint.reply import Completion
+from interaction.endpoint import Completion, Endpoint, EndpointFault, EndpointRefusal
 from interaction.environment import DEFAULT, AskUser, Request, load_tasks, opened, read_options
 from interaction.masked import masked_text
 from interaction.outcome import ToolResult, Verdicts

@@ -26,9 +26,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from interaction.endpoint.client import ContextFull, Endpoint, EndpointFault, EndpointRefusal, Named
-from interaction.endpoint.reply import Completion, one_line
-from interaction.endpoint.workers import side_by_side
+from interaction.endpoint import (
+    Completion,
+    ContextFull,
+    Endpoint,
+    EndpointFault,
+    EndpointRefusal,
+    Named,
+    one_line,
+    side_by_side,
+)
 from interaction.protocol import Message
 from recipe.evaluation.results import all_lost
 from recipe.files import Appended, PreflightError, lines, write_atomic

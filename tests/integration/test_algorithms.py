@@ -16,7 +16,7 @@ import pytest
 from support import short_training
 
 from data_prep.__main__ import main as prepare_data
-from interaction.overlong import overlong_penalty
+from interaction.token_rewards import overlong_penalty
 from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 

@@ -33,10 +33,10 @@ def begun(adapter: ModuleType, task_id: str = TASK) -> tuple[Any, str]:
 
 
 def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
-    from adapters.methods import method
+    from adapters.trl import method
 
     for document in (document for documents in function_docs().values() for document in documents.values()):
-        found, wanted = get_json_schema(method(document, frozenset())), openai_tool(document)
+        found, wanted = get_json_schema(method(document)), openai_tool(document)
         made, asked = found["function"], wanted["function"]
         assert made["name"] == asked["name"] and made["description"] == " ".join(asked["description"].split())
         assert {*made["parameters"].get("required", [])} == {*asked["parameters"]["required"]}
@@ -47,7 +47,7 @@ def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
 
 
 def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType, tmp_path: Path) -> None:
-    from adapters.methods import method
+    from adapters.trl import method
 
     for number, name in enumerate(("_hidden", "reset", "get_reward", "answer_user", "call_function")):
         (folder := tmp_path / str(number)).mkdir()
@@ -59,7 +59,7 @@ def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType, tmp_path: 
     for key in ("for", "two words", "1st"):
         schema = {"type": "dict", "properties": {key: {"type": "string"}}, "required": []}
         with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
-            method({"name": "f", "parameters": schema}, frozenset())
+            method({"name": "f", "parameters": schema})
     task = next(iter(load_tasks("bfcl_single")))
     with pytest.raises(ValueError, match=f"{task} ends with the first message"):
         adapter.environments("bfcl_single", tasks=[task])

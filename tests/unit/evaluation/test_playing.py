@@ -16,7 +16,7 @@ from support.evaluation import PROTOCOL, completion, gold_player, kept, played, 
 from bfcl_env import CATEGORIES, environment, episode, load_scenarios
 from bfcl_env.leaderboard.handler import ProtocolMethods
 from interaction import get_protocol, plain_text
-from interaction.endpoint.client import Endpoint
+from interaction.endpoint import Endpoint
 from interaction.protocol import DOC_STYLES, PROTOCOLS
 from recipe import evaluate
 from recipe.evaluation.play import play_episode

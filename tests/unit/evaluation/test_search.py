@@ -18,7 +18,7 @@ from support.search import ANSWER, DFSDT, FULL, LOOK, Play, calling, in_maze, sa
 
 from interaction import get_protocol
 from interaction.call import Call
-from interaction.endpoint.client import Endpoint
+from interaction.endpoint import Endpoint
 from interaction.environment import Task, load_tasks
 from interaction.plain_text import generic
 from recipe import evaluate

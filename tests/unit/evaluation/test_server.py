@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from support.evaluation import kept
 from transformers import AutoModelForCausalLM
 
-from interaction.endpoint.client import SAMPLING
+from interaction.endpoint import SAMPLING
 from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
 from recipe.evaluation.server import (

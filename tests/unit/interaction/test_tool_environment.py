@@ -81,9 +81,8 @@ def task(*turns: list[Call], tools=Board, **more) -> ToolTask:
     return ToolTask("board", "t", tools, [("Go on.", calls) for calls in turns], **more)
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "said"),
-    [
+def test_a_wrong_call_is_an_error_and_changes_nothing():
+    for call, kind, said in (
         (Call("put", {"at": {"x": True}, "color": "red"}), ErrorKind.BAD_ARGUMENTS, "at.x: "),
         (Call("put", {"at": {"x": "1"}, "color": "red"}), ErrorKind.BAD_ARGUMENTS, "at.x: "),
         (Call("put", {"at": POINT, "color": "RED"}), ErrorKind.BAD_ARGUMENTS, "color: "),
@@ -95,13 +94,11 @@ def task(*turns: list[Call], tools=Board, **more) -> ToolTask:
         (Call("put", {"at": {"x": -1}, "color": "red"}), ErrorKind.EXECUTION, "off the board"),
         (Call("_hidden", {}), ErrorKind.UNKNOWN_FUNCTION, "_hidden"),
         (Call("__init__", {"points": []}), ErrorKind.UNKNOWN_FUNCTION, "__init__"),
-    ],
-)
-def test_a_wrong_call_is_an_error_and_changes_nothing(call: Call, kind: ErrorKind, said: str):
-    attempt = task([PUT]).open()
-    result = attempt.call(call)
-    assert result.error is kind and said in result.text and attempt.object == Board()
-    assert attempt.call(PUT).text == "1 red" and attempt.answer("") is None and attempt.verdicts().passed
+    ):
+        attempt = task([PUT]).open()
+        result = attempt.call(call)
+        assert result.error is kind and said in result.text and attempt.object == Board(), call
+        assert attempt.call(PUT).text == "1 red" and attempt.answer("") is None and attempt.verdicts().passed, call
 
 
 class Shelf:
@@ -130,33 +127,29 @@ class Counter:
         return self.at
 
 
-@pytest.mark.parametrize(
-    ("made", "calls", "verdicts"),
-    [
+def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen():
+    books = task([Call("add", {"title": "B"}), Call("add", {"title": "C"})], tools=Shelf, start={"books": "A", "n": 1})
+    counts = {"tools": Counter, "start": {"at": 3}}
+    up, read = Call("up", {}), Call("read", {})
+    for made, calls, verdicts in (
         (task([PUT], [PUT]), [[PUT], [PUT]], [True, True]),
         (task([PUT], [PUT]), [[PUT, PUT], []], [False, True]),
         (task([PUT], []), [[PUT], []], [True, True]),
         (task([PUT], []), [[PUT], [PUT]], [True, False]),
-        (
-            task([Call("add", {"title": "B"}), Call("add", {"title": "C"})], tools=Shelf, start={"books": "A", "n": 1}),
-            [[Call("add", {"title": "C"}), Call("add", {"title": "B"})]],
-            [True],
-        ),
-        (task([Call("up", {})], tools=Counter, start={"at": 3}), [[Call("up", {}), Call("read", {})]], [True]),
-        (task([Call("read", {})], tools=Counter, start={"at": 3}), [[Call("read", {})]], [True]),
-        (task([Call("read", {})], tools=Counter, start={"at": 3}), [[]], [False]),
-        (task([Call("read", {}), Call("up", {})], tools=Counter), [[Call("up", {})]], [True]),
-    ],
-)
-def test_turns_are_judged_by_state_and_reading_ones_by_what_was_seen(made, calls, verdicts):
-    attempt = made.open()
-    attempt.begin()
-    for number, turn in enumerate(calls):
-        for call in turn:
-            attempt.call(call)
-        assert (attempt.answer("") is None) == (number == len(calls) - 1)
-    assert [turn.passed for turn in attempt.verdicts().turns] == verdicts
-    assert attempt.verdicts().passed == all(verdicts)
+        (books, [[Call("add", {"title": "C"}), Call("add", {"title": "B"})]], [True]),
+        (task([up], **counts), [[up, read]], [True]),
+        (task([read], **counts), [[read]], [True]),
+        (task([read], **counts), [[]], [False]),
+        (task([read, up], tools=Counter), [[up]], [True]),
+    ):
+        attempt = made.open()
+        attempt.begin()
+        for number, turn in enumerate(calls):
+            for call in turn:
+                attempt.call(call)
+            assert (attempt.answer("") is None) == (number == len(calls) - 1)
+        assert [turn.passed for turn in attempt.verdicts().turns] == verdicts, (made, calls)
+        assert attempt.verdicts().passed == all(verdicts)
 
 
 def test_facts_tell_which_call_of_golds_a_call_was():
@@ -176,18 +169,15 @@ class Untyped(Counter):
         self.at = at
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
+def test_what_could_not_be_judged_is_refused():
+    for made, said in (
         (task([Call("up", {})], tools=Random, start={"books": []}), "two fresh objects of Random differ"),
         (task([Call("up", {})], tools=Untyped), "Untyped.set: parameter at needs a type hint"),
-        (task([Call("put", {})]), "gold's call put() gives an error: at: Field required"),
+        (task([Call("put", {})]), "gold's call put.. gives an error: at: Field required"),
         (task([], tools=dict), "dict has no public method"),
-    ],
-)
-def test_what_could_not_be_judged_is_refused(made: ToolTask, said: str):
-    with pytest.raises(ContractError, match=said.replace("(", r"\(").replace(")", r"\)")):
-        made.open()
+    ):
+        with pytest.raises(ContractError, match=said):
+            made.open()
 
 
 def test_the_example_passes_its_audit_and_the_copy_its_test(tmp_path: Path):

@@ -4,6 +4,7 @@ solves no turn              earns at most 0.5
 solves a share p of turns   earns at least p, and 0.5 + 1.5 p if it writes perfectly
 """
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,56 +19,28 @@ from rewards import format as format_reward
 from rewards import progress as progress_reward
 from rewards.metrics import METRIC_KEYS, STOP_REASONS, episode_metrics
 
-Call = tuple[str, dict, str | None]
-
-
-def ok(name, **arguments) -> Call:
-    return name, arguments, None
-
-
-def bad(name, **arguments) -> Call:
-    return name, arguments, "result"
-
-
 GOLD = "cd"
 """The function that gold calls in every turn."""
 ANSWER = "answer"
 GARBAGE = "garbage"
 
 
-def step(what):
-    """A message: ANSWER, GARBAGE, or a list of calls."""
-    calls = [] if isinstance(what, str) else what
-    return {
-        "text": "",
-        "well_formed": what != GARBAGE,
-        "format_error": "missing_think" if what == GARBAGE else None,
-        "thought": "t",
-        "answer": "done" if what == ANSWER else None,
-        "calls": [
-            {
-                "name": name,
-                "arguments": arguments,
-                "result": "",
-                "shown": None,
-                "error": error,
-                "hint": None,
-                "facts": {"gold": 0 if name == GOLD and error is None else None},
-            }
-            for name, arguments, error in calls
-        ],
-    }
+def ok(name, error=None, **arguments):
+    gold = 0 if name == GOLD and error is None else None
+    return {"name": name, "arguments": arguments, "result": "", "shown": None, "error": error, "facts": {"gold": gold}}
+
+
+def bad(name, **arguments):
+    return ok(name, "result", **arguments)
 
 
 def turn(*steps, gold=True, passed=False, reached=True):
+    """A message is ANSWER, GARBAGE, or a list of calls."""
     return {
-        "user": "",
         "facts": {"has_gold": gold, "passed_official": passed},
         "reached": reached,
-        "ended": "answer" if reached else None,
         "passed": passed,
-        "difference": [],
-        "steps": [step(what) for what in steps],
+        "steps": [{"well_formed": step != GARBAGE, "calls": [] if isinstance(step, str) else step} for step in steps],
     }
 
 
@@ -76,23 +49,11 @@ def unreached(gold=True):
 
 
 def episode(*turns, stop_reason="completed"):
-    return {
-        "version": 3,
-        "environment": "bfcl",
-        "task_id": "multi_turn_base_0",
-        "category": "multi_turn_base",
-        "protocol": "think_xml",
-        "options": {},
-        "stop_reason": stop_reason,
-        "fault": None,
-        "facts": {},
-        "outcome": {"passed": bool(turns) and all(turn["passed"] for turn in turns), "components": {}},
-        "turns": list(turns),
-    }
+    passed = bool(turns) and all(turn["passed"] for turn in turns)
+    return {"stop_reason": stop_reason, "facts": {}, "outcome": {"passed": passed}, "turns": list(turns)}
 
 
 GOOD = [[ok("cd", folder="x")], ANSWER]
-FORTY_LS = [ok("ls")] * 40
 
 PASS = turn(*GOOD, passed=True)
 FREE = turn(ANSWER, gold=False, passed=True)
@@ -168,10 +129,9 @@ def test_each_episode_is_paid():
 REWARDS = (format_reward, progress_reward, all_or_nothing)
 
 
-@pytest.mark.parametrize("reward", REWARDS)
-def test_keys_are_the_same_and_values_are_floats_for_every_record(reward):
+def test_keys_are_the_same_and_values_are_floats_for_every_record():
     for record, *_ in [*FORMAT.values(), *PROGRESS.values()]:
-        for reason in [None, *STOP_REASONS]:
+        for reward, reason in product(REWARDS, [None, *STOP_REASONS]):
             scores = reward.compute_score("bfcl", "", None, {"episode": record | {"stop_reason": reason}}, extra=1)
             assert tuple(scores) == ("score", *METRIC_KEYS)
             assert all(type(value) is float for value in scores.values())
@@ -181,10 +141,7 @@ def test_keys_are_the_same_and_values_are_floats_for_every_record(reward):
 # Any record.
 
 CALLS = st.builds(
-    lambda name, error, gold: {"name": name, "arguments": {}, "shown": None, "error": error, "facts": {"gold": gold}},
-    st.sampled_from("abc"),
-    st.sampled_from([None, "result"]),
-    st.sampled_from([None, 0]),
+    lambda name, error: ok(name, error), st.sampled_from(["a", "b", GOLD]), st.sampled_from([None, "result"])
 )
 STEPS = st.builds(
     lambda well_formed, calls: {"well_formed": well_formed, "calls": calls if well_formed else []},
@@ -239,15 +196,11 @@ def test_the_stop_reasons_are_those_of_the_conversation():
     assert STOP_REASONS == tuple(reason.value for reason in StopReason)
 
 
-def plug_in_of_the_readme(number):
+def test_the_plug_in_of_the_readme_works_as_written():
     readme = Path(metrics.__file__).with_name("README.md").read_text("utf-8")
     namespace: dict = {}
-    exec(readme.split("```python\n")[number].split("```")[0], namespace)
-    return namespace["compute_score"]
-
-
-def test_the_plug_in_of_the_readme_works_as_written():
-    scores = plug_in_of_the_readme(1)("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1)
+    exec(readme.split("```python\n")[1].split("```")[0], namespace)
+    scores = namespace["compute_score"]("bfcl", "", None, {"episode": episode(PASS, PASS)}, price=0.1)
     assert scores["score"] == pytest.approx(0.8)
 
 

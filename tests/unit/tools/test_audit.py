@@ -119,7 +119,6 @@ def test_an_environment_that_does_not_fulfil_the_contract_is_refused(tmp_path: P
         ("def load_tasks():", "def load_tasks():\n    return [{}]", "load_tasks()[0] is {}"),
         ("return Attempt(self)", "return None", "'NoneType' object"),
         ("return [GoldMessage", "return 1 / 0, [GoldMessage", "gold() raises ZeroDivisionError"),
-        ("def load_tasks():", "AUDIT_KNOWN = []\n\n\ndef load_tasks():", "AUDIT_KNOWN gives []"),
     ):
         status, text = audit("--environment", changed(tmp_path, old, new), "--tasks", "2")
         assert status == 2 and said in text, text

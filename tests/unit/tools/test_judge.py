@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.evaluation import completion, serving
 
-from interaction.endpoint.client import Completion
+from interaction.endpoint import Completion
 from interaction.plain_text import generic
 from interaction.record import CallRecord, EpisodeRecord, StepRecord, TurnRecord
 from recipe.report import sources

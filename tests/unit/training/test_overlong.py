@@ -15,7 +15,7 @@ from transfer_queue import KVBatchMeta
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
-from interaction.overlong import overlong_penalty
+from interaction.token_rewards import overlong_penalty
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.training.left_out import leave_out_cut_episodes
 

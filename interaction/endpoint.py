@@ -12,12 +12,10 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from interaction.endpoint.reply import LONGEST_WAIT, Completion, asked_to_wait, one_line, read, words
 from interaction.masked import masked_text
 from interaction.plain_text import generic
 from interaction.protocol import Message
@@ -36,11 +34,27 @@ SAMPLING = (
 BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
 """Those of them that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
-
-
 CONNECT_SECONDS = 3.0
+LONGEST_WAIT = 60.0
+"""Seconds that are waited at most, whatever a server asks for."""
+LONGEST_WORDS = 500
+"""Characters of what a server says that are repeated."""
+MOST_TOKENS = 2**40
+"""A message that a server counts more in was counted by nobody."""
 LONGEST_REPLY = 2**23
 """Bytes of a reply with everything around it; a million tokens have about half as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One message of the model."""
+
+    text: str
+    truncated: bool
+    """Cut by the token budget (finish_reason "length")."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """As the server counts them; 0 where it does not."""
 
 
 class ReplyTooLarge(RuntimeError):
@@ -106,21 +120,11 @@ class Endpoint:
     ) -> None:
         from openai import AsyncOpenAI  # here, because `--help` should not wait for it
 
-        if (
-            not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key
-        ):  # libraries quote it in their messages
+        if not api_key.isascii() or not api_key.isprintable() or len(api_key.split()) != 1:  # libraries quote it
             raise EndpointRefusal(f"what {named.key} names is no key: expected printable ASCII without spaces")
         self.url = masked_text(url)  # for messages
-        self.model = model
-        self.timeout = timeout
-        self.attempts = attempts
-        self.backoff = backoff
-        self.sampling = sampling or {}
-        self.plain = plain
-        self.require = require
-        self.named = named
-        self.faults: Counter[str] = Counter()
-        """Requests without a usable reply so far, by kind: `status 429`, `timeout`, `no usable reply`, ..."""
+        self.model, self.timeout, self.attempts, self.backoff = model, timeout, attempts, backoff
+        self.sampling, self.plain, self.require, self.named = sampling or {}, plain, require, named
         self._taken = False
         """Whether a request was answered, so that the server takes these fields."""
         self._client = AsyncOpenAI(
@@ -136,8 +140,17 @@ class Endpoint:
 
     async def open(self) -> None:
         """Learn the name of the model where none was given. Raises EndpointRefusal if the server does not say one."""
-        if self.model is None:
-            self.model = await self._only_model()
+        if self.model is not None:
+            return
+        names = await self.reach()
+        if not names:
+            raise EndpointRefusal(
+                f"{self.url} does not say which models it serves. Expected the address of an OpenAI-compatible server "
+                f"up to and with /v1 ({self.named.url}); or give {self.named.model}."
+            )
+        if len(names) > 1:
+            raise EndpointRefusal(f"{self.url} serves {one_line(', '.join(names))}; choose with {self.named.model}")
+        self.model = names[0]
 
     async def reach(self) -> list[str]:
         """The models that the server lists; none where it does not say. Raises EndpointRefusal if nothing answers."""
@@ -173,12 +186,10 @@ class Endpoint:
             except (ContextFull, EndpointRefusal):
                 raise
             except TimeoutError:
-                self.faults["timeout"] += 1
                 fault = f"no reply within {self.timeout:g} s"
             except Exception as error:
                 fault = words(error)
                 status = getattr(error, "status_code", None)
-                self.faults[_kind(error, status)] += 1
                 if isinstance(status, int) and 400 <= status < 500 and status not in _RETRIED_STATUS:
                     break  # the same request gets the same answer
                 wait = asked_to_wait(error) or wait
@@ -218,38 +229,18 @@ class Endpoint:
 
     def _refused_field(self, error: Exception) -> None:
         """Raises EndpointRefusal if the server does not take one of the sampling fields."""
-        sent = [name for name in SAMPLING if name in self.sampling]
-        named = [name for name in sent if re.search(rf"\b{name}\b", str(error))]
+        named = [name for name in SAMPLING if name in self.sampling and re.search(rf"\b{name}\b", str(error))]
         if named and not self._taken:
-            name = named[0]
             raise EndpointRefusal(
-                f"{self.url} refuses the sampling field {name}={self.sampling[name]}: {words(error)}. "
-                f"{self.named.left_out.format(name=name)}"
+                f"{self.url} refuses the sampling field {named[0]}={self.sampling[named[0]]}: {words(error)}. "
+                f"{self.named.left_out.format(name=named[0])}"
             ) from error
-
-    async def _only_model(self) -> str:
-        names = await self.reach()
-        if not names:
-            raise EndpointRefusal(
-                f"{self.url} does not say which models it serves. Expected the address of an OpenAI-compatible server "
-                f"up to and with /v1 ({self.named.url}); or give {self.named.model}."
-            )
-        if len(names) > 1:
-            raise EndpointRefusal(f"{self.url} serves {one_line(', '.join(names))}; choose with {self.named.model}")
-        return names[0]
-
-
-def _kind(error: Exception, status: Any) -> str:
-    """Of a fault, for counting."""
-    if isinstance(status, int):
-        return f"status {status}"
-    return "no usable reply" if isinstance(error, ValueError) else type(error).__name__
 
 
 def _bounded_client(private: bool = False) -> Any:
-    """The HTTP client that openai's library uses; of a reply it reads no more than a message can be, and opens nothing.
+    """The HTTP client of openai's library. It reads no more of a reply than a message can be, and opens nothing.
 
-    Proxies of the environment are used and redirections followed, unless it is to be private.
+    Unless it is to be private, it uses the environment's proxies and follows redirections.
     """
     from openai import DefaultAsyncHttpxClient
 
@@ -286,3 +277,64 @@ def _counted(stream: Any) -> Any:
             await stream.aclose()
 
     return Counted()
+
+
+def read(response: Any) -> Completion:
+    """The message in a reply, without lone surrogates. Raises ValueError for a body that is not a chat completion."""
+    try:
+        choice = response.choices[0]
+        text, finish = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, TypeError):
+        raise ValueError(f"malformed body: {str(response)[:200]!r}") from None
+    if not isinstance(text, str | None) or not isinstance(finish, str) or finish in ("abort", "error"):
+        raise ValueError(f"malformed choice: content {str(text)[:80]!r}, finish_reason {finish!r}")
+    return Completion(
+        text=(text or "").encode("utf-8", "replace").decode("utf-8"),
+        truncated=finish == "length",
+        prompt_tokens=_tokens(response, "prompt_tokens"),
+        completion_tokens=_tokens(response, "completion_tokens"),
+    )
+
+
+def _tokens(response: Any, name: str) -> int:
+    """A number of the reply's `usage`; 0 where it says none that can be: no score depends on it."""
+    value = getattr(getattr(response, "usage", None), name, None)
+    return value if type(value) is int and 0 <= value < MOST_TOKENS else 0
+
+
+def asked_to_wait(error: Exception) -> float | None:
+    """Seconds after which the server wants to be asked again; None where it does not say."""
+    response = getattr(error, "response", None)
+    try:
+        wait = float(response.headers["retry-after"]) if response is not None else 0.0
+        return min(LONGEST_WAIT, wait) if wait > 0 else None
+    except (KeyError, ValueError):
+        return None
+
+
+def words(error: Exception) -> str:
+    """A fault, and what caused it, on one line."""
+    cause = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
+    return one_line(f"{type(error).__name__}: {error}{cause}")
+
+
+def one_line(text: str) -> str:
+    """A server's words on one line of a terminal: what is not printable is shown as its code."""
+    text = " ".join(text[: 2 * LONGEST_WORDS].split())[:LONGEST_WORDS]
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+async def side_by_side(work: Callable[[], Coroutine[Any, Any, None]], number: int) -> None:
+    """Runs so many of `work()` at once, until all have ended.
+
+    Raises:
+        EndpointRefusal, OSError: of the first that ended so; the others are cancelled.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(number):
+                group.create_task(work())
+    except ExceptionGroup as error:  # not except*: before Python 3.11.4 it wraps what is raised in it
+        if (ends := error.subgroup((EndpointRefusal, OSError))) is None:
+            raise
+        raise ends.exceptions[0] from None
