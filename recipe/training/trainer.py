@@ -5,8 +5,8 @@ samples are lost, and leaves the stage at its gate. Everything else is `super()`
 
 Faults are counted apart: the model's as `stop/*`; the environment's as `stop/environment_error`; the engine's and a
 played user's as `engine_faults` and `user_faults` (episodes played again, per sample) and, together with the reward's,
-as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts that lost samples to it). Groups that dynamic
-sampling leaves out are `filtered_groups`, a share of `played_groups`.
+as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts that lost samples to it). Dynamic sampling
+leaves out `filtered_groups`, a share of `played_groups`.
 
 verl takes the raw score of a rollout whose siblings were all lost for its advantage. Here it is left out of the step
 (`lone_samples`) and counts, with the lost ones, against `stage.max_lost_share`.
@@ -180,7 +180,7 @@ class Curriculum(PPOTrainer):
         if self._kl_controller:
             names += ["old_log_probs", "ref_log_prob"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
-        with registry.given(registry.Columns.of(data)):
+        with registry.given(registry.columns_of(data)):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
             estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty
@@ -217,7 +217,8 @@ class Curriculum(PPOTrainer):
         if alike:
             found["train/groups_alike"] = fmean(alike)
         if isinstance(buffer := self.replay_buffer, DynamicSampling):
-            found |= {"train/played_groups": buffer.played, "train/filtered_groups": buffer.filtered / buffer.played}
+            found["train/played_groups"] = float(buffer.played)
+            found["train/filtered_groups"] = buffer.filtered / buffer.played
         return found | {name: fmean(numbers) for name, numbers in values.items()}
 
     def _val_metrics_update(
