@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from recipe.files import aligned
-from recipe.trajectories import Limits, Stored, Vocabulary, found, read, survey
+from recipe.trajectories import Limits, Stored, found, read, survey
 
 ANY = Limits(prompt=2**31, response=2**31, context=None, reply=None, final_only=False)
 
@@ -104,7 +104,7 @@ def main() -> None:
     models = [
         AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval() for path in (given.start, given.trained)
     ]
-    result = survey(found(given.files), ANY, Vocabulary(tokenizer, models[0].config.vocab_size, given.start))
+    result = survey(found(given.files), ANY, tokenizer, models[0].config.vocab_size)
     if result.mistakes:
         raise SystemExit("\n".join(result.mistakes))
     places = [place for (place,) in result.items(grouped=False)]

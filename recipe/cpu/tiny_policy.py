@@ -1,10 +1,9 @@
-"""The model of the CPU profile: 0.66M random parameters in Qwen2's architecture, and a tokenizer of its own.
+"""The model of the tiny profile: 0.66M random parameters in Qwen2's architecture, and a tokenizer of its own.
 
     python -m recipe.cpu.tiny_policy OUT
 
 It knows nothing until `run_sft.sh` has warm-started it on gold conversations of training scenarios, and then mostly
-recites them. That is enough for GRPO to have something to improve on those scenarios, and nothing more: it solves no
-scenario it has not seen. Heads have 32 dimensions, the smallest that vLLM's attention for CPUs takes.
+recites them. It solves no scenario it has not seen. Heads have 32 dimensions, the smallest that vLLM takes on CPUs.
 
 The tokenizer is byte-level BPE, trained on gold conversations of the 100 training scenarios only. Protocol tags are
 single tokens and not marked special, so that decoding keeps them; the chat template is ChatML without a default
@@ -19,7 +18,6 @@ from typing import Any
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.environment import load_tasks
-from interaction.protocol import DocStyle
 
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>")
 CHAT_TEMPLATE = (
@@ -48,60 +46,40 @@ def make_tokenizer(texts: list[str], lines: bool = False) -> Any:
     at_lines = pre_tokenizers.Split(Regex(LINE), "merged_with_previous")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([at_lines, bytewise]) if lines else bytewise
     tokenizer.decoder = decoders.ByteLevel()
-    special = list(TURN_TAGS)
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY - len(TAGS),
-        special_tokens=special,
+        special_tokens=list(TURN_TAGS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(without_tags(texts) if lines else texts, trainer)
+    if lines:  # tags would become parts of lines
+        texts = [part for text in texts for part in re.split("|".join(TAGS), text) if part]
+    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
 
-def without_tags(texts: list[str]) -> list[str]:
-    """The texts between the protocol's tags, which would otherwise become parts of lines."""
-    return [part for text in texts for part in re.split("|".join(map(re.escape, TAGS)), text) if part]
-
-
-def bfcl_texts(docs: DocStyle = "signature") -> list[str]:
-    """The messages of gold conversations of BFCL's training scenarios."""
-    protocol = get_protocol("think_xml", docs=docs)
-    return [
-        message["content"]
-        for task in load_tasks().values()
-        if task.category == "multi_turn_base" and task.part == "train"
-        for message in gold_messages(task, protocol)
-    ]
-
-
-def texts_of(conversations: Path) -> list[str]:
-    """The messages of a parquet file of conversations, such as a warm start learns from."""
-    import pyarrow.parquet as parquet
-
-    rows = parquet.read_table(conversations, columns=["messages"]).to_pylist()
-    return [message["content"] for row in rows for message in row["messages"]]
-
-
-def make_tiny_policy(
-    folder: Path, docs: DocStyle = "signature", seed: int = 0, conversations: Path | None = None
-) -> int:
+def make_tiny_policy(folder: Path, conversations: Path | None = None) -> int:
     """Write tokenizer and random weights as a Hugging Face folder; returns the number of parameters.
 
     Args:
         conversations: a parquet file of them, whose lines the tokenizer is to know; without it, it is BFCL's.
     """
+    import pyarrow.parquet as parquet
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
     if conversations is None:
-        tokenizer = make_tokenizer(bfcl_texts(docs))
+        protocol = get_protocol("think_xml", docs="signature")
+        tasks = [task for task in load_tasks().values() if task.category == "multi_turn_base" and task.part == "train"]
+        talks = [gold_messages(task, protocol) for task in tasks]
     else:
-        tokenizer = make_tokenizer(texts_of(conversations), lines=True)
-    torch.manual_seed(seed)
+        talks = parquet.read_table(conversations, columns=["messages"])["messages"].to_pylist()
+    texts = [message["content"] for talk in talks for message in talk]
+    tokenizer = make_tokenizer(texts, lines=conversations is not None)
+    torch.manual_seed(0)
     shape = {
         "vocab_size": len(tokenizer),
         "hidden_size": 128,
@@ -115,12 +93,11 @@ def make_tiny_policy(
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    # transformers gives every Qwen2 model Qwen2's splitting of texts, whatever its tokenizer's file says
-    model: Any = (
-        Qwen2ForCausalLM(Qwen2Config(**shape))
-        if conversations is None
-        else Qwen3ForCausalLM(Qwen3Config(head_dim=32, **shape))
-    )
+    model: Any
+    if conversations is None:
+        model = Qwen2ForCausalLM(Qwen2Config(**shape))
+    else:  # transformers gives every Qwen2 model Qwen2's splitting of texts, whatever its tokenizer's file says
+        model = Qwen3ForCausalLM(Qwen3Config(head_dim=32, **shape))
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)

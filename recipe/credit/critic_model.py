@@ -1,8 +1,7 @@
 """The critic's model with the attention that the configuration names.
 
-verl 0.9.1 loads every critic with flash attention, which has no wheel on the package index, and whatever
-`critic.model.override_config.attn_implementation` says. Critic workers receive their configuration as an object of
-the class below and so import this module, which puts a loader in place that keeps to the setting.
+verl 0.9.1 loads every critic with flash attention, whatever `critic.model.override_config.attn_implementation` says.
+Critic workers get an object of the class below and so import this module, which replaces verl's loader.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Advantages of tokens from rewards and values, for episodes of several steps. Pure functions of tensors.
 
 verl's own GAE has one discount for all tokens, so credit for a reward shrinks with the length of a step, and its
-GRPO gives every step of an episode the same credit. Here a step, one message of the model, is an action: what happens
-within one and between two is told apart.
+GRPO gives every step of an episode the same credit. Here a step, one message of the model, is an action.
 
 Shapes: B episodes, T response tokens. `rewards`, `values` and the results are float (B, T); `mask` is 1 on tokens of
 the model; `ids` (B, T) number each token's step, rising in a row, -1 where the mask is 0. `values[:, t]` is the
@@ -45,16 +44,10 @@ def gae_bad(
         ValueError: there is a reward on a token with mask 0.
     """
     mask = _checked(rewards, mask)
-    across, within = (
-        rewards.new_tensor([gamma, gamma * lam]),
-        rewards.new_tensor([gamma_token, gamma_token * lam_token]),
-    )
-    next_value, last, next_id = (
-        rewards.new_zeros(len(rewards)),
-        rewards.new_zeros(len(rewards)),
-        ids.new_full((len(ids),), -1),
-    )
-    columns = []
+    across = rewards.new_tensor([gamma, gamma * lam])
+    within = rewards.new_tensor([gamma_token, gamma_token * lam_token])
+    next_value, last = rewards.new_zeros(2, len(rewards))
+    next_id, columns = ids.new_full((len(ids),), -1), []
     for t in reversed(range(rewards.shape[1])):
         here, crosses = mask[:, t], ids[:, t] != next_id
         discount, trace = torch.where(crosses, across[:, None], within[:, None])
@@ -86,8 +79,7 @@ def gae_step(
     reward = steps.sums(rewards, ids)
     value = steps.sums(torch.where(steps.firsts(ids), values, 0.0), ids)
     there = steps.sizes(ids) > 0
-    next_value, last = rewards.new_zeros(len(rewards)), rewards.new_zeros(len(rewards))
-    columns = []
+    (next_value, last), columns = rewards.new_zeros(2, len(rewards)), []
     for k in reversed(range(reward.shape[1])):
         advantage = reward[:, k] + gamma * next_value - value[:, k] + gamma * lam * last
         next_value = torch.where(there[:, k], value[:, k], next_value)
@@ -111,13 +103,10 @@ def turn_grpo(
     """Advantages without a critic: what came from a turn on, against the same turn in the group's other episodes.
 
     The return from turn k on is compared with its mean over the episodes of the group that reached turn k; a turn
-    that one episode alone reached gets 0. There is one baseline for each turn, fixed before the turn is played. The
-    construction that compares the rewards of single turns and adds the differences up is biased: the number of
-    baselines it subtracts depends on where the episode itself stopped, which rewards or punishes stopping (verl
-    issue 7244).
-
-    Differences are divided by one standard deviation for the whole group, so a turn in which nothing differed much
-    stays small. With a single turn this is verl's GRPO.
+    that one episode alone reached gets 0. Comparing the rewards of single turns and adding the differences up would be
+    biased: the number of baselines depends on where the episode itself stopped, which rewards or punishes stopping
+    (verl issue 7244). Differences are divided by one standard deviation for the whole group, so a turn in which nothing
+    differed much stays small. With a single turn this is verl's GRPO.
 
     Args:
         ids: turn of each token; the same number is the same turn in all episodes of a group.
@@ -159,10 +148,8 @@ def _checked(rewards: Tensor, mask: Tensor) -> Tensor:
     lost = torch.where(mask, torch.zeros_like(rewards), rewards)
     if lost.any():
         row = int(lost.abs().sum(1).argmax())
-        raise ValueError(
-            f"episode {row} of the batch has a reward of {lost[row].sum().item():.4g} on tokens that are not the "
-            "model's, where it would be lost. Put each reward on the last token of a step."
-        )
+        there = f"a reward of {lost[row].sum().item():.4g} on tokens that are not the model's"
+        raise ValueError(f"episode {row} of the batch has {there}. Put each on the last token of a step.")
     return mask
 
 

@@ -1,9 +1,8 @@
 """The adaptive coefficient of the KL in the reward, controlled as TRL does it: by the KL of whole episodes.
 
 verl applies the KL and has TRL's controller, but shows it the mean KL *per token*, and does not save it. A target of
-6 nats an episode is then never reached, so the coefficient only falls, and a resumed run starts from the first one
-again. Here verl goes on applying the KL with the coefficient it is given; the update gets the number that the target
-is about, and the coefficient goes into the checkpoint.
+6 nats an episode is then never reached, so the coefficient only falls. Here the update gets the KL of an episode, and
+the coefficient goes into the checkpoint.
 
 Formula: kl_coef *= 1 + clip(kl / target_kl - 1, -0.2, 0.2) * episodes / horizon (Ziegler et al., arXiv 1909.08593;
 TRL 0.10.1, `PPOTrainer.step`), kl the sum over an episode's own tokens, mean over the episodes of a step.
@@ -27,12 +26,7 @@ class EpisodeKLController(AdaptiveKLController):
         """What verl calls, with the mean KL per token."""
 
     def observe(self, kl: float, episodes: int) -> None:
-        """Adapt the coefficient to a step.
-
-        Args:
-            kl: nats an episode, mean over the step.
-            episodes: how many there were.
-        """
+        """Adapt the coefficient to a step of so many episodes, given its nats an episode, mean over them."""
         super().update(kl, episodes)
 
     def save(self, folder: Path) -> None:

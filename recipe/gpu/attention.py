@@ -1,13 +1,13 @@
 """Attention over packed rows, for transformers: `varlen`, and `varlen_repeat_kv` beside it.
 
-verl with `use_remove_padding=true` puts the sequences of a micro-batch one after another into a single row. A sequence
-must not see its neighbours, and only position ids, which start at 0 in each, say where they end. transformers'
-`flash_attention_2` needs a package without wheels; its `sdpa` builds a mask of tokens x tokens. PyTorch ships a
-FlashAttention for such rows, `torch.nn.attention.varlen.varlen_attn`, forward and backward, in half precision on
-GPUs. Everywhere else the same function is computed as one `scaled_dot_product_attention` for each sequence.
+verl with `use_remove_padding=true` puts the sequences of a micro-batch one after another into a single row. Only
+position ids, which start at 0 in each, say where they end. transformers' `flash_attention_2` needs a package without
+wheels; its `sdpa` builds a mask of tokens x tokens. PyTorch ships a FlashAttention for such rows,
+`torch.nn.attention.varlen.varlen_attn`, in half precision on GPUs. Everywhere else each sequence is one
+`scaled_dot_product_attention`.
 
-`varlen_repeat_kv` gives every query head a key and value head of its own before the same kernel. It costs memory, and
-is there for a GPU on which the kernel's grouped-query backward is wrong: recipe/gpu/selfcheck.py looks, before a start.
+`varlen_repeat_kv` gives every query head a key and value head of its own before the same kernel, for a GPU on which the
+kernel's grouped-query backward is wrong: recipe/gpu/selfcheck.py looks, before a start.
 """
 
 import inspect
@@ -41,7 +41,7 @@ def bounds_of(position_ids: torch.Tensor) -> Bounds:
     """The sequences of a packed row, from its position ids (1, tokens).
 
     All layers of a model ask for the same tensor, and the answer waits for the GPU, so the last one is kept for as
-    long as that very tensor lives unchanged. An address or a shape would not do: the next micro-batch may have both.
+    long as that very tensor lives unchanged.
 
     Raises:
         ValueError: the ids do not count from 0 in every sequence.
@@ -66,7 +66,7 @@ def bounds_of(position_ids: torch.Tensor) -> Bounds:
     return bounds
 
 
-def packed_attention(
+def flash(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -74,7 +74,7 @@ def packed_attention(
     scale: float | None = None,
     window: int | None = None,
 ) -> torch.Tensor:
-    """Causal attention within each sequence: by PyTorch's FlashAttention on GPUs, else a sequence at a time.
+    """Causal attention within each sequence, by PyTorch's kernel for GPUs.
 
     Args:
         query: (tokens, heads, head size)
@@ -86,21 +86,8 @@ def packed_attention(
         (tokens, heads, head size)
 
     Raises:
-        TypeError: float32 on a GPU, which the kernel does not take.
+        TypeError: float32, which the kernel does not take.
     """
-    compute = flash if query.is_cuda else sequence_by_sequence
-    return compute(query, key, value, bounds, scale, window)
-
-
-def flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: Bounds,
-    scale: float | None = None,
-    window: int | None = None,
-) -> torch.Tensor:
-    """`packed_attention` by PyTorch's kernel for GPUs."""
     if query.dtype not in (torch.bfloat16, torch.float16):
         raise TypeError(
             f"attn_implementation=varlen computes in half precision on GPUs, and was given {query.dtype}. Set "
@@ -121,7 +108,7 @@ def sequence_by_sequence(
     scale: float | None = None,
     window: int | None = None,
 ) -> torch.Tensor:
-    """`packed_attention` in any precision on any device, with PyTorch's attention for whole sequences."""
+    """The same as `flash` in any precision on any device, with PyTorch's attention for whole sequences."""
     outputs = []
     edges = bounds.cumulative.tolist()
     for start, end in zip(edges[:-1], edges[1:], strict=True):
@@ -176,7 +163,8 @@ def varlen(
         )
     assert position_ids is not None
     q, k, v = (x.to(value.dtype).transpose(1, 2).flatten(0, 1) for x in (query, key, value))
-    out = packed_attention(q, k, v, bounds_of(position_ids), scaling, sliding_window)
+    compute = flash if q.is_cuda else sequence_by_sequence
+    out = compute(q, k, v, bounds_of(position_ids), scaling, sliding_window)
     return out.unflatten(0, (query.shape[0], query.shape[2])), None
 
 
@@ -198,7 +186,7 @@ IMPLEMENTATIONS = {"varlen": varlen, "varlen_repeat_kv": varlen_repeat_kv}
 
 
 def register() -> None:
-    """Make the names known to transformers in this process."""
+    """Tell transformers the names in this process."""
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 

@@ -1,15 +1,11 @@
 """What verl loads before it makes a model: `actor_rollout_ref.model.external_lib=recipe.gpu.plugin`.
 
-Three things, done at import because verl calls nothing in it:
+Three things are done at import:
 
 * the attention of recipe/gpu/attention.py gets its names in transformers;
-* with `use_fused_kernels=true` the output layer stays in FSDP2's root unit. verl 0.9.1 makes it a unit of its own where
-  it is not tied to the input embedding, and then reads its weight without calling it, so that the weight is still
-  sharded: "aten.mm.default got mixed torch.Tensor and DTensor" (verl's issues 7427 and 7520);
+* with `use_fused_kernels=true` the output layer stays in FSDP2's root unit. verl 0.9.1 makes an untied one its own unit
+  and reads its weight without calling it: "aten.mm.default got mixed torch.Tensor and DTensor" (verl issue 7427);
 * log-probabilities are those over the tokenizer's ids (recipe/vocabulary.py).
-
-verl loads external libraries where it builds the model's configuration: actor, reference and SFT workers do, and
-those of the critic do not (they get the finished object), so recipe/credit/critic_model.py imports this too.
 """
 
 from typing import Any

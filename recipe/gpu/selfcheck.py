@@ -2,10 +2,10 @@
 
     python -m recipe.gpu.selfcheck --heads 28 --kv-heads 4 --head-size 128 [--window N] [--device cuda|cpu]
 
-The kernel and its grouped-query backward come with the installed torch, and what they do depends on card and driver, so
-`recipe.preflight.machine` runs this in a process of its own before a start on GPUs: random rows, the model's numbers
-of heads, in bfloat16, each implementation of recipe/gpu/attention.py against float32. Prints one JSON object: `device`
-(null where torch cannot use it, and `cuda` says why) and, by implementation, whether it is `right` and the figures.
+What the kernel does depends on card and driver, so `recipe.preflight.machine` runs this in a process of its own before
+a start on GPUs: random rows, the model's heads, in bfloat16, each implementation of recipe/gpu/attention.py against
+float32. Prints one JSON object: `device` (null where torch cannot use it, and `cuda` says why) and, by implementation,
+whether it is `right` and the figures.
 """
 
 import argparse

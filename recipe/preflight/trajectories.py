@@ -9,7 +9,7 @@ from omegaconf import DictConfig, open_dict
 
 from recipe.credit import GROUPED
 from recipe.stage.starts import check_same_rows
-from recipe.trajectories import MOST_SHOWN, Limits, Survey, Vocabulary, survey
+from recipe.trajectories import MOST_SHOWN, Limits, Survey, survey
 
 N = "actor_rollout_ref.rollout.n"
 WHY = {"too_long": "too long", "earlier": "played again after a resume", "silent": "without a token of the model"}
@@ -21,13 +21,9 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     Args:
         settings: the model's, as `preflight.model.load_settings` returns them.
     """
-    limits, model, rollout = (
-        Limits.of(config),
-        str(config.actor_rollout_ref.model.path),
-        config.actor_rollout_ref.rollout,
-    )
+    limits, rollout = Limits.of(config), config.actor_rollout_ref.rollout
     known = min(settings.vocab_size, len(tokenizer))  # recipe/vocabulary.py: no other id has a log-probability
-    result = survey([Path(name) for name in config.data.train_files], limits, Vocabulary(tokenizer, known, model))
+    result = survey([Path(name) for name in config.data.train_files], limits, tokenizer, known)
     counts, grouped = result.counts, config.algorithm.adv_estimator in GROUPED
     if result.mistakes:
         yield f"offline.files: {len(result.mistakes)} mistakes in {counts['read']} trajectories, of which these:"
@@ -53,7 +49,7 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     check_same_rows(config, rows, digest)
     with open_dict(config):
         config.data.stored = {
-            **{"rows": rows, "digest": digest, "limits": asdict(limits), "vocabulary": known, "model": model},
+            **{"rows": rows, "digest": digest, "limits": asdict(limits), "vocabulary": known},
             **{"grouped": grouped, "log_probs": log_probs},
         }
 

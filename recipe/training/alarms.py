@@ -11,7 +11,7 @@ SCORES = ("critic/score/min", "critic/score/max")
 
 
 def none(metrics: Mapping[str, float]) -> list[str]:
-    """No alarms, whatever is logged: they are about what is played."""
+    """No alarms: they are about what is played."""
     return []
 
 
@@ -30,45 +30,37 @@ class Alarms:
     def __call__(self, metrics: Mapping[str, float]) -> list[str]:
         """The alarms of one step, given its logged metrics; most often none."""
         nothing = [metrics.get(name) for name in SCORES] == [0, 0]
+        well_formed, alike = metrics.get("train/format_rate", 1.0), metrics.get("train/groups_alike", 0.0)
+        cut, lost = metrics.get("train/stop/max_tokens", 0.0), metrics.get("train/lost_samples", 0.0)
         shares = {
-            "malformed": (1 - metrics.get("train/format_rate", 1.0), "messages are malformed", "interaction.protocol"),
-            "truncated": (
-                metrics.get("train/stop/max_tokens", 0.0),
-                "episodes ran out of tokens",
-                "data.max_response_length, interaction.train.max_result_chars",
-            ),
-            "lost": (metrics.get("train/lost_samples", 0.0), "samples were lost", "train/failed_rewards, the log"),
-            "alike": (
-                0.0 if nothing else metrics.get("train/groups_alike", 0.0),
-                "groups have one score for all their rollouts",
-                "actor_rollout_ref.rollout.temperature and n; easier or harder tasks",
-            ),
+            "malformed": (1 - well_formed, "messages are malformed", "interaction.protocol"),
+            "truncated": (cut, "episodes ran out of tokens", "data.max_response_length"),
+            "lost": (lost, "samples were lost", "train/failed_rewards, the log"),
+            "alike": (alike * (not nothing), "groups have one score for all their rollouts", "rollout.temperature, n"),
         }
         also = ", and nothing was earned" * nothing
         lines = [
-            f"ALARM {share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also}; see {where}"
+            f"{share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also}; see {where}"
             for name, (share, what, where) in shares.items()
             if share > self.thresholds[name]
         ]
         if nothing and not lines:
-            protocol = "interaction.protocol; " * (metrics.get("train/format_rate", 1.0) < 0.9)
+            protocol = "interaction.protocol; " * (well_formed < 0.9)
             lines.append(
-                f"ALARM nothing was earned: every sample scored 0. Unless 0 is the best score, see {protocol}a warm "
-                "start (bash run_sft.sh), easier tasks, or a reward that pays for progress (pkg://rewards.progress)"
+                f"nothing was earned: every sample scored 0. Unless 0 is the best score, see {protocol}a warm start "
+                "(bash run_sft.sh), easier tasks, or a reward that pays for progress (pkg://rewards.progress)"
             )
         if (correlation := metrics.get(CORRELATION, 1.0)) < LEAST:
             lines.append(
-                f"ALARM engine and trainer disagree on what was sampled: the correlation of their probabilities is "
+                f"engine and trainer disagree on what was sampled: the correlation of their probabilities is "
                 f"{correlation:.3f}, below {LEAST} ({CORRELATION}); does the engine get the trainer's weights?"
             )
-        turns = metrics.get("train/turns")
-        if turns is None:
-            return lines
-        if len(self._turns) < START:
-            self._turns.append(turns)
-        elif turns < self.thresholds["turns"] * sum(self._turns) / START:
-            lines.append(
-                f"ALARM {turns:.1f} user turns an episode, {sum(self._turns) / START:.1f} in the first steps "
-                f"(stage.alarms.turns={self.thresholds['turns']}); see train/stop/* for what ends them"
-            )
-        return lines
+        if (turns := metrics.get("train/turns")) is not None:
+            if len(self._turns) < START:
+                self._turns.append(turns)
+            elif turns < self.thresholds["turns"] * sum(self._turns) / START:
+                lines.append(
+                    f"{turns:.1f} user turns an episode, {sum(self._turns) / START:.1f} in the first steps "
+                    f"(stage.alarms.turns={self.thresholds['turns']}); see train/stop/* for what ends them"
+                )
+        return [f"ALARM {line}" for line in lines]

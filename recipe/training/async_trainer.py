@@ -2,10 +2,8 @@
 
 Prompts are handed out ahead of the batch that is waited for. On the devices that train (`colocate_async`) the engine is
 interrupted as soon as a batch of groups is finished; on devices of its own (`separate_async`) it plays through the
-update and is interrupted for the new weights. What was in the middle of a message is gone on with under these. So an
-episode may be older than the policy, in parts or as a whole; how much is bounded by verl
-(`trainer.v1.sampler.max_off_policy_threshold`), logged (`training/off_policy/...`) and corrected for
-(`algorithm.rollout_correction`).
+update. An episode may be older than the policy, in parts or as a whole: verl bounds it
+(`trainer.v1.sampler.max_off_policy_threshold`), logs it and corrects for it (`algorithm.rollout_correction`).
 """
 
 import json
@@ -31,11 +29,10 @@ class PlayingOn(Curriculum):
 
     def _build_replay_buffer(self) -> Any:
         """verl's, with an end."""
-        batch = self.config.data.train_batch_size
-        return AsyncSampling.instead_of(super()._build_replay_buffer(), self.config.stage.max_lost_share, batch)
+        return AsyncSampling.instead_of(super()._build_replay_buffer(), self.config)
 
     def _save_checkpoint(self) -> None:
-        """As everywhere, with a note that what is in play is a part of it, before verl calls it whole."""
+        """As everywhere, with a note that it holds what is in play, before verl calls it whole."""
         self._checkpoint.mkdir(parents=True, exist_ok=True)
         rollouts = self.config.actor_rollout_ref.rollout.n
         write_atomic(self._checkpoint / QUEUE_FILE, json.dumps({"rollouts": rollouts}))
@@ -46,7 +43,7 @@ class PlayingOn(Curriculum):
         super()._load_checkpoint()
         found = (tq.kv_list("train") or {}).get("train", {})
         prompts = {key for key, tag in found.items() if tag.get("is_prompt", False)}
-        if trained_on := [key for key in found if key not in prompts and key.rsplit("_", 2)[0] not in prompts]:
+        if trained_on := [key for key in found if not {key, key.rsplit("_", 2)[0]} & prompts]:
             tq.kv_clear(keys=trained_on, partition_id="train")
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:

@@ -28,9 +28,8 @@ def leave_out_cut_episodes(queue: Any, batch: Any) -> float:
     Raises:
         RuntimeError: every episode was cut.
     """
-    data = queue.kv_batch_get(
-        keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask", "extra_fields"]
-    )
+    rows: Any = {"keys": batch.keys, "partition_id": batch.partition_id}
+    data = queue.kv_batch_get(**rows, select_fields=["response_mask", "extra_fields"])
     cut = [bool(extra.get("truncated", False)) for extra in data.pop("extra_fields").tolist()]
     real = [not tag.get("is_padding", False) for tag in batch.tags]
     left_out = sum(c and r for c, r in zip(cut, real, strict=True))
@@ -40,10 +39,10 @@ def leave_out_cut_episodes(queue: Any, batch: Any) -> float:
             "data.max_response_length or interaction.max_tokens_per_reply, or set interaction.overlong.train=true."
         )
     if left_out:
-        rows = [row * (not c) for row, c in zip(data["response_mask"].unbind(), cut, strict=True)]
-        mask = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-        fields = TensorDict({"response_mask": mask, "loss_mask": mask}, batch_size=len(rows))
-        queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        masks = [row * (not c) for row, c in zip(data["response_mask"].unbind(), cut, strict=True)]
+        mask = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
+        fields = TensorDict({"response_mask": mask, "loss_mask": mask}, batch_size=len(masks))
+        queue.kv_batch_put(**rows, fields=fields)
     return left_out / sum(real)
 
 

@@ -1,15 +1,12 @@
 """Learning from stored trajectories with verl's synchronous trainer: they take the place of what is played.
 
-Two of verl's plug-in points and two of its hooks are enough. Its data loader, with its order of rows and its place in
-every checkpoint, draws from `StoredRows` (`data.custom_cls`). Where its agent loops would play what was drawn,
+verl's data loader draws from `StoredRows` (`data.custom_cls`). Where its agent loops would play what was drawn,
 `StoredTrajectories` (`rollout.agent.agent_loop_manager_class`) puts the stored episodes into TransferQueue, by the same
-functions as the agent loop's worker. `OfflineTrainer` builds no engine, as verl's trainer provides for
-(`_enable_hybrid_replicas`), and has none to give weights to. All that follows is what every stage does.
+functions as the agent loop's worker. `OfflineTrainer` builds no engine. All that follows is what every stage does.
 """
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,13 +27,13 @@ from interaction.episode_output import EpisodeOutput
 from recipe.stage.state import BATCHES_FILE
 from recipe.training import alarms
 from recipe.training.trainer import CurriculumTrainer
-from recipe.trajectories import Limits, Place, Stored, Survey, Vocabulary, read, survey
+from recipe.trajectories import Limits, Place, Stored, Survey, read, survey
 
 
 @lru_cache(maxsize=1)
-def _survey(files: tuple[str, ...], limits: Limits, tokenizer: Any, size: int, model: str) -> Survey:
+def _survey(files: tuple[str, ...], *given: Any) -> Survey:
     """Once for both data sets that verl makes: of training, and of the validation, which is off."""
-    return survey([Path(file) for file in files], limits, Vocabulary(tokenizer, size, model))
+    return survey([Path(file) for file in files], *given)
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class StoredRows(Dataset):
     def __init__(self, data_files: Any, tokenizer: Any, config: DictConfig, max_samples: int = -1, **_: Any) -> None:
         given = config.stored
         self.tokenizer, self.limits = tokenizer, Limits(**given.limits)
-        found = _survey(tuple(data_files), self.limits, tokenizer, given.vocabulary, given.model)
+        found = _survey(tuple(data_files), self.limits, tokenizer, given.vocabulary)
         if found.mistakes:
             raise RuntimeError(f"stored trajectories have changed since the start: {found.mistakes[0]}")
         rows = found.items(given.grouped)
@@ -70,14 +67,10 @@ class StoredRows(Dataset):
 
 
 class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker of the agent loop, of which nothing but the end is used: an episode goes into TransferQueue."""
+    """verl's worker of the agent loop, of which only the end is used: an episode goes into TransferQueue."""
 
     def __init__(self) -> None:
         self.processor, self.reward_loop_worker_handles, self.distillation_enabled = None, None, False
-
-    async def put(self, output: EpisodeOutput, row: dict[str, Any]) -> None:
-        """As verl does it with what an agent loop has returned."""
-        await self._agent_loop_postprocess(output, False, **row)
 
 
 class StoredTrajectories:
@@ -100,27 +93,22 @@ class StoredTrajectories:
         step, places = int(batch["global_steps"]), list[str]()
         for uid, row in zip(batch["uid"], batch["stored"], strict=True):
             places += map(str, row.places)
-            asyncio.run(self._put(uid, step, row.trajectories))
+            for number, stored in enumerate(row.trajectories):
+                about = {"uid": uid, "session_id": number, "global_steps": step, "data_source": stored.source}
+                asyncio.run(self.worker._agent_loop_postprocess(output_of(stored, self.log_probs), False, **about))
             tq.kv_put(key=uid, partition_id="train", tag={"status": "finished"})
         with self.batches.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, "trajectories": places}) + "\n")
 
-    async def _put(self, uid: str, step: int, trajectories: Sequence[Stored]) -> None:
-        for number, stored in enumerate(trajectories):
-            row = {"uid": uid, "session_id": number, "global_steps": step, "data_source": stored.source}
-            await self.worker.put(output_of(stored, self.log_probs), row)
-
 
 def output_of(stored: Stored, log_probs: bool) -> EpisodeOutput:
-    """A stored trajectory in the form in which an agent loop returns one that it has played.
+    """A stored trajectory in the form in which an agent loop returns an episode.
 
     Args:
         log_probs: whether those of the model that sampled it go along.
     """
     trajectory = stored.trajectory
-    reward: dict[str, Any] = dict(stored.reward)
-    if stored.step_scores is not None:
-        reward["step_scores"] = stored.step_scores
+    scores = {} if stored.step_scores is None else {"step_scores": stored.step_scores}
     return EpisodeOutput(
         prompt_ids=trajectory.prompt,
         response_ids=trajectory.response,
@@ -130,10 +118,10 @@ def output_of(stored: Stored, log_probs: bool) -> EpisodeOutput:
         num_turns=2 * len(trajectory.spans),
         metrics=AgentLoopMetrics(),
         extra_fields={
-            "min_global_steps": 0,  # of the policy's versions none has played it: it is as old as the start
+            "min_global_steps": 0,  # it is as old as the start
             "max_global_steps": 0,
             "truncated": stored.truncated,
-            "reward_extra_info": reward,
+            "reward_extra_info": {**stored.reward, **scores},
         },
         spans=trajectory.spans,
     )
@@ -154,21 +142,15 @@ class OfflineTrainer(CurriculumTrainer):
     def on_init_end(self) -> None:
         """There is no engine to give weights to."""
 
-    def on_step_end(self) -> None:
-        """The same."""
+    on_step_end = on_init_end
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
-        """As everywhere, a KL in the reward with it. Then the start model's take the old ones' place."""
-        updated = super()._compute_advantage(batch, metrics)
-        if self.config.offline.old_log_probs == "start":
-            self._compare_with_start(batch, metrics)
-        return updated
-
-    def _compare_with_start(self, batch: Any, metrics: dict) -> None:
-        """The reference policy's log-probabilities take the place of the old ones, in what corrects for them too."""
-        names, correction = ["ref_log_prob"], self.config.algorithm.rollout_correction
-        if correction.rollout_is:
-            names += ["rollout_log_probs", "response_mask"]
+        """As everywhere, a KL in the reward with it. Then the start model's log-probabilities may become the old ones,
+        and what corrects for them."""
+        updated, correction = super()._compute_advantage(batch, metrics), self.config.algorithm.rollout_correction
+        if self.config.offline.old_log_probs != "start":
+            return updated
+        names = ["ref_log_prob", *(["rollout_log_probs", "response_mask"] if correction.rollout_is else [])]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
         fields = {"old_log_probs": data["ref_log_prob"]}
         if correction.rollout_is:
@@ -179,7 +161,8 @@ class OfflineTrainer(CurriculumTrainer):
             fields["rollout_is_weights"] = response_to_nested(padded.batch["rollout_is_weights"], data["response_mask"])
         given = TensorDict(fields, batch_size=len(batch))
         tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=given)
+        return updated
 
     def _missing_share(self, samples: int) -> float:
-        """Of stored trajectories none is lost: groups of fewer than `rollout.n` are what they are."""
+        """None is lost: groups of fewer than `rollout.n` are what they are."""
         return 0.0

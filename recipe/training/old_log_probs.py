@@ -1,10 +1,9 @@
 """Old log-probabilities without a pass of the trainer, in steps where the engine's are the same numbers.
 
-Engine and trainer hold the same weights when a step is played, so what the engine sampled with are the old
-log-probabilities, but for rounding. How large that is depends on kernels and precision, and is measured: the first step
-of a start and then one of every `stage.old_log_probs_every` computes them with the trainer, as verl does in each. The
-others take the engine's, as long as no token's log-probability differed by more than `TOLERANCE` in the last step that
-was measured. Their `actor/ppo_kl` is then the mean difference of the two, and `actor/entropy` is not known.
+Engine and trainer hold the same weights when a step is played, so the engine's are the old log-probabilities, but for
+rounding. That is measured: the first step of a start and then one of every `stage.old_log_probs_every` computes them
+with the trainer. The others take the engine's, as long as no token's differed by more than `TOLERANCE` in the last step
+that was measured. Their `actor/ppo_kl` is then the mean difference of the two, and `actor/entropy` is not known.
 """
 
 from functools import cached_property
@@ -44,31 +43,33 @@ class OldLogProbs(PPOTrainer):
     def _compute_old_log_prob(self, batch: Any, metrics: dict) -> Any:
         """verl's, in the steps that measure; in the others the engine's, stored as verl's own bypass mode does."""
         self._compared = self._to_skip == 0
-        if self._compared:
-            batch = super()._compute_old_log_prob(batch, metrics)
-            if self._every > 1:
-                metrics[DIFFERENCE] = difference = _difference(batch)
-                self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
-                if not (self._to_skip or self._told):
-                    self._told = True
-                    print(
-                        f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability, more than "
-                        f"{TOLERANCE:g}: the next step is measured too (stage.old_log_probs_every={self._every})",
-                        flush=True,
-                    )
+        if not self._compared:
+            self._to_skip -= 1
+            rows: Any = {"keys": batch.keys, "partition_id": batch.partition_id}
+            data = tq.kv_batch_get(**rows, select_fields=["rollout_log_probs"])
+            data["old_log_probs"] = data.pop("rollout_log_probs")
+            tq.kv_batch_put(**rows, fields=data)
             return batch
-        self._to_skip -= 1
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rollout_log_probs"])
-        data["old_log_probs"] = data.pop("rollout_log_probs")
-        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=data)
+        batch = super()._compute_old_log_prob(batch, metrics)
+        if self._every > 1:
+            metrics[DIFFERENCE] = difference = _difference(batch)
+            self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
+            if not (self._to_skip or self._told):
+                self._told = True
+                print(
+                    f"NOTE engine and trainer differ by {difference:.1e} in a token's log-probability, more than "
+                    f"{TOLERANCE:g}: the next step is measured too (stage.old_log_probs_every={self._every})",
+                    flush=True,
+                )
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         """verl's, without its comparison of engine and trainer where these are the same numbers."""
         batch = super()._compute_advantage(batch, metrics)
         if not self._compared:
-            for name in [name for name in metrics if name.startswith("rollout_corr/")]:
-                del metrics[name]
+            for name in [*metrics]:
+                if name.startswith("rollout_corr/"):
+                    del metrics[name]
         return batch
 
 

@@ -1,11 +1,10 @@
-"""verl's trainer for supervised training, with what it leaves out: a validation over all that is held out, and an epoch
-that is not lost when a checkpoint was saved at its beginning.
+"""verl's trainer for supervised training, with a validation over all that is held out, and no epoch lost at a resume.
 
-verl validates by training batches and drops what fills none: of fewer conversations than a batch the loss is NaN, and a
-mean over batches is none over tokens. Here it is one batch, of which the loss is the mean over the model's tokens.
+verl validates by training batches and drops what fills none: of fewer conversations than a batch the loss is NaN. Here
+it is one batch, of which the loss is the mean over the model's tokens.
 
-A checkpoint says how many batches of its epoch the data loader has given out. At the end of an epoch that is all of
-them, and verl, which goes on with the next epoch, is given none there: one epoch less, and the last step is never made.
+A checkpoint at the end of an epoch says that the data loader has given out all batches. verl, which resumes with the
+next epoch, would be given none there: one epoch less, and the last step is never made.
 """
 
 from typing import Any
@@ -32,8 +31,7 @@ class Filled(Dataset):
     def __getitem__(self, place: int) -> dict[str, Any]:
         if place < len(self.rows):
             return self.rows[place]
-        row = self.rows[0]
-        return {**row, "loss_mask": row["loss_mask"].new_zeros(row["loss_mask"].shape)}
+        return {**self.rows[0], "loss_mask": self.rows[0]["loss_mask"] * 0}
 
 
 class WarmStart(SFTTrainer):

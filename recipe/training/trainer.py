@@ -3,10 +3,10 @@
 It logs the values of a reward in training as well as in validation, per category, raises alarms, stops when too many
 samples are lost, and leaves the stage at its gate. Everything else is `super()`.
 
-Faults are counted apart: the model's as `stop/format_errors`, `stop/max_tokens`, `stop/max_steps`; the environment's as
-`stop/environment_error`; the engine's as `engine_faults` and a played user's as `user_faults` (episodes played again,
-per sample) and, together with the reward's, as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts
-that lost samples to it). Groups that dynamic sampling leaves out are `filtered_groups`, a share of `played_groups`.
+Faults are counted apart: the model's as `stop/*`; the environment's as `stop/environment_error`; the engine's and a
+played user's as `engine_faults` and `user_faults` (episodes played again, per sample) and, together with the reward's,
+as `lost_samples`; the reward's alone as `failed_rewards` (share of prompts that lost samples to it). Dynamic sampling
+leaves out `filtered_groups`, a share of `played_groups`.
 
 verl takes the raw score of a rollout whose siblings were all lost for its advantage. Here it is left out of the step
 (`lone_samples`) and counts, with the lost ones, against `stage.max_lost_share`.
@@ -33,11 +33,8 @@ from recipe.stage.state import prune
 from recipe.training.alarms import Alarms
 from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.old_log_probs import OldLogProbs
-from recipe.training.sampling import AsyncSampling, DynamicSampling, GroupsLost
+from recipe.training.sampling import AsyncSampling, Counting, DynamicSampling, GroupsLost
 from recipe.trajectories import is_offline
-
-COUNTING = (DynamicSampling, AsyncSampling)
-"""Buffers that count what they have thrown away."""
 
 
 class Curriculum(PPOTrainer):
@@ -56,8 +53,7 @@ class Curriculum(PPOTrainer):
 
     def _build_replay_buffer(self) -> Any:
         """verl's; with `algorithm.filter_groups` one that knows when to stop."""
-        stage = self.config.stage
-        return DynamicSampling.instead_of(super()._build_replay_buffer(), stage.max_gen_batches, stage.max_lost_share)
+        return DynamicSampling.instead_of(super()._build_replay_buffer(), self.config)
 
     def _init_dataloader(self) -> None:
         """verl's data loaders; stops where they make no step, which only verl knows after its length filter."""
@@ -66,9 +62,8 @@ class Curriculum(PPOTrainer):
         super()._init_dataloader()
         if self.total_training_steps < 1:
             raise ValueError(
-                f"{len(self.train_dataset)} rows of data.train_files={self.config.data.train_files} pass verl's length "
-                f"filter, fewer than data.train_batch_size={self.config.data.train_batch_size}: no step would be "
-                "made. Raise data.max_prompt_length or lower data.train_batch_size."
+                f"{len(self.train_dataset)} rows pass verl's length filter, fewer than data.train_batch_size="
+                f"{self.config.data.train_batch_size}. Raise data.max_prompt_length or lower data.train_batch_size."
             )
 
     def fit(self, agent_loop_manager: Any) -> None:
@@ -97,11 +92,8 @@ class Curriculum(PPOTrainer):
             print(f"KL coefficient {self._kl_controller.value:.4g} {source}", flush=True)
 
     def _save_checkpoint(self) -> None:
-        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know.
-
-        The KL coefficient is in the folder before verl calls the checkpoint whole.
-        """
-        if self._kl_controller:
+        """verl's checkpoint; then the old ones go, those of earlier starts too, which verl does not know."""
+        if self._kl_controller:  # before verl calls the checkpoint whole
             self._kl_controller.save(self._checkpoint)
         super()._save_checkpoint()
         prune(self.config)
@@ -115,7 +107,7 @@ class Curriculum(PPOTrainer):
         self.total_training_steps = self.stage_end(global_steps, metrics)
 
     def step(self, metrics: dict, timing_raw: dict) -> Any:
-        """verl's step; says what happened when not one sample of it came back, or of too many groups none."""
+        """verl's step; says what happened when no sample of it came back, or of too many groups none."""
         try:
             return super().step(metrics, timing_raw)
         except GroupsLost as error:
@@ -127,20 +119,17 @@ class Curriculum(PPOTrainer):
             raise RuntimeError(self._lost_text(0, 0, len(self.replay_buffer.failure_keys["train"]))) from error
 
     def on_sample_end(self) -> None:
-        """Notes how many prompts failed, before the replay buffer looks again.
-
-        A prompt fails when a rollout raises. Ours never do, so it was the reward that failed (`recipe.reward`).
-        """
+        """Notes in how many prompts the reward raised, before the replay buffer looks again."""
         super().on_sample_end()
         buffer = self.replay_buffer
-        self.failed_prompts = buffer.failed if isinstance(buffer, COUNTING) else 0
+        self.failed_prompts = buffer.failed if isinstance(buffer, Counting) else 0
         if not isinstance(buffer, AsyncSampling):  # in which others may be those of later steps
             self.failed_prompts += len(buffer.failure_keys["train"])
 
     @property
     def _prompts(self) -> int:
         """Prompts of a step that were to give samples: its batch, and those that were played for lost groups."""
-        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, COUNTING) else 0
+        lost = self.replay_buffer.lost if isinstance(self.replay_buffer, Counting) else 0
         return self.config.data.train_batch_size + lost
 
     def _lost_text(self, kept: int, lone: int, failed_prompts: int) -> str:
@@ -151,8 +140,8 @@ class Curriculum(PPOTrainer):
             cause = f"the reward {name} of {path} failed for {failed_prompts} prompts"
         return (
             f"{expected - kept - lone} of {expected} samples of step {self.global_steps} were lost because {cause}; "
-            f"{lone} more are alone in their group. That is more than stage.max_lost_share="
-            f"{self.config.stage.max_lost_share} allows. The log above has each failure; start again to resume."
+            f"{lone} more are alone in their group. stage.max_lost_share={self.config.stage.max_lost_share} allows "
+            "fewer. The log above has each failure; start again to resume."
         )
 
     def _missing_share(self, samples: int) -> float:
@@ -186,15 +175,12 @@ class Curriculum(PPOTrainer):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
-        """verl's advantages, with values and the ids of steps and turns for the estimators of `recipe.credit`.
-
-        Afterwards the overlong filter, where it is on.
-        """
+        """verl's advantages, with what the estimators of `recipe.credit` need beside; then the overlong filter."""
         names = ["response_mask", "values", "step_ids", "turn_ids"]
         if self._kl_controller:
             names += ["old_log_probs", "ref_log_prob"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
-        with registry.given(registry.Columns.of(data)):
+        with registry.given(registry.columns_of(data)):
             updated = super()._compute_advantage(batch, metrics)
         if self._kl_controller:
             estimator = "low_var_kl" if is_offline(self.config) else self.config.algorithm.kl_penalty
@@ -207,9 +193,8 @@ class Curriculum(PPOTrainer):
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["data_source", "extra_fields", "rm_scores"]
-        )
+        names = ["data_source", "extra_fields", "rm_scores"]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=names)
         scores: dict[str, list[float]] = defaultdict(list)
         for key, score in zip(keys, data["rm_scores"].sum(dim=1).tolist(), strict=True):
             scores[key.rsplit("_", 2)[0]].append(round(score, 5))
@@ -224,20 +209,17 @@ class Curriculum(PPOTrainer):
                 values[f"train/{name}"].append(extra.get(name, 0))
             for name, value in extra.get("seconds", {}).items():
                 values[f"train/seconds/{name}"].append(value)
-        buffer, groups = self.replay_buffer, {}
-        if isinstance(buffer, DynamicSampling):
-            groups = {
-                "train/played_groups": float(buffer.played),
-                "train/filtered_groups": buffer.filtered / buffer.played,
-            }
-        return {
+        found = {
             "train/lost_samples": self._missing_share(len(keys) + self.lone_samples),
             "train/failed_rewards": self.failed_prompts / self._prompts,
             "train/lone_samples": self.lone_samples,
-            **({"train/groups_alike": fmean(alike)} if alike else {}),
-            **groups,
-            **{name: fmean(numbers) for name, numbers in values.items()},
         }
+        if alike:
+            found["train/groups_alike"] = fmean(alike)
+        if isinstance(buffer := self.replay_buffer, DynamicSampling):
+            found["train/played_groups"] = float(buffer.played)
+            found["train/filtered_groups"] = buffer.filtered / buffer.played
+        return found | {name: fmean(numbers) for name, numbers in values.items()}
 
     def _val_metrics_update(
         self, data_sources: list[str], sample_uids: list[str], infos: dict[str, list], *args: Any, **kwargs: Any

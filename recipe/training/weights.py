@@ -21,15 +21,11 @@ from torch.distributed import BroadcastOptions, ProcessGroup, ProcessGroupGloo, 
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 from verl.utils.device import get_device_id, get_device_name
 
-NAME = "gloo"
 TIMEOUT = timedelta(minutes=10)
 """For everybody to meet, and for one tensor."""
 
-Place = tuple[str, int]
-"""Address and port of the sender's store."""
 
-
-@CheckpointEngineRegistry.register(NAME)
+@CheckpointEngineRegistry.register("gloo")
 class GlooCheckpointEngine(CheckpointEngine):
     """The first process that trains sends each tensor to all engines. The others only help it to gather them.
 
@@ -38,13 +34,15 @@ class GlooCheckpointEngine(CheckpointEngine):
         is_master: whether this is the process that sends.
     """
 
+    store: TCPStore
+    """The sender's; what it says of tensor `n` is under the name `n`."""
+    group: ProcessGroup | None = None
+
     def __init__(self, bucket_size: int, is_master: bool = False) -> None:
         self.is_master = is_master
-        self.store: TCPStore | None = None
-        self.group: ProcessGroup | None = None
 
-    def prepare(self) -> Place | None:  # type: ignore[override]
-        """Where the others find the sender, on the address that Ray knows this node by; None of anybody else."""
+    def prepare(self) -> tuple[str, int] | None:  # type: ignore[override]
+        """Address and port of the sender's store, on the address that Ray knows this node by; None of the others."""
         if not self.is_master:
             return None
         address = ray.util.get_node_ip_address().strip("[]")
@@ -67,7 +65,7 @@ class GlooCheckpointEngine(CheckpointEngine):
 
         return given([0] + [-1] * (actor_wg_world_size - 1)), given([*range(1, size)])
 
-    def init_process_group(self, rank: int, size: int, place: Place) -> None:
+    def init_process_group(self, rank: int, size: int, place: tuple[str, int]) -> None:
         """Meet at the sender's store.
 
         Args:
@@ -75,19 +73,20 @@ class GlooCheckpointEngine(CheckpointEngine):
             size: of the group: the sender and all engines.
             place: where the sender listens.
         """
-        if rank < 0:
-            return
-        store = self.store or TCPStore(place[0], place[1], is_master=False, timeout=TIMEOUT)
-        self.group = ProcessGroupGloo(store, rank, size, TIMEOUT)
+        if rank > 0:
+            self.store = TCPStore(place[0], place[1], is_master=False, timeout=TIMEOUT)
+        if rank >= 0:
+            self.group = ProcessGroupGloo(self.store, rank, size, TIMEOUT)
 
     def finalize(self) -> None:
         """Leave the group; the next weights are sent in another one."""
-        self.group = self.store = None
+        if self.group is not None:
+            del self.store, self.group
 
     def _broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         options = BroadcastOptions()
         options.rootRank = options.rootTensor = 0
-        assert self.group is not None, "init_process_group comes first"
+        assert self.group is not None
         self.group.broadcast([tensor], options).wait()
         return tensor
 
@@ -95,30 +94,27 @@ class GlooCheckpointEngine(CheckpointEngine):
         self, weights: Iterable[tuple[str, torch.Tensor]], global_steps: int | None = None
     ) -> None:
         """Every process that trains walks through the weights, since they are gathered from all; one sends."""
+        number = 0
         for name, weight in weights:
             if self.group is not None:
-                self._send_header([name, str(weight.dtype).removeprefix("torch."), list(weight.shape)])
+                self.store.set(str(number), json.dumps([name, str(weight.dtype), list(weight.shape)]))
                 self._broadcast(weight.detach().cpu().contiguous().view(-1).view(torch.uint8))
+                number += 1
         if self.group is not None:
-            self._send_header([])
-
-    def _send_header(self, header: list[Any]) -> None:
-        text = json.dumps(header).encode()
-        self._broadcast(torch.tensor([len(text)]))
-        self._broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+            self.store.set(str(number), "null")
+            self.group.barrier().wait()  # the store stays until all have read that it was the last one
 
     async def receive_weights(  # type: ignore[override]
         self, global_steps: int | None = None
     ) -> AsyncIterator[tuple[str, torch.Tensor]]:
         """Name and weight, on the engine's device, in the order in which they are sent."""
-        device = get_device_name()
-        while header := self._receive_header():
+        device, number = get_device_name(), 0
+        while header := json.loads(self.store.get(str(number))):
             name, kind, shape = header
-            dtype = getattr(torch, kind)
+            dtype = getattr(torch, kind.removeprefix("torch."))
             data = self._broadcast(torch.empty(math.prod(shape) * dtype.itemsize, dtype=torch.uint8))
             weight = data.view(dtype).view(shape)
             yield name, weight if device == "cpu" else weight.to(f"{device}:{get_device_id()}")
-
-    def _receive_header(self) -> list[Any]:
-        length = int(self._broadcast(torch.zeros(1, dtype=torch.int64)))
-        return json.loads(bytes(self._broadcast(torch.empty(length, dtype=torch.uint8)).tolist()))
+            number += 1
+        assert self.group is not None
+        self.group.barrier().wait()

@@ -1,10 +1,11 @@
-"""TransferQueue as a dictionary, for verl's replay buffers."""
+"""TransferQueue as a dictionary, for verl's replay buffers and for what its trainer computes."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 
 
 class PartlyFailed(list):
@@ -46,3 +47,24 @@ class Queue:
         if select_fields == ["rm_scores"]:
             return {"rm_scores": [torch.tensor([0.0, self.values[key]]) for key in keys]}
         return {"extra_fields": [{"reward_extra_info": {"acc": self.values[key]}} for key in keys]}
+
+
+def nested(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows of different lengths as verl stores them."""
+    return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
+
+
+class Store:
+    """The part of TransferQueue that holds the columns of a step."""
+
+    def __init__(self, **columns: Any):
+        self.columns = columns
+        self.written: dict[str, torch.Tensor] = {}
+
+    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        found = {name: self.columns[name] for name in select_fields if name in self.columns}
+        return TensorDict(found, batch_size=len(keys))
+
+    def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> Any:
+        self.written |= {name: fields[name].to_padded_tensor(padding=0) for name in fields.keys()}
+        return "batch"

@@ -44,14 +44,13 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     played.train = train
     monkeypatch.setitem(sys.modules, played.__name__, played)
     monkeypatch.setattr(sft.starts, "set_environment", lambda *_: None)
-    monkeypatch.setattr(sft, "weights", lambda _: ())
     monkeypatch.setattr(sft, "read_sides", lambda *_: sft.Sides([], []))
     monkeypatch.setattr(sft, "arrange", lambda sides, _: sides)
-    for name in ("process_group", "tee_output"):
+    for name in ("process_group", "tee_output", "write_card"):
         monkeypatch.setattr(sft, name, lambda *_: None)
-    monkeypatch.setattr(sft, "start_model", str)
+    for name, kept in (("start_model", str), ("weights", lambda _: ())):
+        monkeypatch.setattr(sft, name, kept)
     monkeypatch.setattr(sft.state, "go_back", lambda *_: [])
-    monkeypatch.setattr(sft, "write_card", lambda *_: None)
     monkeypatch.setattr(sft, "export", lambda _, target, __: target.mkdir(exist_ok=True))
     monkeypatch.setattr(sft, "read_done", lambda stage: state.look(stage).done if (stage / "hf").is_dir() else None)
 
@@ -97,47 +96,31 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
     assert (tmp_path / "aside" / "run" / "checkpoints" / state.TRACKER).is_file()
 
 
-def test_a_changed_setting_is_not_taken_for_what_older_checkpoints_were_made_with(
-    started: Start, tmp_path: Path
-) -> None:
-    assert started() == [0]
-    assert started("trainer.save_freq=50", "trainer.logger=[console]") == []
-    noted = (tmp_path / "run" / "state.json").read_bytes()
-    with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
-        started("optim.lr=1e-3")
-    assert (tmp_path / "run" / "state.json").read_bytes() == noted
-    assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
-    assert started("optim.lr=1e-3") == []
-
-
-def test_a_warm_start_that_was_interrupted_goes_on_with_the_same_settings_only(started: Start, tmp_path: Path) -> None:
-    started()
-    state.update(tmp_path / "run", done=None)
-    with pytest.raises(SystemExit, match="other data"):
-        started("optim.lr=1e-3")
-    assert started() == [7]
-
-
-def test_checkpoints_of_an_unknown_model_are_not_resumed(started: Start, tmp_path: Path) -> None:
-    started()
-    (tmp_path / "run" / "state.json").unlink()
-    shutil.rmtree(tmp_path / "run" / "hf")
-    with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
-        started()
-    assert started("trainer.resume_mode=disable") == [0]
-
-
-def test_a_training_that_did_not_reach_its_last_step_hands_on_nothing(
+def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played = sys.modules["recipe.training.sft_trainer"]
+    run, played = tmp_path / "run", sys.modules["recipe.training.sft_trainer"]
     trained = played.train
     with monkeypatch.context() as ends_early:
         ends_early.setattr(played, "train", lambda config: trained(config) + 7)
         with pytest.raises(SystemExit, match="ended at step 7 of 14. Start it again"):
             started()
-    assert not (tmp_path / "run" / "hf").exists()
-    assert started() == [7]
+    assert not (run / "hf").exists()
+    with pytest.raises(SystemExit, match="other data"):
+        started("optim.lr=1e-3")
+    assert started() == [7] and started("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]") == []
+    noted = (run / "state.json").read_bytes()
+    for changed in ("optim.lr=1e-3", "data.val_share=0.1"):
+        with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
+            started(changed)
+    assert (run / "state.json").read_bytes() == noted
+    assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
+    assert started("optim.lr=1e-3") == []
+    (run / "state.json").unlink()
+    shutil.rmtree(run / "hf")
+    with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
+        started()
+    assert started("trainer.resume_mode=disable") == [0]
 
 
 def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(
@@ -155,17 +138,6 @@ def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that
         sft.choose_folder(config)
         assert (config.paths.run, config.paths.stage) == (run, stage)
         assert config.trainer.default_local_dir == f"{stage}/checkpoints"
-
-
-def test_what_validates_decides_nothing_and_what_is_held_out_does(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("rows")
-
-    def made(*overrides: str) -> str:
-        given = ["sft_hardware=tiny", "model.path=/model", f"data.train_files=[{tmp_path}/rows.jsonl]", *overrides]
-        return sft.fingerprint(compose("sft", given, group="sft_hardware"))
-
-    assert made() == made("trainer.test_freq=3") != made("data.val_share=0.1")
-    assert made("data.val_share=0.1") != made("data.val_share=0.2")
 
 
 def test_the_tiny_policy_of_tau_knows_the_lines_of_any_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Stored trajectories as they are read: the tokens that were played, and a name for everything that is wrong."""
 
-import copy
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +16,14 @@ from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_
 from data_prep.steptool.lengths import Limits as TextLimits
 from data_prep.steptool.lengths import Measure
 from recipe.files import PreflightError
-from recipe.trajectories import Limits, Stored, Survey, Vocabulary, found, read, survey
+from recipe.trajectories import Limits, Stored, Survey, found, read, survey
 
 ROOMY = Limits(prompt=100, response=100, context=None, reply=None, final_only=False)
 
 
 def look(*files: Path, limits: Limits = ROOMY, size: int = 2048) -> Survey:
     """A survey of files."""
-    return survey(files, limits, Vocabulary(tokenizer(), size, "the model"))
+    return survey(files, limits, tokenizer(), size)
 
 
 @pytest.fixture
@@ -69,13 +68,11 @@ def test_the_last_tokens_of_a_step_may_be_the_environment_s(stored: Any) -> None
 
 
 def with_(**tokens: Any) -> dict[str, Any]:
-    made = line()
-    made["tokens"] |= tokens
-    return made
+    return {**line(), "tokens": line()["tokens"] | tokens}
 
 
 def step_with(place: Any) -> dict[str, Any]:
-    made = copy.deepcopy(line())
+    made = line()
     made["episode"]["turns"][1]["steps"][0]["tokens"] = place
     return made
 
@@ -104,10 +101,9 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, line 3, ") and re.search(words, mistake), mistake
         assert len(mistake) < len(str(path)) + 500
-    for number, steps in enumerate(
-        ([("a", "", 1.0)], [("a", "b", 1.0), ("", "b", 1.0)], [("a", "b", float("nan"))], [])
-    ):
-        path = write_rows(tmp_path / f"{number}.parquet", ("good", [("a", "b", 1.0)]), ("bad", steps))
+    ones = [("a", "b", 1.0), ("", "b", 1.0)]
+    for number, steps in enumerate(([("a", "", 1.0)], ones, [("a", "b", float("nan"))], [])):
+        path = write_rows(tmp_path / f"{number}.parquet", ("good", ones[:1]), ("bad", steps))
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, row 2, steps")
     (tmp_path / "rows.parquet").write_text("no parquet")
@@ -129,56 +125,43 @@ def test_whatever_stands_in_a_line_is_a_trajectory_or_a_mistake(
     tmp_path_factory: pytest.TempPathFactory, name: str, to: Any
 ) -> None:
     path = write_lines(tmp_path_factory.mktemp("lines") / "000001.jsonl", [{**line(), name: to}])
-    result = survey([path], ROOMY, Vocabulary(tokenizer(), 2048, "the model"))
+    result = look(path)
     assert len(result.mistakes) + result.counts["trained"] + result.counts["silent"] == 1
 
 
 def test_ids_of_another_model_are_told_by_their_size_and_by_what_they_read(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "000001.jsonl", [line()])
     (mistake,) = look(path, size=9).mistakes
-    assert "id 9" in mistake and "below 9" in mistake and "Set MODEL" in mistake
+    assert "id 9" in mistake and "Set MODEL" in mistake
     other = line()
     other["episode"]["turns"][0]["steps"][0]["text"] = "what this model never wrote"
     (mistake,) = look(write_lines(path, [other])).mistakes
     assert "step 0 reads" in mistake and "another model's tokenizer" in mistake
 
 
-def test_an_episode_that_stands_twice_is_named_with_both_places(tmp_path: Path) -> None:
+def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_later_launch_counts(
+    tmp_path: Path,
+) -> None:
     first, second = (write_lines(tmp_path / f"{number}.jsonl", [line()]) for number in (1, 2))
     (mistake,) = look(first, second).mistakes
     assert f"{second}, line 1" in mistake and f"{first}, line 1" in mistake
-
-
-def test_of_a_step_that_was_played_again_the_later_launch_counts(tmp_path: Path) -> None:
     lines = [line(uid="1"), line(uid="2"), line(uid="3", launch="b"), line(uid="4", launch="b"), line(uid="5", step=2)]
-    result = look(write_lines(tmp_path / "000001.jsonl", lines))
-    assert set(result.groups) == {"3", "4", "5"} and result.counts["earlier"] == 2
+    result = look(write_lines(first, lines), write_lines(second, [line(uid="4", launch="c", step=3)]))
+    assert set(result.groups) == {"3", "4", "5"} and result.counts["earlier"] == 3 and not result.mistakes
 
 
-def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any) -> None:
-    for limits in (
-        Limits(100, 5, None, None, False),
-        Limits(100, 100, 8, None, False),
-        Limits(100, 100, None, 2, False),
-    ):
-        (one,) = stored(line(), limits=limits)
+def test_steps_that_do_not_fit_are_dropped_whole_with_their_rewards(stored: Any, tmp_path: Path) -> None:
+    for limits in ((100, 5, None, None, False), (100, 100, 8, None, False), (100, 100, None, 2, False)):
+        (one,) = stored(line(), limits=Limits(*limits))
         assert one.trajectory.response == [5, 6] and one.trajectory.mask == [1, 1]
         assert (one.step_scores, one.score, len(one.trajectory.spans)) == ([0.25], 0.25, 1)
-
-
-def test_a_single_score_is_for_a_whole_trajectory_and_a_long_one_is_left_out(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "000001.jsonl", [line(uid="1", scores=None), line(((5,),), (1.0,), uid="2")])
-    result = look(path, limits=Limits(100, 5, None, None, False))
-    assert set(result.groups) == {"2"} and result.counts["too_long"] == 1
-    assert look(path, limits=Limits(2, 100, None, None, False)).counts["too_long"] == 2  # prompts
-
-
-def test_with_the_final_reward_alone_earlier_ones_are_nothing_and_no_end_is_missing(
-    stored: Any, tmp_path: Path
-) -> None:
     (one,) = stored(line(), limits=Limits(100, 100, None, None, True))
-    assert (one.step_scores, one.score) == ([0.0, 1.0], 1.0)
+    assert (one.step_scores, one.score) == ([0.0, 1.0], 1.0), "with the final reward alone"
     assert stored(line(), limits=Limits(100, 5, None, None, True)) == []
+    path = write_lines(tmp_path / "1.jsonl", [line(uid="1", scores=None), line(((5,),), (1.0,), uid="2")])
+    result = look(path, limits=Limits(100, 5, None, None, False))
+    assert set(result.groups) == {"2"} and result.counts["too_long"] == 1, "a single score is for a whole trajectory"
+    assert look(path, limits=Limits(2, 100, None, None, False)).counts["too_long"] == 2, "prompts"
 
 
 def test_groups_are_rollouts_of_one_prompt_and_rows_of_one_query(tmp_path: Path) -> None:
@@ -195,7 +178,8 @@ def test_a_folder_stands_for_its_files_and_what_holds_none_is_refused(tmp_path: 
     one, two = (write_lines(tmp_path / "train" / f"{number}.jsonl", [line()]) for number in (2, 1))
     (tmp_path / "train" / "0.jsonl").mkdir()
     assert found([str(tmp_path / "train")]) == [two, one]
-    for named in ([str(tmp_path)], [str(tmp_path / "nowhere")], [str(one), str(tmp_path / "train")]):
+    assert found([str(one), str(tmp_path / "train")]) == [one, two]
+    for named in ([str(tmp_path)], [str(tmp_path / "nowhere")]):
         with pytest.raises(PreflightError, match="offline.files"):
             found(named)
 
@@ -213,7 +197,7 @@ def test_stored_steps_have_control_tokens_at_the_ends_of_texts_alone(make: Any, 
         steps = [(f"{first}q{turn}", f"{said}{close}", 0.5), (f"{before}{result}{after}", f"{said}{close}", 1.0)]
         path = write_rows(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet", ("q", steps))
         roomy = Limits(10_000, 10_000, None, None, False)
-        ((place,),) = survey([path], roomy, Vocabulary(model, 10**6, "m")).items(grouped=False)
+        ((place,),) = survey([path], roomy, model, 10**6).items(grouped=False)
         ids = read(place, roomy, model).trajectory.ids
         row = pq.read_table(path).to_pylist()[0]
         for limit, fits in ((len(ids), 2), (len(ids) - 1, 1)):  # data_prep counts the same tokens

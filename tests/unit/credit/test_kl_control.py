@@ -7,7 +7,8 @@ import pytest
 import torch
 import verl.trainer.ppo.v1.trainer_base as trainer_base
 from omegaconf import OmegaConf
-from tensordict import NonTensorStack, TensorDict
+from support.queue import Store, nested
+from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
@@ -18,24 +19,15 @@ LENGTHS = [50, 10, 200, 20]
 """Tokens of the episodes; the environment's are in between, every third one."""
 
 
-def config_of(folder: Path, **settings: Any) -> Any:
-    kl_ctrl = {"type": "adaptive", "kl_coef": 0.3, "target_kl": 6.0, "horizon": 10000} | settings
-    return OmegaConf.create(
-        {
-            "algorithm": {
-                "use_kl_in_reward": True,
-                "kl_penalty": "kl",
-                "kl_ctrl": kl_ctrl,
-                "adv_estimator": "grpo",
-                "gamma": 1.0,
-                "lam": 1.0,
-            },
-            "actor_rollout_ref": {"rollout": {"n": 2}},
-            "interaction": {"overlong": {"train": True}},
-            "trainer": {"default_local_dir": str(folder), "resume_mode": "auto", "resume_from_path": None},
-            "stage": {"poll_interval": 0.1, "alarms": {}},
-        }
-    )
+CONFIG = {
+    "algorithm": {
+        **{"use_kl_in_reward": True, "kl_penalty": "kl", "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0},
+        "kl_ctrl": {"type": "adaptive", "kl_coef": 0.3, "target_kl": 6.0, "horizon": 10},
+    },
+    "actor_rollout_ref": {"rollout": {"n": 2}},
+    "interaction": {"overlong": {"train": True}},
+    "stage": {"poll_interval": 0.1, "alarms": {}},
+}
 
 
 @pytest.fixture
@@ -48,7 +40,8 @@ def make_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(PPOTrainerSync, "__init__", init)
     monkeypatch.setattr(recipe.training.trainer, "Alarms", lambda _: None)
-    return lambda **settings: CurriculumTrainer(config_of(tmp_path, **settings))
+    trainer = {"default_local_dir": str(tmp_path), "resume_mode": "auto", "resume_from_path": None}
+    return lambda: CurriculumTrainer(OmegaConf.create({**CONFIG, "trainer": trainer}))
 
 
 def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], padding: int = 0) -> dict[str, float]:
@@ -58,29 +51,15 @@ def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], paddi
     masks += [torch.tensor([0])] * padding
     policy += [torch.tensor([9.0])] * padding
 
-    def nested(rows: list[torch.Tensor]) -> torch.Tensor:
-        return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-
-    columns = {
-        "uid": NonTensorStack(*[str(row // 2) for row in range(len(masks))]),
-        "response_mask": nested(masks),
-        "rm_scores": nested([torch.rand(len(mask)) for mask in masks]),
-        "old_log_probs": nested(policy),
-        "ref_log_prob": nested([torch.zeros(len(mask)) for mask in masks]),
-    }
-
-    class Store:
-        @staticmethod
-        def kv_batch_get(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
-            found = {name: columns[name] for name in select_fields if name in columns}
-            return TensorDict(found, batch_size=len(keys))
-
-        @staticmethod
-        def kv_batch_put(**_: Any) -> str:
-            return "batch"
-
+    columns = Store(
+        uid=NonTensorStack(*[str(row // 2) for row in range(len(masks))]),
+        response_mask=nested(masks),
+        rm_scores=nested([torch.rand(len(mask)) for mask in masks]),
+        old_log_probs=nested(policy),
+        ref_log_prob=nested([torch.zeros(len(mask)) for mask in masks]),
+    )
     for module in (recipe.training.trainer, trainer_base):
-        monkeypatch.setattr(module, "tq", Store)
+        monkeypatch.setattr(module, "tq", columns)
     metrics: dict[str, float] = {}
     keys = [f"u{row}_0_0" for row in range(len(masks))]
     assert trainer._compute_advantage(KVBatchMeta(keys=keys, tags=[{}] * len(keys), partition_id="train"), metrics)
@@ -97,7 +76,7 @@ def trl(coefficient: float, kl: float, episodes: int, target: float = 6.0, horiz
     [(1.2, 0.276), (6.0, 0.3), (6.6, 0.312), (20.0, 0.324), (400.0, 0.324)],
 )
 def test_the_coefficient_follows_the_kl_of_an_episode_as_trls_does(make_trainer, monkeypatch, nats, first):
-    trainer = make_trainer(horizon=10)
+    trainer = make_trainer()
     assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_penalty_coeff"] == pytest.approx(0.3)
     expected = first
     for _ in range(5):
@@ -112,14 +91,14 @@ def test_on_stored_trajectories_the_coefficient_rises_whichever_way_the_policy_h
     make_trainer, monkeypatch, nats, coefficient
 ):
     """There the mean of the log-ratio is below 0 the further the policy is from the start."""
-    trainer = make_trainer(horizon=10)
+    trainer = make_trainer()
     trainer.config.offline = {"files": "rollouts"}
     assert play(trainer, monkeypatch, [nats] * 4)["actor/reward_kl_per_episode"] >= 0
     assert trainer.kl_ctrl_in_reward.value == pytest.approx(coefficient)
 
 
 def test_the_episodes_count_and_neither_their_length_nor_verls_padding(make_trainer, monkeypatch):
-    trainer = make_trainer(horizon=10)
+    trainer = make_trainer()
     metrics = play(trainer, monkeypatch, [2.0, 4.0, 6.0, 14.4], padding=2)
     assert metrics["actor/reward_kl_per_episode"] == pytest.approx(6.6)
     assert trainer.kl_ctrl_in_reward.value == pytest.approx(0.312)
@@ -140,7 +119,7 @@ def verls_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeypatch, verls_checkpoints):
-    before, unbroken = make_trainer(horizon=10), make_trainer(horizon=10)
+    before, unbroken = make_trainer(), make_trainer()
     for trainer in (before, unbroken):
         for _ in range(3):
             play(trainer, monkeypatch, [400.0] * 4)
@@ -148,7 +127,7 @@ def test_a_resumed_run_goes_on_with_the_coefficient_it_had(make_trainer, monkeyp
     before._save_checkpoint()
     play(before, monkeypatch, [400.0] * 4)  # of a step that is lost
 
-    after = make_trainer(horizon=10)
+    after = make_trainer()
     after.found = 3
     after._load_checkpoint()
     logged = [play(trainer, monkeypatch, [1.2] * 4) for trainer in (after, unbroken)]

@@ -7,40 +7,20 @@ from typing import Any
 import pytest
 import torch
 import verl.trainer.ppo.v1.trainer_base as trainer_base
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from tensordict import NonTensorStack, TensorDict
+from support.queue import Store, nested
+from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
 
 import recipe.training.trainer
 from recipe.credit import estimators
-from recipe.credit.registry import Columns
-from recipe.settings import CONFIG_DIR
+from recipe.credit.registry import columns_of
+from recipe.settings import compose
 from recipe.training.trainer import CurriculumTrainer
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
 """Messages of four episodes; the last two of each make one user turn."""
 REWARDS = [{1: 0.2, 4: -0.1, 8: 1.0}, {2: 0.5, 4: 0.0}, {0: 0.3, 5: 1.0}, {1: 0.0, 3: 0.1}]
-
-
-def nested(rows: list[torch.Tensor]) -> torch.Tensor:
-    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-
-
-class Store:
-    """The part of TransferQueue that the advantages need."""
-
-    def __init__(self, **columns: Any):
-        self.columns = columns
-        self.written: dict[str, torch.Tensor] = {}
-
-    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
-        found = {name: self.columns[name] for name in select_fields if name in self.columns}
-        return TensorDict(found, batch_size=len(keys))
-
-    def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> Any:
-        self.written |= {name: fields[name].to_padded_tensor(padding=0) for name in fields.keys()}
-        return "batch"
 
 
 def store(values: float = 0.3, **extra: Any) -> Store:
@@ -61,28 +41,25 @@ def store(values: float = 0.3, **extra: Any) -> Store:
     )
 
 
-def episodes() -> KVBatchMeta:
-    return KVBatchMeta(keys=[f"u{row}_0_0" for row in range(len(IDS))], tags=[{}] * len(IDS), partition_id="train")
-
-
 @cache
 def composed(algorithm: str) -> Any:
-    given = ["hardware=tiny", f"algorithm={algorithm}"]
-    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        return compose("stage2", overrides=given)
+    return compose("stage2", ["hardware=tiny", f"algorithm={algorithm}"])
 
 
-def config_of(algorithm: str, *overrides: str) -> Any:
-    return OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
-
-
-def advantages(monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str) -> torch.Tensor:
+def compute(
+    monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str, kl: bool = False
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """Advantages of the four episodes, and what is logged."""
     for module in (recipe.training.trainer, trainer_base):
         monkeypatch.setattr(module, "tq", columns)
-    trainer = object.__new__(CurriculumTrainer)
-    trainer.config = config_of(algorithm, *overrides)
-    assert trainer._compute_advantage(episodes(), {}) == "batch"
-    return columns.written["advantages"]
+    trainer, metrics = object.__new__(CurriculumTrainer), dict[str, float]()
+    trainer.config = OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
+    if kl:
+        trainer.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(trainer.config.algorithm.kl_ctrl)
+    keys = [f"u{row}_0_0" for row in range(len(IDS))]
+    batch = KVBatchMeta(keys=keys, tags=[{}] * len(IDS), partition_id="train")
+    assert trainer._compute_advantage(batch, metrics) == "batch"
+    return columns.written["advantages"], metrics
 
 
 def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
@@ -91,7 +68,7 @@ def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
 
 def test_tppo_is_the_estimator_with_the_settings_of_its_file(monkeypatch):
     columns = store()
-    found = advantages(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
+    found, _ = compute(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
     expected, returns = estimators.gae_bad(
         padded(columns, "rm_scores"),
         padded(columns, "values"),
@@ -106,7 +83,7 @@ def test_tppo_is_the_estimator_with_the_settings_of_its_file(monkeypatch):
 
 def test_turn_grpo_needs_no_values_and_goes_by_user_turns(monkeypatch):
     columns = store(values=None)
-    found = advantages(monkeypatch, columns, "turn_grpo")
+    found, _ = compute(monkeypatch, columns, "turn_grpo")
     expected, _ = estimators.turn_grpo(
         padded(columns, "rm_scores"),
         padded(columns, "response_mask"),
@@ -119,9 +96,10 @@ def test_turn_grpo_needs_no_values_and_goes_by_user_turns(monkeypatch):
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
     cut = NonTensorStack(*({"truncated": row == 1} for row in range(len(IDS))))
     plain, filtered = store(values=None, extra_fields=cut), store(values=None, extra_fields=cut)
-    with_all = advantages(monkeypatch, plain, "grpo")
+    with_all, _ = compute(monkeypatch, plain, "grpo")
     assert "loss_mask" not in plain.written
-    found = advantages(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
+    found, metrics = compute(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
+    assert metrics["train/overlong_left_out"] == 0.25
     torch.testing.assert_close(found, with_all, msg="the score of a cut episode stays in the mean of its group")
     expected = padded(plain, "response_mask")
     expected[1] = 0
@@ -131,13 +109,7 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
 
 def test_verls_kl_in_the_reward_stays_in_force(monkeypatch):
     columns = store(ref_log_prob=nested([torch.full((len(row),), -0.5) for row in IDS]))
-    for module in (recipe.training.trainer, trainer_base):
-        monkeypatch.setattr(module, "tq", columns)
-    trainer = object.__new__(CurriculumTrainer)
-    trainer.config = config_of("step_grained", "algorithm.use_kl_in_reward=true")
-    trainer.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(trainer.config.algorithm.kl_ctrl)
-    metrics: dict[str, float] = {}
-    trainer._compute_advantage(episodes(), metrics)
+    _, metrics = compute(monkeypatch, columns, "step_grained", "algorithm.use_kl_in_reward=true", kl=True)
     assert metrics["actor/reward_kl_penalty_coeff"] == 0.3
     mask = padded(columns, "response_mask")
     penalised = padded(columns, "rm_scores") - 0.3 * 0.5 * mask
@@ -150,16 +122,16 @@ def test_ids_of_verls_padding_episodes_are_cut_to_their_mask():
     columns.columns["response_mask"] = nested(
         [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]] + [torch.tensor([0])]
     )
-    found = Columns.of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
-    assert found.values is None and found.step_ids is not None and found.turn_ids is not None
-    assert set(found.step_ids[3].tolist()) == set(found.turn_ids[3].tolist()) == {-1}
-    assert found.step_ids[0].tolist() == IDS[0]
+    found = columns_of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
+    assert found.keys() == {"step_ids", "turn_ids"}
+    assert set(found["step_ids"][3].tolist()) == set(found["turn_ids"][3].tolist()) == {-1}
+    assert found["step_ids"][0].tolist() == IDS[0]
 
 
 def test_an_agent_loop_without_ids_is_read_from_the_mask(monkeypatch):
-    with_ids = advantages(monkeypatch, store(), "appo")
+    with_ids, _ = compute(monkeypatch, store(), "appo")
     without = store()
     del without.columns["step_ids"], without.columns["turn_ids"]
-    torch.testing.assert_close(advantages(monkeypatch, without, "appo"), with_ids)
+    torch.testing.assert_close(compute(monkeypatch, without, "appo")[0], with_ids)
     with pytest.raises(RuntimeError, match="turn_grpo needs turn_ids"):
-        advantages(monkeypatch, without, "turn_grpo")
+        compute(monkeypatch, without, "turn_grpo")

@@ -23,7 +23,8 @@ def make(
     nothing = OmegaConf.create({})
     verls = ReplayBufferAsync("colocate_async", nothing, 4, old, nothing, 0.0, queue.play)
     queue.play(BATCH + ahead)
-    return AsyncSampling.instead_of(verls, lost, BATCH), queue
+    config = OmegaConf.create({"stage": {"max_lost_share": lost}, "data": {"train_batch_size": BATCH}})
+    return AsyncSampling.instead_of(verls, config), queue
 
 
 def test_a_lost_group_is_replaced_counted_and_forgotten_in_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:

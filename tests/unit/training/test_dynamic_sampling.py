@@ -42,7 +42,9 @@ def make(monkeypatch: Any, outcomes: Sequence[Any], metric: str = "acc", limit: 
     verls = ReplayBuffer(
         "sync", nothing, None, "drop", nothing, 0.0, queue.play, metric, train_batch_size=BATCH, gen_batch_size=1
     )
-    buffer = DynamicSampling.instead_of(verls, limit, lost)
+    stage = {"max_gen_batches": limit, "max_lost_share": lost}
+    config = OmegaConf.create({"stage": stage, "data": {"train_batch_size": BATCH}})
+    buffer = DynamicSampling.instead_of(verls, config)
     queue.play(BATCH)
     return buffer, queue
 

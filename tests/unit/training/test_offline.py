@@ -20,7 +20,7 @@ from interaction import get_protocol
 from interaction.episode_file import path_of
 from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.training import offline
-from recipe.trajectories import Limits, Vocabulary, read, survey
+from recipe.trajectories import Limits, read, survey
 from rewards.step import compute_score
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
@@ -42,7 +42,7 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
     output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], dict(result)
     played = output.as_dict()
     limits = Limits(**ROOMY)
-    found = survey([path_of(tmp_path, "train", 1)], limits, Vocabulary(words, 2048, "m"))
+    found = survey([path_of(tmp_path, "train", 1)], limits, words, 2048)
     ((place,),) = found.items(grouped=False)
     again = offline.output_of(read(place, limits, words), log_probs=True).as_dict()
     for name in ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "step_ids", "turn_ids"):
@@ -57,7 +57,7 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
 def rows(tmp_path: Path):
     """verl's data set of 12 stored trajectories."""
     path = write_lines(tmp_path / "000001.jsonl", [line(uid=str(number)) for number in range(12)])
-    stored = {"limits": ROOMY, "vocabulary": 2048, "model": "m", "grouped": False, "log_probs": True}
+    stored = {"limits": ROOMY, "vocabulary": 2048, "grouped": False, "log_probs": True}
     config = OmegaConf.create({"stored": stored, "shuffle": True, "seed": 3})
     return offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config), config
 
@@ -75,31 +75,32 @@ def test_the_order_of_rows_follows_from_the_seed_of_the_data_and_differs_by_epoc
     assert all(sorted(order) == list(range(12)) for order in first)
 
 
-class Queue:
-    """The part of TransferQueue that is written to."""
-
-    def __init__(self) -> None:
-        self.tags: dict[str, Any] = {}
-        self.fields: dict[str, Any] = {}
-
-    async def async_kv_batch_put(self, keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
-        assert partition_id == "train"
-        for number, key in enumerate(keys):
-            self.tags[key], self.fields[key] = tags[number], fields[number]
-
-    def kv_put(self, key: str, partition_id: str, tag: dict[str, Any]) -> None:
-        self.tags[key] = tag
-
-
 def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
     rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import verl.trainer.ppo.v1.agent_loop_tq as verls
 
     data, config = rows
-    queue = Queue()
-    monkeypatch.setattr(verls, "tq", queue)
-    monkeypatch.setattr(offline, "tq", queue)
+    tags, fields = dict[str, Any](), dict[str, Any]()
+
+    class Queue:
+        """The part of TransferQueue that is written to."""
+
+        @staticmethod
+        async def async_kv_batch_put(keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
+            for number, key in enumerate(keys):
+                put(key, partition_id, tags[number], fields[number])
+
+        @staticmethod
+        def kv_put(key: str, partition_id: str, tag: dict[str, Any]) -> None:
+            put(key, partition_id, tag)
+
+    def put(key: str, partition_id: str, tag: dict[str, Any], values: Any = None) -> None:
+        assert partition_id == "train"
+        tags[key], fields[key] = tag, values
+
+    monkeypatch.setattr(verls, "tq", Queue)
+    monkeypatch.setattr(offline, "tq", Queue)
     manager = offline.StoredTrajectories.create(
         config=OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": config}), llm_client=None
     )
@@ -107,12 +108,9 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
     batch = get_tensordict({**drawn, "uid": ["x", "y"]})
     assign_non_tensor_data(batch, "global_steps", 9)
     manager.generate_sequences(batch)
-    assert set(queue.tags) == {"x", "y", "x_0_0", "y_0_0"}
-    assert queue.tags["x"] == {"status": "finished"}
-    assert queue.tags["x_0_0"]["global_steps"] == 9 and queue.tags["x_0_0"]["seq_len"] == 9
-    fields = queue.fields["x_0_0"]
-    assert fields["input_ids"].tolist() == [1, 2, 3, 5, 6, 4, 7, 8, 9]
-    assert fields["rm_scores"].tolist() == [0, 0.25, 0, 0, 0, 1.0]
-    (written,) = (tmp_path / "batches.jsonl").read_text().splitlines()
-    step = json.loads(written)
+    assert set(tags) == {"x", "y", "x_0_0", "y_0_0"} and tags["x"] == {"status": "finished"}
+    assert tags["x_0_0"]["global_steps"] == 9 and tags["x_0_0"]["seq_len"] == 9
+    assert fields["x_0_0"]["input_ids"].tolist() == [1, 2, 3, 5, 6, 4, 7, 8, 9]
+    assert fields["x_0_0"]["rm_scores"].tolist() == [0, 0.25, 0, 0, 0, 1.0]
+    step = json.loads((tmp_path / "batches.jsonl").read_text())
     assert step["step"] == 9 and [place.rpartition(" ")[2] for place in step["trajectories"]] == ["6", "3"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -29,26 +29,16 @@ TRAINERS = {
 """What the trainer computes where the engine has SHORT."""
 
 
-def config_of(**settings: Any) -> DictConfig:
-    config = OmegaConf.create(
-        {
-            "algorithm": {
-                "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
-                "use_kl_in_reward": False,
-            },
-            "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
-            "interaction": {"overlong": {"train": True}},
-            "stage": {"old_log_probs_every": 3},
-        }
-    )
-    for key, value in settings.items():
-        OmegaConf.update(config, key.replace("__", "."), value)
-    return config
+CONFIG = {
+    "algorithm": {"rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False}},
+    "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
+    "stage": {"old_log_probs_every": 3},
+}
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs steps of the trainer, given what verl logs of those that measure: of each, what is stored and logged."""
+    """Runs steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
     store: dict[str, Any] = {}
 
     class Store:
@@ -63,12 +53,14 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(old_log_probs, "tq", Store)
 
-    def run(config: DictConfig, computes: list[str]) -> list[tuple[str, dict[str, float]]]:
+    def run(computes: list[str], **settings: Any) -> tuple[str, list[dict[str, float]]]:
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
-        trainer.config, found = config, []
+        trainer.config, whose, logged = OmegaConf.create(CONFIG), "", list[dict[str, float]]()
+        for key, value in settings.items():
+            OmegaConf.update(trainer.config, key.replace("__", "."), value)
 
         def computed(self: Any, batch: Any, metrics: dict) -> Any:
-            store["old_log_probs"] = TRAINERS[computes[len(found)]]
+            store["old_log_probs"] = TRAINERS[computes[len(logged)]]
             return batch
 
         def advantage(self: Any, batch: Any, metrics: dict) -> Any:
@@ -79,25 +71,19 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
         for what in computes:
             store.clear()
-            store["rollout_log_probs"] = SHORT
-            store["response_mask"] = MASK * 0 if what == NOTHING else MASK
+            store.update(rollout_log_probs=SHORT, response_mask=MASK * 0 if what == NOTHING else MASK)
             metrics: dict[str, float] = {}
             batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
-            batch = trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
-            found.append(("engine's" if store["old_log_probs"] is SHORT else "trainer's", metrics))
-        return found
+            trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
+            whose += "e" if store["old_log_probs"] is SHORT else "t"
+            logged.append(metrics)
+        return whose, logged
 
     return run
 
 
-def whose(found: list[tuple[str, dict[str, float]]]) -> str:
-    """A letter a step: t where the trainer computed, e where the engine's were taken."""
-    return "".join(stored[0] for stored, _ in found)
-
-
-@pytest.mark.parametrize(
-    ("every", "computes", "expected"),
-    [
+def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, capfd):
+    for every, computes, expected in (
         (1, [AGREES] * 5, "ttttt"),
         (2, [AGREES] * 5, "tetet"),
         (3, [AGREES] * 8, "teeteete"),
@@ -107,31 +93,25 @@ def whose(found: list[tuple[str, dict[str, float]]]) -> str:
         (3, [UNLIKELY, AGREES, AGREES], "tte"),
         (3, [NOT_A_NUMBER] * 3, "ttt"),
         (3, [NOTHING, AGREES, AGREES], "tte"),
-    ],
-)
-def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, every, computes, expected, capfd):
-    assert whose(steps(config_of(stage__old_log_probs_every=every), computes)) == expected
-    differ = {DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING} & {*computes}
-    assert capfd.readouterr().out.count(f"more than {TOLERANCE:g}") == bool(differ), "why, once"
+    ):
+        assert steps(computes, stage__old_log_probs_every=every)[0] == expected, computes
+        differ = {DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING} & {*computes}
+        assert capfd.readouterr().out.count(f"more than {TOLERANCE:g}") == bool(differ), "why, once"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_verls(steps):
+    for settings in (
         {"algorithm__rollout_correction__rollout_is": "token"},
         {"algorithm__rollout_correction__rollout_rs": "token_k1"},
         {"algorithm__rollout_correction__bypass_mode": True},
         {"actor_rollout_ref__rollout__calculate_log_probs": False},
         {"offline": {"files": "rollouts"}},
-    ],
-    ids=str,
-)
-def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_verls(steps, settings):
-    assert whose(steps(config_of(**settings), [AGREES] * 4)) == "tttt"
+    ):
+        assert steps([AGREES] * 4, **settings)[0] == "tttt", settings
 
 
 def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
-    (_, first), (_, second) = steps(config_of(), [AGREES] * 2)
+    _, (first, second) = steps([AGREES] * 2)
     assert first.pop(DIFFERENCE) == pytest.approx(0.9 * TOLERANCE, rel=1e-3)
     assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
     assert second == {"critic/score/mean": 1.0}

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.queue import Store, nested
+from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
 
 from bfcl_env import load_scenarios
@@ -107,40 +108,10 @@ def test_an_episode_that_the_budget_cut_pays_all_of_it_and_is_marked(play, tmp_p
     assert line["score"] == 0.5 and fields["extra_fields"]["truncated"] is True
 
 
-class Store:
-    """The part of TransferQueue that the filter needs."""
-
-    def __init__(self, masks: list[list[int]], cut: list[bool]):
-        extra = [{"truncated": value} for value in cut]
-        self.columns = {"response_mask": nested(masks), "extra_fields": SimpleNamespace(tolist=lambda: extra)}
-        self.written: dict[str, Any] = {}
-
-    def kv_batch_get(self, keys: Any, partition_id: str, select_fields: list[str]) -> dict[str, Any]:
-        return {name: self.columns[name] for name in select_fields}
-
-    def kv_batch_put(self, keys: Any, partition_id: str, fields: Any) -> None:
-        self.written |= {name: fields[name] for name in fields.keys()}
-
-
-def nested(rows: list[list[int]]) -> torch.Tensor:
-    return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
-
-
-def batch_of(*padding: bool) -> KVBatchMeta:
-    keys = [f"u{row}_0_0" for row in range(len(padding))]
-    return KVBatchMeta(partition_id="train", keys=keys, tags=[{"is_padding": value} for value in padding])
-
-
-MASKS = [[1, 1, 0, 1], [1, 0, 1], [1, 1], [0]]
-
-
-def test_cut_episodes_are_taken_out_of_both_masks_and_the_others_stay():
-    store = Store(MASKS, [False, True, False, True])
-    assert leave_out_cut_episodes(store, batch_of(False, False, False, True)) == pytest.approx(1 / 3)
-    for name in ("response_mask", "loss_mask"):
-        assert [row.tolist() for row in store.written[name].unbind()] == [[1, 1, 0, 1], [0, 0, 0], [1, 1], [0]]
-
-
-def test_a_step_of_cut_episodes_alone_stops_with_what_to_change():
-    with pytest.raises(RuntimeError, match="cut all 3 episodes.*data.max_response_length.*overlong.train=true"):
-        leave_out_cut_episodes(Store(MASKS, [True, True, True, False]), batch_of(False, False, False, True))
+def test_a_step_of_cut_episodes_alone_stops():
+    cut = NonTensorStack(*({"truncated": row < 3} for row in range(4)))
+    store = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
+    tags = [{"is_padding": row == 3} for row in range(4)]
+    batch = KVBatchMeta(partition_id="train", keys=[f"u{row}_0_0" for row in range(4)], tags=tags)
+    with pytest.raises(RuntimeError, match="cut all 3 episodes"):
+        leave_out_cut_episodes(store, batch)

@@ -30,42 +30,33 @@ def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "get_device_name", lambda: "cpu")
 
 
-def send(trainers: int, engines: int, given: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+def send(trainers: int, engines: int) -> list[dict[str, torch.Tensor]]:
     """What each engine has received, every process a thread of its own."""
     actors = [GlooCheckpointEngine(1, is_master=rank == 0) for rank in range(trainers)]
     players = [GlooCheckpointEngine(1) for _ in range(engines)]
     places = [one.prepare() for one in (*actors, *players)]
-    kwargs = GlooCheckpointEngine.build_topology(trainers, engines, places)
     received: list[dict[str, torch.Tensor]] = [{} for _ in players]
     walked: list[int] = []
 
-    def act(one: GlooCheckpointEngine, settings: dict[str, Any], into: dict[str, torch.Tensor] | None) -> None:
-        one.init_process_group(**settings)
-        if into is None:
-            seen = iter(given.items())
-            asyncio.run(one.send_weights(seen))
+    async def act(one: GlooCheckpointEngine, number: int, settings: dict[str, Any]) -> None:
+        one.init_process_group(**{name: values[number] for name, values in settings.items()})
+        if one in actors:
+            seen = iter(WEIGHTS.items())
+            await one.send_weights(seen)
             walked.append(len(list(seen)))  # what is left of them
         else:
-
-            async def receive() -> None:
-                async for name, weight in one.receive_weights():
-                    into[name] = weight
-
-            asyncio.run(receive())
+            async for name, weight in one.receive_weights():
+                received[number][name] = weight
         one.finalize()
 
-    def settings_of(side: dict[str, list[Any]], rank: int) -> dict[str, Any]:
-        return {name: values[rank] for name, values in side.items()}
-
     threads = [
-        *(threading.Thread(target=act, args=(one, settings_of(kwargs[0], n), None)) for n, one in enumerate(actors)),
-        *(
-            threading.Thread(target=act, args=(one, settings_of(kwargs[1], n), received[n]))
-            for n, one in enumerate(players)
-        ),
+        threading.Thread(target=lambda *given: asyncio.run(act(*given)), args=(one, number, settings), daemon=True)
+        for side, settings in zip(
+            (actors, players), GlooCheckpointEngine.build_topology(trainers, engines, places), strict=True
+        )
+        for number, one in enumerate(side)
     ]
     for thread in threads:
-        thread.daemon = True
         thread.start()
     for thread in threads:
         thread.join(60)
@@ -74,14 +65,11 @@ def send(trainers: int, engines: int, given: dict[str, torch.Tensor]) -> list[di
     return received
 
 
-@pytest.mark.parametrize(("trainers", "engines"), [(1, 1), (1, 2), (2, 1), (3, 2)])
-def test_every_engine_gets_every_weight_as_it_is(trainers: int, engines: int) -> None:
-    for received in send(trainers, engines, WEIGHTS):
-        assert list(received) == list(WEIGHTS)
-        for name, weight in WEIGHTS.items():
-            assert received[name].dtype == weight.dtype and received[name].shape == weight.shape
-            assert torch.equal(received[name], weight), name
-
-
-def test_verl_finds_it_by_the_name_that_the_configuration_gives() -> None:
+def test_every_engine_gets_every_weight_as_it_is() -> None:
     assert CheckpointEngineRegistry.get("gloo") is GlooCheckpointEngine
+    for trainers, engines in ((1, 1), (1, 2), (3, 2)):
+        for received in send(trainers, engines):
+            assert list(received) == list(WEIGHTS)
+            for name, weight in WEIGHTS.items():
+                assert received[name].dtype == weight.dtype and received[name].shape == weight.shape
+                assert torch.equal(received[name], weight), name
