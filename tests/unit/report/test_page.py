@@ -167,19 +167,7 @@ def test_all_of_the_viewer_can_be_used_without_a_mouse_in_the_dark_and_on_a_phon
         page.call("Emulation.clearDeviceMetricsOverride")
 
 
-def test_a_run_that_lacks_things_says_so(tmp_path):
-    config = tmp_path / "begun" / STAGE / "config" / "config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("a: 1\n")
-    assert f"{STAGE} has not logged a training step" in pages.write(tmp_path / "begun").read_text()
-    log_steps(tmp_path / "bare", STAGE, 1)
-    for name in ("manifest.json", "curriculum.json"):
-        (tmp_path / "bare" / name).write_bytes(b"\xff{")
-    text = pages.write(tmp_path / "bare").read_text()
-    assert f"{STAGE} has no stored episodes" in text and f"{STAGE} has no validation so far" in text
-
-
-def test_only_settings_in_which_runs_differ_are_named_and_a_runs_own_folder_is_none(tmp_path: Path) -> None:
+def test_settings_in_which_runs_differ_are_named_and_runs_that_lack_things_have_a_page(tmp_path: Path) -> None:
     runs, more = [], {"one": {"seed": 1, "betas": [0.9, 0.95]}, "two": {"seed": 2, "betas": [0.9, 0.99], "x": EVIL}}
     for name, own in more.items():
         runs.append(run := a_run(tmp_path / name, [0.5] * 10))
@@ -187,10 +175,12 @@ def test_only_settings_in_which_runs_differ_are_named_and_a_runs_own_folder_is_n
         settings["ray_kwargs"] = {"ray_init": {"runtime_env": {"py_executable": name}}}
         (run / STAGE / "config").mkdir()
         (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
-    found = [(STAGE, "betas", ["[0.9, 0.95]", "[0.9, 0.99]"]), (STAGE, "seed", ["1", "2"]), (STAGE, "x", ["", EVIL])]
-    assert pages.differing(runs, [STAGE]) == found
+    found = [[STAGE, "betas", "[0.9, 0.95]", "[0.9, 0.99]"], [STAGE, "seed", "1", "2"], [STAGE, "x", "", EVIL]]
+    assert pages.differing(runs, [STAGE])[1:] == found
+    for name in ("manifest.json", "curriculum.json"):
+        (runs[0] / name).write_bytes(b"\xff{")
     text = pages.write(runs[0], (runs[1],)).read_text()
-    assert "<td>betas</td>" in text and "<td>lr</td>" not in text and "<img" not in text
+    assert "<td>betas</td>" in text and "<td>lr</td>" not in text and "<img" not in text and "None so far" in text
 
 
 def test_the_index_lists_every_run_the_latest_first(tmp_path):
@@ -206,4 +196,3 @@ def test_the_index_lists_every_run_the_latest_first(tmp_path):
     text = path.read_text()
     assert count == 2 and "<img" not in text and text.index("a b?c#d") < text.index("&lt;img")
     assert 'href="./a%20b%3Fc%23d/report.html"' in text and "failed" in text and "waiting" in text
-    assert pages.write_index(tmp_path / "evaluation")[1] == 0 and not (tmp_path / "evaluation" / "index.html").exists()

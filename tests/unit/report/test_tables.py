@@ -74,14 +74,13 @@ def test_intervals_hold_the_true_difference_as_often_as_they_claim() -> None:
             assert found is not None and found.interval is not None
             held[name] += found.interval[0] <= truth <= found.interval[1]
     assert {name: count for name, count in held.items() if not 0.925 <= count / TIMES <= 0.975} == {}
-    over_runs, pooled, own = 0, 0, 0.02
+    over_runs = 0
     for _ in range(TIMES):
-        values = rng.normal(0.0, 0.06, size=3) + rng.normal(0.0, own, size=3)
-        interval = Rise(tuple(Difference(0.0, value, own) for value in values)).interval
+        values = rng.normal(0.0, 0.06, size=3) + rng.normal(0.0, 0.02, size=3)
+        interval = Rise(tuple(Difference(0.0, value, 0.02) for value in values)).interval
         assert interval is not None
         over_runs += interval[0] <= 0 <= interval[1]
-        pooled += abs(values.mean()) <= 1.96 * own / 3**0.5
-    assert 0.925 <= over_runs / TIMES <= 0.975 and pooled / TIMES < 0.9, "pooled runs would claim too much"
+    assert 0.925 <= over_runs / TIMES <= 0.975
 
 
 def test_tasks_are_compared_with_themselves_and_count_the_same() -> None:
@@ -150,9 +149,9 @@ def test_repeated_episodes_count_once_and_odd_scores_not_at_all(tmp_path: Path) 
 
 
 def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    one, other = (a_run_with_episodes(tmp_path / name, rise) for name, rise in (("one", 0.1), ("other", 0.2)))
+    one = a_run_with_episodes(tmp_path / "one", 0.1)
     copy = shutil.copytree(one, tmp_path / "copy")
-    for given in ([one, other, copy], [one, one], [tmp_path / "nothing"], ["--index", tmp_path / "none"]):
+    for given in ([one, copy], [one, one], [tmp_path / "nothing"], ["--index", tmp_path / "none"]):
         monkeypatch.setattr("sys.argv", ["report", *map(str, given)])
         with pytest.raises(SystemExit):
             command.main()
@@ -167,5 +166,3 @@ def test_metrics_of_interrupted_and_odd_runs_are_read(tmp_path: Path) -> None:
     assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
     run = a_run(tmp_path / "odd", [0.5] * 6 + [nan, inf, 1e308] * 2)
     assert STAGE in page.write(run).read_text() and tables.table([run])
-    write_metrics(tmp_path / "bare", STAGE, "a.jsonl", [(step, {REWARD: 0.5}) for step in range(1, 11)])
-    assert tables.table([tmp_path / "bare"]).splitlines()[1].split()[:3] == [STAGE, "1", "10"]
