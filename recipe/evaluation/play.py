@@ -1,11 +1,10 @@
 """Play the episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
 An episode whose server or user fails is played a second time and then lost: it is in no number. So is one whose prompt
-the server's context does not hold. One in which our environment fails is scored as in training (`environment_error`):
-the model's words may have led there, and must not decide what counts.
+the server's context does not hold (a longer --max-model-len, or --docs signature). One in which our environment fails
+is scored as in training (`environment_error`): the model's words may have led there, and must not decide what counts.
 """
 
-import sys
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
@@ -19,7 +18,6 @@ from interaction.endpoint.workers import side_by_side
 from interaction.environment import Task
 from interaction.user_fault import UserFault
 from interaction.users import User, make_user
-from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
@@ -35,12 +33,6 @@ class PromptTooLong(Exception):
     """The server's context does not hold the first request."""
 
 
-def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
-    """A bar for people at a terminal; where the output goes to a file, a line now and then."""
-    often = 0.5 if sys.stderr.isatty() else 60.0
-    return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
-
-
 async def play_all(
     endpoint: Endpoint, settings: Settings, store: Store, concurrency: int, play: Play
 ) -> list[dict[str, Any]]:
@@ -52,41 +44,40 @@ async def play_all(
     """
     done = store.episodes().keys()
     user = make_user(settings.user)
-    tasks = settings.tasks()
-    left = [(task, sample) for task, sample in tasks if (task.id, sample) not in done]
+    left = [(task, sample) for task, sample in settings.tasks() if (task.id, sample) not in done]
     lost: list[dict[str, Any]] = []
     in_a_row, waiting = 0, iter(left)
 
-    async def attempt(task: Task) -> tuple[dict[str, Any] | None, str]:
-        """The finished episode, or None and why there is none."""
+    async def attempt(task: Task) -> dict[str, Any] | str:
+        """The finished episode, or why there is none."""
         fault = ""
         for number in range(1, ATTEMPTS + 1):
             try:
-                return {"attempts": number, **await play(endpoint, settings, task, user)}, ""
+                return {"attempts": number, **await play(endpoint, settings, task, user)}
             except EndpointFault as error:
                 fault = str(error)
             except UserFault as error:
-                fault = f"{THE_USER}: {error}"
-        return None, fault
+                fault = f"the user: {error}"
+        return fault
 
-    with progress_bar("playing", len(tasks), done=len(tasks) - len(left)) as bar:
+    with tqdm(desc="playing", total=len(done) + len(left), initial=len(done), unit="episode", mininterval=1) as bar:
 
         async def work() -> None:
             nonlocal in_a_row
             for task, sample in waiting:
-                line, fault = None, f"{NOT_TRIED}: {in_a_row} episodes in a row were lost"
+                found: dict[str, Any] | str = "not tried: the server or the user is gone"
                 if in_a_row < LOST_IN_A_ROW:
                     try:
-                        line, fault = await attempt(task)
-                        in_a_row = 0 if line is not None else in_a_row + 1
+                        found = await attempt(task)
+                        in_a_row = in_a_row + 1 if isinstance(found, str) else 0
                     except PromptTooLong as error:
-                        fault = f"{CONTEXT}: {error}"
-                if line is not None:
-                    store.add({"task_id": task.id, "sample": sample, **line})
-                    bar.update()
-                else:
-                    lost.append({"task_id": task.id, "category": task.category, "sample": sample, "reason": fault})
+                        found = f"the server's context does not hold the prompt: {error}"
+                if isinstance(found, str):
+                    lost.append({"task_id": task.id, "category": task.category, "sample": sample, "reason": found})
                     bar.set_postfix(lost=len(lost))
+                else:
+                    store.add({"task_id": task.id, "sample": sample, **found})
+                    bar.update()
 
         await side_by_side(work, concurrency)
     return lost

@@ -177,7 +177,7 @@ def validation_panels(
             if len(found) > 1:
                 drawn = [(step, measured.value) for step, measured in found]
                 lines[key].append(Line(name, drawn, number, band=[measured.interval for _, measured in found]))
-    panels = []
+    panels = list[Panel]()
     for category, metric in sorted(lines, key=lambda key: key[0] != OVERALL):
         title = METRICS[metric] + ("" if category == OVERALL else f": {category}")
         legend = not panels and len(names) > 1

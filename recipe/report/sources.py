@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from interaction.environment import known, load_tasks, task_name
-from recipe.evaluation.results import all_lost, cost_of
+from recipe.evaluation.results import cost_of
 from recipe.evaluation.store import EPISODES, finished_episodes
 from recipe.files import Damaged, PreflightError, read_json
 from recipe.report.episodes import read_record, validation_files
@@ -83,7 +83,7 @@ def methods(paths: Sequence[Path]) -> list[Method]:
     for path in dict.fromkeys(path.absolute() for path in paths):
         if (played := episodes(path)) is not None:
             if not played:
-                raise PreflightError(all_lost(path) or f"{path} holds no episode that can be read")
+                raise PreflightError(f"{path} holds no finished episode; its results.txt says what was lost")
             found[path] = [item.method() for item in played]
             continue
         files = [path] if path.is_file() else sorted(path.glob("*.json")) or sorted(path.glob("*/*.json"))

@@ -31,7 +31,6 @@ from interaction.endpoint.reply import Completion, one_line
 from interaction.endpoint.workers import side_by_side
 from interaction.environment import task_name
 from interaction.protocol import Message
-from recipe.evaluation.results import all_lost
 from recipe.files import Appended, PreflightError, lines, write_atomic
 from recipe.report import sources
 from recipe.report.pass_rate import Comparison
@@ -156,7 +155,7 @@ def _asked(paths: Sequence[Path]) -> dict[tuple[Path, str], tuple[dict[str, str]
     found: dict[tuple[Path, str], tuple[dict[str, str], Mapping[str, Any]]] = {}
     for path in paths:
         if not (given := sources.episodes(path)):
-            raise PreflightError(all_lost(path) or f"{path} holds no episodes. Give an evaluation, or a run.")
+            raise PreflightError(f"{path} holds no finished episodes. Give an evaluation, or a run.")
         for method in given:
             several = len({item.sample for item in method.played}) > 1
             for item in method.played:
