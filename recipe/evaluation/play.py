@@ -5,9 +5,9 @@ the server's context does not hold (a longer --max-model-len, or --docs signatur
 is scored as in training (`environment_error`): the model's words may have led there, and must not decide what counts.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -23,14 +23,45 @@ from recipe.evaluation.store import Settings, Store
 ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
-"""So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
+"""So many lost episodes without a finished one between them: the server is gone."""
+
+T = TypeVar("T")
+Lost = tuple[T, str]
 
 Play = Callable[[Endpoint, Settings, Task, User | None], Awaitable[dict[str, Any]]]
 """As `play_episode`."""
 
 
-class PromptTooLong(Exception):
+class PromptTooLong(ContextFull):
     """The server's context does not hold the first request."""
+
+
+async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], concurrency: int, bar: tqdm) -> list[Lost[T]]:
+    """Work on items side by side. Returns what was lost, and why: to the server, or to its context.
+
+    After `LOST_IN_A_ROW` the rest is not tried.
+    """
+    lost: list[tuple[T, str]] = []
+    in_a_row, waiting = 0, iter(items)
+
+    async def worker() -> None:
+        nonlocal in_a_row
+        for item in waiting:
+            try:
+                if in_a_row >= LOST_IN_A_ROW:
+                    raise EndpointFault("not tried: the server or the user is gone")
+                await work(item)
+                in_a_row = 0
+                bar.update()
+            except ContextFull as error:
+                lost.append((item, f"the context does not hold it: {error}"))
+            except EndpointFault as error:
+                in_a_row += 1
+                lost.append((item, str(error)))
+
+    with bar:
+        await side_by_side(worker, concurrency)
+    return lost
 
 
 async def play_all(
@@ -45,42 +76,24 @@ async def play_all(
     done = store.episodes().keys()
     user = make_user(settings.user)
     left = [(task, sample) for task, sample in settings.tasks() if (task.id, sample) not in done]
-    lost: list[dict[str, Any]] = []
-    in_a_row, waiting = 0, iter(left)
 
-    async def attempt(task: Task) -> dict[str, Any] | str:
-        """The finished episode, or why there is none."""
+    async def keep(item: tuple[Task, int]) -> None:
         fault = ""
         for number in range(1, ATTEMPTS + 1):
             try:
-                return {"attempts": number, **await play(endpoint, settings, task, user)}
+                line = {"attempts": number, **await play(endpoint, settings, item[0], user)}
+                return store.add({"task_id": item[0].id, "sample": item[1], **line})
             except EndpointFault as error:
                 fault = str(error)
             except UserFault as error:
                 fault = f"the user: {error}"
-        return fault
+        raise EndpointFault(fault)
 
-    with tqdm(desc="playing", total=len(done) + len(left), initial=len(done), unit="episode", mininterval=1) as bar:
-
-        async def work() -> None:
-            nonlocal in_a_row
-            for task, sample in waiting:
-                found: dict[str, Any] | str = "not tried: the server or the user is gone"
-                if in_a_row < LOST_IN_A_ROW:
-                    try:
-                        found = await attempt(task)
-                        in_a_row = in_a_row + 1 if isinstance(found, str) else 0
-                    except PromptTooLong as error:
-                        found = f"the server's context does not hold the prompt: {error}"
-                if isinstance(found, str):
-                    lost.append({"task_id": task.id, "category": task.category, "sample": sample, "reason": found})
-                    bar.set_postfix(lost=len(lost))
-                else:
-                    store.add({"task_id": task.id, "sample": sample, **found})
-                    bar.update()
-
-        await side_by_side(work, concurrency)
-    return lost
+    bar = tqdm(desc="playing", total=len(done) + len(left), initial=len(done), unit="episode", mininterval=1)
+    return [
+        {"task_id": task.id, "category": task.category, "sample": sample, "reason": reason}
+        for (task, sample), reason in await each(left, keep, concurrency, bar)
+    ]
 
 
 async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None) -> dict[str, Any]:

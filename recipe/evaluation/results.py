@@ -114,11 +114,10 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     metrics = [episode_metrics(item.record.to_dict()) for item in items]
     clusters = [(item.record.environment, item.task.cluster) for item in items]
     columns = {name: [episode[name] for episode in metrics] for name in ("progress", *ACCURACIES)}
-    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
     estimated = {name: (values, clusters) for name, values in columns.items()}
-    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
-    if asked:
+    if asked := [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]:
         estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
+    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
     for name, (values, among) in estimated.items():
         low, high = (mean_interval if name == "progress" else proportion_interval)(values, among)
         found[name] = {"mean": fmean(values), "low": low, "high": high}
@@ -151,19 +150,17 @@ def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
     if not asked:
         return None
     plain = [item for item in asked if not item.official.differences]
-    named: dict[str, list[bool]] = defaultdict(list)
+    named: dict[str, Counter[str]] = defaultdict(Counter)
     for item in asked:
         for name in item.official.differences:
-            named[name].append(item.agrees)
+            named[name].update(episodes=1, disagree=int(not item.agrees))
     return {
         "episodes": len(asked),
         "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in asked),
         "agree": sum(item.agrees for item in asked),
         "without_listed_difference": len(plain),
         "disagree_without_listed_difference": sorted(item.record.task_id for item in plain if not item.agrees),
-        "differences": {
-            name: {"episodes": len(agrees), "disagree": agrees.count(False)} for name, agrees in sorted(named.items())
-        },
+        "differences": {name: dict(counts) for name, counts in sorted(named.items())},
         "reasons": dict(Counter(item.official.reason or "valid" for item in asked).most_common()),
     }
 
@@ -240,7 +237,7 @@ def _accuracy_table(rows: Mapping[str, Any]) -> str:
     names = ("progress", *ACCURACIES, *by_source)
     lines = [["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]]
     for category, group in rows.items():
-        means = (f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names)
+        means = ("{mean:.3f} [{low:.3f}, {high:.3f}]".format(**group[name]) for name in names)
         rates = f"{group['format_rate']:.3f}", f"{group['call_success_rate']:.3f}", f"{group['calls']:.1f}"
         lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *rates])
     return aligned(lines)
@@ -264,8 +261,8 @@ def _agreement_text(verdicts: Mapping[str, Any]) -> str:
     wrong = verdicts["disagree_without_listed_difference"]
     early = verdicts["episodes"] - verdicts["asked"]
     lines = [
-        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes"
-        + (f"; {early} of them stopped before their last turn and fail without being asked." if early else ".")
+        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes; "
+        f"{early} of them stopped before their last turn and fail without being asked."
     ]
     lines += [
         f"  listed difference {name}: {counts['episodes']} episodes, {counts['disagree']} of them with another verdict"

@@ -85,16 +85,13 @@ def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[s
 def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) -> list[str]:
     """The command line of the server.
 
-    Without `--generation-config vllm` vLLM samples as the model folder's generation_config.json says wherever a request
-    is silent: Qwen2.5's has a repetition penalty of 1.05, which changes greedy replies too. Training does not read
-    it either. Only its further end tokens count in both.
+    Without `--generation-config vllm` vLLM samples as the model's generation_config.json says where a request is
+    silent: Qwen2.5's repetition penalty of 1.05 changes greedy replies too. Training does not read it either.
     """
     return [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port)),
-        *("--generation-config", "vllm"),
-        *profile_flags(hardware),
-        *flags,
+        *("--generation-config", "vllm", *profile_flags(hardware), *flags),
     ]
 
 
@@ -150,7 +147,7 @@ def profile_flags(hardware: str) -> list[str]:
     rollout = profile.actor_rollout_ref.rollout
     if profile.trainer.get("device") != "cpu":
         cards = rollout.get("tensor_model_parallel_size", 1)
-        return ["--gpu-memory-utilization", GPU_SHARE, *(["--tensor-parallel-size", str(cards)] if cards > 1 else [])]
+        return ["--gpu-memory-utilization", GPU_SHARE, "--tensor-parallel-size", str(cards)]
     return [
         *("--dtype", rollout.dtype),
         *("--max-num-seqs", str(rollout.max_num_seqs)),
@@ -196,10 +193,7 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
 
 
 def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
-    """What makes a text free of control tokens, by the tokenizer that vLLM will use.
-
-    A server tokenises the whole conversation anew for each message, so the model's earlier messages go through it too.
-    """
+    """What makes a text free of control tokens, by the tokenizer that vLLM will use."""
     from recipe.preflight.model import load_tokenizer
 
     try:
@@ -216,10 +210,7 @@ def flag_of(flags: Sequence[str], name: str) -> str | None:
 
 
 def fingerprint(model: Path) -> str:
-    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart.
-
-    Without the note of checksums beside the weights: a folder that gains one is the same model.
-    """
+    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart."""
     found = hashlib.sha256()
     kinds = (".json", ".jinja", ".safetensors", ".bin")
     for path in sorted(path for path in model.iterdir() if path.suffix in kinds and path.name != SUMS):
