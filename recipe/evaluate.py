@@ -21,11 +21,13 @@ import asyncio
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from interaction.endpoint import Endpoint, EndpointRefusal
 from interaction.environment import judge_of, known, load_tasks
@@ -33,11 +35,11 @@ from interaction.masked import masked_text
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault, require_answer
 from recipe.evaluation.arguments import OPTIONS, key_of, parse, settings_of, through
-from recipe.evaluation.play import play_all, play_episode, progress_bar
-from recipe.evaluation.results import Judged, all_lost, cost_of, results, text
+from recipe.evaluation.play import play_all, play_episode
+from recipe.evaluation.results import Judged, cost_of, results, text
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
-from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, finished_episodes, read_episodes
+from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, read_episodes
 from recipe.files import write_atomic
 from recipe.processes import Interruptible
 from recipe.stage import choosing
@@ -57,12 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (EndpointRefusal, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
-    except OSError as error:  # a full disk, a folder that cannot be written
-        print(f"\n{error}; finished episodes are kept, the same command goes on from there", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted; finished episodes are kept, the same command goes on from there", file=sys.stderr)
-        return 130
+    except (OSError, KeyboardInterrupt) as error:  # a full disk, a folder that cannot be written
+        what = str(error) or "interrupted"
+        print(f"\n{what}; finished episodes are kept, the same command goes on from there", file=sys.stderr)
+        return 1 if isinstance(error, OSError) else 130
 
 
 def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
@@ -79,36 +79,33 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
     settings.require_tasks()
     require_answer(settings.user)
     search = "" if given.strategy == "plain" else f"-{given.strategy}"
-    model = given.adapter or given.model or given.served_name or given.endpoint
+    model = given.adapter or given.model or given.served_name
     name = f"{model}-{settings.environment}-{given.split}{search}"
     folder = given.out or Path("outputs") / "evaluation" / re.sub(r"[^\w.-]", "_", name)
-    tasks, notes, otherwise = len(settings.tasks()), "", ""
+    tasks, otherwise = len(settings.tasks()), ""
     if given.model:  # of an endpoint's model nothing is known
-        if len(finished_episodes(folder / EPISODES)) < tasks:
-            notes = context_note(given.model, vllm_flags, settings)
         trained = trained_with(given.adapter or given.model)
         now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
         other = [f"{key} {trained[key]}, not {value}" for key, value in now.items() if trained.get(key, value) != value]
         otherwise = f"NOTE the model was trained with {'; '.join(other)}. It may do worse here." if other else ""
-    store = Store(folder, settings)
-    try:
-        print("\n".join(filter(None, [f"{tasks} episodes, kept in {store.folder}", otherwise, notes])), flush=True)
-        lost = _play(given, vllm_flags, settings, store)
-        records = list(store.episodes().values())
-        chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
-        note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
-        found = results(_judged(records), lost, settings.samples, cost_of([store.path]), settings.by_bfcl())
-        return _report(found | {"note": note}, store.folder)
-    finally:
-        store.close()
+    with closing(Store(folder, settings)) as store:
+        print("\n".join(filter(None, [f"{tasks} episodes, kept in {folder}", otherwise])), flush=True)
+        lost: list[dict[str, Any]] = []
+        if len(store.episodes()) < tasks:  # a server is not started for nothing
+            lost = _play(given, vllm_flags, settings, store)
+        judged = _judged(list(store.episodes().values()))
+        cost = cost_of([store.path])
+    chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
+    note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
+    return _report(results(judged, lost, settings.samples, cost, settings.by_bfcl()) | {"note": note}, folder)
 
 
 def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[dict[str, Any]]:
-    if len(store.episodes()) == len(settings.tasks()):
-        return []  # a server is not started for nothing
-    log, play = store.folder / "server.log", search_episode if settings.strategy == "dfsdt" else play_episode
+    if given.model and (note := context_note(given.model, flags, settings)):
+        print(note, flush=True)
+    play = search_episode if settings.strategy == "dfsdt" else play_episode
     work = partial(play_all, settings=settings, store=store, concurrency=given.concurrency, play=play)
-    return through(given, flags, settings, log, work)  # type: ignore[no-any-return]
+    return through(given, flags, settings, store.folder / "server.log", work)  # type: ignore[no-any-return]
 
 
 def judge_records(sources: Sequence[Path], out: Path | None) -> int:
@@ -116,25 +113,18 @@ def judge_records(sources: Sequence[Path], out: Path | None) -> int:
     paths: list[Path] = []
     for source in sources:
         found = [source] if source.is_file() else sorted(source.glob("**/rollouts/*/*.jsonl"))
-        if not (found := found or sorted(source.glob(f"**/{EPISODES}"))):
-            raise FileNotFoundError(
-                f"{source} holds no episodes: expected a JSONL file of episodes, {source}/<stage>/rollouts/<split>/"
-                f"<step>.jsonl of a run, or {source}/{EPISODES} of an evaluation"
-            )
-        paths += found
+        paths += found or sorted(source.glob(f"**/{EPISODES}"))
     read = [read_episodes(path) for path in paths]
     stored, skipped = [record for records, _ in read for record in records], sum(number for _, number in read)
     records = [one for one in stored if one.environment in known() and one.task_id in load_tasks(one.environment)]
     print(f"{len(records)} episodes in {len(paths)} files; {skipped} lines are no record of this version")
-    left_out = Counter(record.environment for record in stored)
-    left_out.subtract(record.environment for record in records)
-    for name, number in (+left_out).items():
-        print(
-            f"NOTE {number} episodes are left out: their task is not known in environment {name} (--environment FILE)"
-        )
+    if left_out := len(stored) - len(records):
+        print(f"NOTE {left_out} episodes are left out: their tasks are not known here (--environment FILE)")
     if not records:
-        lost = filter(None, (all_lost(path.parent) for path in paths))
-        raise FileNotFoundError("; ".join(["there is nothing to judge", *lost]))
+        raise FileNotFoundError(
+            f"{', '.join(map(str, sources))} holds no episodes: expected JSONL files, <stage>/rollouts/<split>/"
+            f"<step>.jsonl of a run, or {EPISODES} of an evaluation, whose results.txt says what was lost"
+        )
     chosen = [item for source in sources if source.is_dir() for item in choosing.of_run(source)]
     judged = results(_judged(records), [], None, cost_of(paths))
     return _report(judged | {"note": choosing.sentence(chosen)}, out)
@@ -158,14 +148,12 @@ def _judged(records: Sequence[EpisodeRecord]) -> list[Judged]:
     judged = []
     for name in known():
         own = [record for record in records if record.environment == name]
-        judge = judge_of(name)
-        if not own or judge is None:
+        if own and (judge := judge_of(name)) is not None:
+            pairs = zip(own, judge(own), strict=True)
+            verdicts = tqdm(pairs, f"{name.upper()}'s checker", len(own), unit="episode", mininterval=1)
+            judged += [Judged(record, verdict) for record, verdict in verdicts]
+        else:
             judged += [Judged(record, None) for record in own]
-            continue
-        with progress_bar(f"{name.upper()}'s checker", len(own)) as bar:
-            for record, verdict in zip(own, judge(own), strict=True):
-                judged.append(Judged(record, verdict))
-                bar.update()
     return judged
 
 

@@ -20,8 +20,6 @@ from recipe.files import PreflightError, aligned
 from recipe.report.episodes import read_records
 from recipe.reward import RewardError, caller, question_of, read_argument
 
-HEAD = ("stage", "split", "category", "episodes", "old mean", "new mean", "correlation", "groups alike")
-
 
 @dataclass
 class Column:
@@ -64,15 +62,17 @@ def rescore(run: Path, reward: Callable[..., Any]) -> dict[tuple[str, str, str],
                     column.both.append((old, new))
     if not columns:
         raise PreflightError(f"{run} holds no episodes: expected {run}/<stage>/rollouts/<split>/<step>.jsonl")
-    unscored = sum(len(column.new) - len(column.both) for key, column in columns.items() if key[2] == "all")
-    if damaged or unscored:
-        print(f"NOTE {damaged} lines are no whole episode; {unscored} episodes have no old score and count as new only")
+    if damaged:
+        print(f"NOTE {damaged} lines are no whole episode")
     return columns
 
 
 def table(columns: dict[tuple[str, str, str], Column]) -> str:
-    """Old against new as text, a line for each stage, split and category: by name, `all` after its categories."""
-    lines = []
+    """Old against new as text, a line for each stage, split and category: by name, `all` after its categories.
+
+    The old mean and the correlation are those of the episodes that have an old score.
+    """
+    lines = [("stage", "split", "category", "episodes", "old mean", "new mean", "correlation", "groups alike")]
     for key, column in sorted(columns.items(), key=lambda item: (*item[0][:2], item[0][2] == "all", item[0][2])):
         try:
             related = f"{correlation(*zip(*column.both, strict=True)):.3f}"
@@ -80,8 +80,8 @@ def table(columns: dict[tuple[str, str, str], Column]) -> str:
             related = "-"
         old = f"{fmean(old for old, _ in column.both):.3f}" if column.both else "-"
         alike = f"{fmean(len(scores) == 1 for scores in column.groups.values()):.0%}" if key[1] == "train" else "-"
-        lines.append([*key, str(len(column.new)), old, f"{fmean(column.new):.3f}", related, alike])
-    return aligned([HEAD, *lines])
+        lines.append((*key, str(len(column.new)), old, f"{fmean(column.new):.3f}", related, alike))
+    return aligned(lines)
 
 
 def main() -> None:
@@ -89,13 +89,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m recipe.rescore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder of a run, such as outputs/default")
-    parser.add_argument("--reward", required=True, help="Python file, or pkg://rewards.progress")
-    parser.add_argument("--name", default="compute_score", help="function in that file")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one episode may take")
-    parser.add_argument(
-        "arguments", nargs="*", type=read_argument, metavar="NAME=VALUE", help="arguments of the reward"
-    )
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN_DIR", help="folder of a run, such as outputs/default")
+    add("--reward", required=True, help="Python file, or pkg://rewards.progress")
+    add("--name", default="compute_score", help="function in that file")
+    add("--timeout", type=float, default=300.0, help="seconds that one episode may take")
+    add("arguments", nargs="*", type=read_argument, metavar="NAME=VALUE", help="arguments of the reward")
     given = parser.parse_intermixed_args()
     try:
         reward = caller(given.reward, given.name, given.timeout, dict(given.arguments))

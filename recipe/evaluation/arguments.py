@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from data_prep.choice import categories_of, full_names
 from data_prep.pairs import key_value
@@ -23,8 +22,7 @@ Work = Callable[[Endpoint], Awaitable[Any]]
 
 MAX_NODES = 60
 """Of a search by default: twice the messages that tau allows one episode."""
-
-SAMPLING_OPTIONS = ("temperature", "top_p", "top_k", "repetition_penalty")
+NUMBERS = "--samples, --max-nodes, --max-tokens, --limit, --concurrency, --attempts"
 
 OPTIONS = Named(
     "--endpoint",
@@ -43,35 +41,36 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
     given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
-    option = "--environment"
     try:
         given.environment = named(given.environment)
-        option = "--option"
         read_options(given.environment, given.option)
-        option = "--user"
         make_user(given.user)
-        option = "--turn-policy"
         read_policy(given.turn_policy)
-        option = "--category"
-        known = _narrowed(given, categories_of(given.environment))
+        known = [name for name in categories_of(given.environment) if _fits(name, given.domain, given.mode)]
         chosen = [name for name in given.category if name != "all"]
         given.category = full_names(given.environment, chosen) if chosen else known
     except ValueError as error:
-        parser.error(f"argument {option}: {error}")
-    greedy = not given.temperature and "temperature" not in given.leave_out
-    key, search = given.api_key_env, given.strategy == "dfsdt"
+        parser.error(str(error))
+    search = given.strategy == "dfsdt"
+    if search:
+        given.max_nodes = given.max_nodes or MAX_NODES
+    numbers = (given.samples, given.max_nodes, given.max_tokens, given.limit, given.concurrency, given.attempts)
     for wrong, line in (
+        (min(number for number in numbers if number is not None) < 1, f"{NUMBERS}: give numbers from 1"),
+        (not given.category or not {*given.category} <= {*known}, "--domain, --mode, --category: no category fits all"),
         (flags and not given.model, "-- FLAGS go to vLLM, which only --model starts"),
         (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),
         (
             any(getattr(given, name, None) is not None for name in given.leave_out),
             "--leave-out and the option of the same name contradict each other",
         ),
-        (given.samples > 1 and greedy, "--samples at --temperature 0 plays the same episode again"),
-        (key and key not in os.environ, f"--api-key-env {key}: there is no such environment variable"),
         (
-            key and given.endpoint and "@" in urlsplit(given.endpoint).netloc,
-            "--endpoint has a password and --api-key-env names a key; give one of them",
+            given.samples > 1 and not given.temperature and "temperature" not in given.leave_out,
+            "--samples at --temperature 0 plays the same episode again",
+        ),
+        (
+            given.api_key_env and given.api_key_env not in os.environ,
+            f"--api-key-env {given.api_key_env}: there is no such environment variable",
         ),
         (given.max_nodes and not search, "--max-nodes is the budget of a search; give it with --strategy dfsdt"),
         (
@@ -82,9 +81,13 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     ):
         if wrong:
             parser.error(line)
-    if search:
-        given.max_nodes = given.max_nodes or MAX_NODES
     return given, flags
+
+
+def _fits(category: str, domain: str | None, mode: str | None) -> bool:
+    """Whether a category of tau is one of a domain and a mode, which it is named by: telecom_solo_mms, telecom_mms."""
+    played = "solo" if "_solo" in category else "user"
+    return domain in (None, category.split("_")[0]) and mode in (None, played)
 
 
 def _parser(description: str | None, program: dict[str, Any]) -> argparse.ArgumentParser:
@@ -110,7 +113,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)")
     add("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
     add("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
-    add("--samples", type=count, default=1, help="episodes of each task")
+    add("--samples", type=int, default=1, help="episodes of each task")
     add("--temperature", type=float, help="default: 0, greedy, as training's validation")
     add("--top-p", type=float, help="default: 1, all tokens")
     add("--top-k", type=int, help="default: -1, all tokens")
@@ -119,54 +122,26 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--leave-out", action="append", default=[], choices=SAMPLING, help=leave_out)
     search = "one branch, or ToolBench's depth-first search"
     add("--strategy", choices=("plain", "dfsdt"), default="plain", help=search)
-    add("--max-nodes", type=count, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
-    add("--max-tokens", type=count, help="of one message (default: what the context leaves)")
-    add("--limit", type=count, help="only the first tasks of each category")
+    add("--max-nodes", type=int, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
+    add("--max-tokens", type=int, help="of one message (default: what the context leaves)")
+    add("--limit", type=int, help="only the first tasks of each category")
     add("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<environment>-<split>")
-    add("--concurrency", type=count, default=32, help="episodes at a time")
+    add("--concurrency", type=int, default=32, help="episodes at a time")
     add("--timeout", type=float, default=600.0, help="seconds for one message")
-    add("--attempts", type=count, default=5, help="requests for one message before it is a fault")
+    add("--attempts", type=int, default=5, help="requests for one message before it is a fault")
     add("--backoff", type=float, default=1.0, help="seconds before the second request, then doubled")
     return parser
-
-
-def _narrowed(given: argparse.Namespace, categories: Sequence[str]) -> Sequence[str]:
-    """The categories of a domain and a mode, which they are named by: telecom_solo_mms, telecom_mms.
-
-    Raises:
-        ValueError: there are none, or --category is given too.
-    """
-    if given.domain is None and given.mode is None:
-        return categories
-    fits = [
-        name
-        for name in categories
-        if given.domain in (None, name.split("_")[0]) and given.mode in (None, "solo" if "_solo" in name else "user")
-    ]
-    if not fits or given.category or not any("_solo" in name for name in categories):
-        raise ValueError(
-            f"--domain {given.domain} --mode {given.mode} fits none of {', '.join(categories)}, or stands beside it"
-        )
-    return fits
-
-
-def count(value: str) -> int:
-    """A whole number, 1 or more."""
-    if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number, 1 or more")
-    return int(value)
 
 
 def settings_of(given: argparse.Namespace) -> Settings:
     """What decides the outcome. Raises ServerError if there is no model in the folder."""
     model = given.served_name
     if given.model:
-        server.check_model_folder(given.model)
+        server.check_model(given.model, given.adapter)
         model = f"{given.model.resolve()} {server.fingerprint(given.model)}"
         if given.adapter:
-            server.check_adapter_folder(given.adapter, given.model)
             model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
-    sampling = {name: value for name in SAMPLING_OPTIONS if (value := getattr(given, name)) is not None}
+    sampling = {name: value for name in SAMPLING if (value := getattr(given, name, None)) is not None}
     same = ("endpoint", "split", "protocol", "docs", "samples", "max_tokens", "limit", "environment", "user")
     return Settings(
         model=model,

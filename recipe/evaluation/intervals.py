@@ -20,12 +20,7 @@ T_BELOW_10 = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364
 
 
 def wilson(successes: float, trials: float) -> Interval:
-    """Wilson's score interval for a proportion (E. B. Wilson, 1927), 95 %. `trials` may be an effective number.
-
-    Unlike the normal approximation it stays sensible near 0 and 1.
-    """
-    if trials <= 0:
-        raise ValueError("an interval needs at least one trial")
+    """Wilson's score interval for a proportion (E. B. Wilson, 1927), 95 %. `trials` may be an effective number."""
     share = successes / trials
     centre = share + Z**2 / (2 * trials)
     half = Z * sqrt(share * (1 - share) / trials + Z**2 / (4 * trials**2))
@@ -36,9 +31,8 @@ def wilson(successes: float, trials: float) -> Interval:
 def effective_trials(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
     """How many independent 0/1 results would be as informative as these, which are alike within a cluster.
 
-    The variance of a simple random sample over that of the clustered one (Kish's design effect, the variance
-    estimated by linearisation over clusters). Between the number of clusters and the number of values; where all
-    values are equal nothing can be estimated, and the number of clusters is the careful choice.
+    The variance of a simple random sample over that of the clustered one, linearised over clusters (Kish's design
+    effect). It lies between the number of clusters and of values; where all values are equal it is that of clusters.
     """
     mean, groups = fmean(values), _sums(values, clusters)
     count = len(groups)
@@ -46,9 +40,8 @@ def effective_trials(values: Sequence[float], clusters: Sequence[Hashable]) -> f
         return float(count)
     spread = sum((total - mean * size) ** 2 for total, size in groups)
     variance = spread * count / (count - 1) / len(values) ** 2
-    if variance == 0:
-        return float(len(values))
-    return min(float(len(values)), max(float(count), mean * (1 - mean) / variance))
+    informative = mean * (1 - mean) / variance if variance else len(values)
+    return min(float(len(values)), max(float(count), informative))
 
 
 def proportion_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
@@ -72,11 +65,9 @@ def mean_interval(values: Sequence[float], clusters: Sequence[Hashable], seed: i
 def t_quantile(degrees: float) -> float:
     """The value that Student's t with `degrees` degrees of freedom, 1 or more, stays below with probability 0.975.
 
-    Below 10 from the table, a fraction rounded down, which makes an interval rather too wide; from 10 on by the
-    expansion in 1 / degrees (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5), right to 5 digits.
+    Below 10 from the table, a fraction rounded down; from 10 on by the expansion in 1 / degrees (Abramowitz and
+    Stegun, Handbook of Mathematical Functions, 26.7.5), right to 5 digits.
     """
-    if degrees < 1:
-        raise ValueError(f"Student's t needs at least one degree of freedom, not {degrees}")
     if degrees < 10:
         return T_BELOW_10[int(degrees) - 1]
     terms = (
@@ -89,13 +80,10 @@ def t_quantile(degrees: float) -> float:
 
 
 def t_interval(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
-    """95 % interval for the mean of `values`, by Student's t with one degree of freedom less than independent ones.
-
-    With clusters these are independent and the values of one are not: the variance is linearised over clusters, as for
-    `effective_trials`; with one value in each it is the ordinary one.
+    """95 % interval for the mean of `values`, by Student's t over clusters; without clusters each value is one.
 
     Raises:
-        ValueError: fewer than two values, or clusters, which say nothing about their spread.
+        ValueError: fewer than two clusters, which say nothing about their spread.
     """
     mean = fmean(values)
     groups = _sums([value - mean for value in values], range(len(values)) if clusters is None else clusters)

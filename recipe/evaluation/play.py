@@ -1,14 +1,13 @@
 """Play the episodes of an evaluation through an endpoint, side by side, and keep each one as soon as it is finished.
 
 An episode whose server or user fails is played a second time and then lost: it is in no number. So is one whose prompt
-the server's context does not hold. One in which our environment fails is scored as in training (`environment_error`):
-the model's words may have led there, and must not decide what counts.
+the server's context does not hold (a longer --max-model-len, or --docs signature). One in which our environment fails
+is scored as in training (`environment_error`): the model's words may have led there, and must not decide what counts.
 """
 
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -17,26 +16,50 @@ from interaction.conversation import Reply
 from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal, side_by_side
 from interaction.environment import Task, UserFault
 from interaction.users import User, make_user
-from recipe.evaluation.results import CONTEXT, NOT_TRIED, THE_USER
 from recipe.evaluation.store import Settings, Store
 
 ATTEMPTS = 2
 """How often an episode is played; each message was asked for several times before that."""
 LOST_IN_A_ROW = 10
-"""So many lost episodes without a finished one between them: the server is gone, and the rest is not tried."""
+"""So many lost episodes without a finished one between them: the server is gone."""
+
+T = TypeVar("T")
+Lost = tuple[T, str]
 
 Play = Callable[[Endpoint, Settings, Task, User | None], Awaitable[dict[str, Any]]]
 """As `play_episode`."""
 
 
-class PromptTooLong(Exception):
+class PromptTooLong(ContextFull):
     """The server's context does not hold the first request."""
 
 
-def progress_bar(name: str, total: int, done: int = 0) -> tqdm:
-    """A bar for people at a terminal; where the output goes to a file, a line now and then."""
-    often = 0.5 if sys.stderr.isatty() else 60.0
-    return tqdm(desc=name, total=total, initial=done, unit="episode", mininterval=often)
+async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], concurrency: int, bar: tqdm) -> list[Lost[T]]:
+    """Work on items side by side. Returns what was lost, and why: to the server, or to its context.
+
+    After `LOST_IN_A_ROW` the rest is not tried.
+    """
+    lost: list[tuple[T, str]] = []
+    in_a_row, waiting = 0, iter(items)
+
+    async def worker() -> None:
+        nonlocal in_a_row
+        for item in waiting:
+            try:
+                if in_a_row >= LOST_IN_A_ROW:
+                    raise EndpointFault("not tried: the server or the user is gone")
+                await work(item)
+                in_a_row = 0
+                bar.update()
+            except ContextFull as error:
+                lost.append((item, f"the context does not hold it: {error}"))
+            except EndpointFault as error:
+                in_a_row += 1
+                lost.append((item, str(error)))
+
+    with bar:
+        await side_by_side(worker, concurrency)
+    return lost
 
 
 async def play_all(
@@ -50,44 +73,25 @@ async def play_all(
     """
     done = store.episodes().keys()
     user = make_user(settings.user)
-    tasks = settings.tasks()
-    left = [(task, sample) for task, sample in tasks if (task.id, sample) not in done]
-    lost: list[dict[str, Any]] = []
-    in_a_row, waiting = 0, iter(left)
+    left = [(task, sample) for task, sample in settings.tasks() if (task.id, sample) not in done]
 
-    async def attempt(task: Task) -> tuple[dict[str, Any] | None, str]:
-        """The finished episode, or None and why there is none."""
+    async def keep(item: tuple[Task, int]) -> None:
         fault = ""
         for number in range(1, ATTEMPTS + 1):
             try:
-                return {"attempts": number, **await play(endpoint, settings, task, user)}, ""
+                line = {"attempts": number, **await play(endpoint, settings, item[0], user)}
+                return store.add({"task_id": item[0].id, "sample": item[1], **line})
             except EndpointFault as error:
                 fault = str(error)
             except UserFault as error:
-                fault = f"{THE_USER}: {error}"
-        return None, fault
+                fault = f"the user: {error}"
+        raise EndpointFault(fault)
 
-    with progress_bar("playing", len(tasks), done=len(tasks) - len(left)) as bar:
-
-        async def work() -> None:
-            nonlocal in_a_row
-            for task, sample in waiting:
-                line, fault = None, f"{NOT_TRIED}: {in_a_row} episodes in a row were lost"
-                if in_a_row < LOST_IN_A_ROW:
-                    try:
-                        line, fault = await attempt(task)
-                        in_a_row = 0 if line is not None else in_a_row + 1
-                    except PromptTooLong as error:
-                        fault = f"{CONTEXT}: {error}"
-                if line is not None:
-                    store.add({"task_id": task.id, "sample": sample, **line})
-                    bar.update()
-                else:
-                    lost.append({"task_id": task.id, "category": task.category, "sample": sample, "reason": fault})
-                    bar.set_postfix(lost=len(lost))
-
-        await side_by_side(work, concurrency)
-    return lost
+    bar = tqdm(desc="playing", total=len(done) + len(left), initial=len(done), unit="episode", mininterval=1)
+    return [
+        {"task_id": task.id, "category": task.category, "sample": sample, "reason": reason}
+        for (task, sample), reason in await each(left, keep, concurrency, bar)
+    ]
 
 
 async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user: User | None = None) -> dict[str, Any]:

@@ -16,19 +16,13 @@ from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
 from recipe.evaluation.intervals import mean_interval, pass_all_k, pass_at_k, proportion_interval
 from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
-from recipe.files import Damaged, aligned, read_json
+from recipe.files import aligned
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
 
 RATES = ("format_rate", "call_success_rate", "turns", "steps", "calls")
 ACCURACIES = ("acc", "acc_official")
 PASS = {"pass_at_k": ("pass@", pass_at_k), "pass_all_k": ("pass^", pass_all_k)}
 """With several samples of a task: that one of k passes, and that all do."""
-
-CONTEXT = "the server's context does not hold the prompt"
-NOT_TRIED = "not tried"
-THE_USER = "the user"
-"""Beginnings of the reasons of lost episodes."""
-MOST_CAUSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +69,7 @@ def results(
     """
     searched = cost is not None and cost["strategy"] != "plain"
     environments = dict.fromkeys(item.record.environment for item in episodes)
-    known = dict.fromkeys((name, task.category) for name in environments for task in load_tasks(name).values())
+    known = Counter((name, task.category) for name in environments for task in load_tasks(name).values())
     groups = {kind: found for kind in known if (found := [item for item in episodes if item.kind == kind])}
     names = Counter(category for _, category in groups)
     categories = {
@@ -84,13 +78,16 @@ def results(
     }
     parts = {part: [item for item in episodes if item.task.part == part] for part in ("dev", "test")}
     official = samples and by_bfcl and not searched and [*environments] == ["bfcl"] and len(groups) == len(known)
+    whole = {  # of episodes that were not chosen as an evaluation, only categories all of whose tasks are there
+        kind: items for kind, items in groups.items() if samples or len({item.key for item in items}) == known[kind]
+    }
     return {
         "categories": categories,
         "overall": _group(episodes, samples) if episodes else None,
         "parts": {part: _group(items, samples) for part, items in parts.items()} if all(parts.values()) else {},
         # BFCL's own "Multi Turn" column: the four categories count the same, whatever number of tasks each has here.
         "multi_turn_official": fmean(one["acc_official"]["mean"] for one in categories.values()) if official else None,
-        "leaderboard": None if searched else _leaderboard(environments, groups, samples),
+        "leaderboard": None if searched else _leaderboard(environments, whole),
         "cost": cost,
         "lost": list(lost),
         "verdicts": agreement(episodes),
@@ -98,20 +95,16 @@ def results(
 
 
 def _leaderboard(
-    environments: Iterable[str], groups: Mapping[tuple[str, str], Sequence[Judged]], samples: int | None
+    environments: Iterable[str], groups: Mapping[tuple[str, str], Sequence[Judged]]
 ) -> dict[str, Any] | None:
-    """Averages as the leaderboard of an environment's source has them; None where no environment has one.
-
-    Of episodes that were not chosen as an evaluation, only from categories all of whose tasks are there.
-    """
+    """Averages as the leaderboard of an environment's source has them; None where no environment has one."""
     maker = next((found for name in environments if (found := averages_of(name)) is not None), None)
     if maker is None:
         return None
-    accuracies = {}
-    for (environment, category), items in groups.items():
-        tasks = {item.key for item in items}
-        if samples or len(tasks) == sum(task.category == category for task in load_tasks(environment).values()):
-            accuracies[category] = fmean(passed_official(item.record.to_dict()) for item in items), len(tasks)
+    accuracies = {
+        category: (fmean(passed_official(item.record.to_dict()) for item in items), len({item.key for item in items}))
+        for (_, category), items in groups.items()
+    }
     averages, missing = maker(accuracies)
     played = sum(tasks for _, tasks in accuracies.values())
     return {"averages": dict(averages), "missing": list(missing), "tasks": played} if averages else None
@@ -121,11 +114,10 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     metrics = [episode_metrics(item.record.to_dict()) for item in items]
     clusters = [(item.record.environment, item.task.cluster) for item in items]
     columns = {name: [episode[name] for episode in metrics] for name in ("progress", *ACCURACIES)}
-    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
     estimated = {name: (values, clusters) for name, values in columns.items()}
-    asked = [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]
-    if asked:
+    if asked := [(item.official, cluster) for item, cluster in zip(items, clusters, strict=True) if item.official]:
         estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
+    found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
     for name, (values, among) in estimated.items():
         low, high = (mean_interval if name == "progress" else proportion_interval)(values, among)
         found[name] = {"mean": fmean(values), "low": low, "high": high}
@@ -158,19 +150,17 @@ def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
     if not asked:
         return None
     plain = [item for item in asked if not item.official.differences]
-    named: dict[str, list[bool]] = defaultdict(list)
+    named: dict[str, Counter[str]] = defaultdict(Counter)
     for item in asked:
         for name in item.official.differences:
-            named[name].append(item.agrees)
+            named[name].update(episodes=1, disagree=int(not item.agrees))
     return {
         "episodes": len(asked),
         "asked": sum(item.official.reason != "multi_turn:force_terminated" for item in asked),
         "agree": sum(item.agrees for item in asked),
         "without_listed_difference": len(plain),
         "disagree_without_listed_difference": sorted(item.record.task_id for item in plain if not item.agrees),
-        "differences": {
-            name: {"episodes": len(agrees), "disagree": agrees.count(False)} for name, agrees in sorted(named.items())
-        },
+        "differences": {name: dict(counts) for name, counts in sorted(named.items())},
         "reasons": dict(Counter(item.official.reason or "valid" for item in asked).most_common()),
     }
 
@@ -184,15 +174,12 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
     Raises:
         SettingsError: some were found by a search and others were not.
     """
-    others = [path for path in paths if path.name != EPISODES]
-    found = [item for path in paths if path not in others for item in finished_lines(path).values()]
-    searched = ["search" in line for line, _ in found]
-    if any(searched) and (others or not all(searched)):
-        raise SettingsError(
-            f"{sum(searched)} of these episodes were found by a search (--strategy dfsdt) and others were not: judge "
-            "the folders of each strategy by themselves"
-        )
-    if others or not found:
+    own = [path for path in paths if path.name == EPISODES]
+    found = [item for path in own for item in finished_lines(path).values()]
+    searched = {"search" in line for line, _ in found} | ({False} if len(own) < len(paths) else set())
+    if len(searched) > 1:
+        raise SettingsError("--strategy dfsdt found only some of these episodes: judge each strategy by itself")
+    if not found or len(own) < len(paths):
         return None
     rows = []
     for line, record in found:
@@ -201,49 +188,23 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
         tokens = {name: line.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
         rows.append({"messages": messages, **search, **tokens})
     cost: dict[str, Any] = {name: fmean(row[name] for row in rows) for name in rows[0]}
-    cost["dropped"] = sum(row["dropped"] for row in rows)
+    cost |= {"strategy": "dfsdt" if True in searched else "plain", "dropped": sum(row["dropped"] for row in rows)}
     spent = f"{cost['prompt_tokens']:,.0f} + {cost['completion_tokens']:,.0f} tokens of prompts and messages"
-    text = f"strategy plain: {cost['nodes']:.1f} messages and {spent} an episode"
-    if any(searched):
-        text = (
-            f"strategy dfsdt, a search: {cost['nodes']:.1f} messages in {cost['branches']:.1f} branches and {spent} an "
-            f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
-        )
-    return {"strategy": "dfsdt" if any(searched) else "plain", **cost, "text": text}
-
-
-def causes(reasons: Iterable[str]) -> list[tuple[int, str]]:
-    """How often each cause, with one of its reasons: reasons that differ in numbers only have one cause."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for reason in reasons:
-        kind = next((known for known in (CONTEXT, NOT_TRIED) if reason.startswith(known)), None)
-        found[kind or re.sub(r"\d+", "0", reason)].append(reason)
-    ranked = sorted(found.items(), key=lambda item: (item[0] == NOT_TRIED, -len(item[1])))
-    return [(len(given), given[0]) for _, given in ranked]
-
-
-def _remedy(reason: str) -> str:
-    again = "the same command plays lost episodes again"
-    if reason.startswith(CONTEXT):
-        return f"With --docs signature, or a longer context (with --model: -- --max-model-len N), {again}"
-    who = "who plays the user (--user)" if reason.startswith(THE_USER) else "the server (server.log, if it is vLLM's)"
-    return f"See whether {who} answers; {again}"
-
-
-def all_lost(folder: Path) -> str | None:
-    """That every episode of an evaluation was lost, why, and what to do; None where its results do not say so."""
-    try:
-        found = read_json(folder / "results.json")
-        reasons = [item["reason"] for item in found["lost"]]
-        if not reasons or found["overall"] is not None:
-            return None
-    except (OSError, Damaged, KeyError, TypeError):
-        return None
-    count, reason = causes(reasons)[0]
-    return (
-        f"{folder} holds no episode: all {len(reasons)} were lost, {count} of them to one cause: {reason.rstrip('.')}. "
-        f"{_remedy(reason)}"
+    cost["text"] = (
+        f"strategy {cost['strategy']}: {cost['nodes']:.1f} messages in {cost['branches']:.1f} branches and {spent} an "
+        f"episode, of which {cost['messages']:.1f} messages are kept; {cost['dropped']} branches dropped"
     )
+    return cost
+
+
+def lost_text(lost: Sequence[Mapping[str, Any]]) -> str:
+    """How many episodes were lost, and the most frequent causes; reasons that differ in numbers only are one."""
+    causes: dict[str, list[str]] = defaultdict(list)
+    for item in lost:
+        causes[re.sub(r"\d+", "0", item["reason"])].append(item["reason"])
+    ranked = sorted(causes.values(), key=len, reverse=True)[:3]
+    told = "".join(f"\n  {len(reasons)} x {reasons[0]}" for reasons in ranked)
+    return f"LOST: {len(lost)} episodes are in no number; the same command plays them again:{told}"
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -267,12 +228,7 @@ def text(found: Mapping[str, Any]) -> str:
     if found.get("note"):
         parts.append(found["note"])
     if found["lost"]:
-        ranked = causes(item["reason"] for item in found["lost"])
-        number = f"all {len(found['lost'])} episodes, so there is no number"
-        if overall is not None:
-            number = f"{len(found['lost'])} episodes could not be played and are in no number above"
-        told = "".join(f"\n  {count} x {reason}" for count, reason in ranked[:MOST_CAUSES])
-        parts.append(f"LOST: {number}:{told}\n  {_remedy(ranked[0][1])}.")
+        parts.append(lost_text(found["lost"]))
     return "\n\n".join(parts)
 
 
@@ -281,7 +237,7 @@ def _accuracy_table(rows: Mapping[str, Any]) -> str:
     names = ("progress", *ACCURACIES, *by_source)
     lines = [["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]]
     for category, group in rows.items():
-        means = (f"{group[name]['mean']:.3f} [{group[name]['low']:.3f}, {group[name]['high']:.3f}]" for name in names)
+        means = ("{mean:.3f} [{low:.3f}, {high:.3f}]".format(**group[name]) for name in names)
         rates = f"{group['format_rate']:.3f}", f"{group['call_success_rate']:.3f}", f"{group['calls']:.1f}"
         lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *rates])
     return aligned(lines)
@@ -305,8 +261,8 @@ def _agreement_text(verdicts: Mapping[str, Any]) -> str:
     wrong = verdicts["disagree_without_listed_difference"]
     early = verdicts["episodes"] - verdicts["asked"]
     lines = [
-        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes"
-        + (f"; {early} of them stopped before their last turn and fail without being asked." if early else ".")
+        f"BFCL's own checker agrees with acc_official on {verdicts['agree']} of {verdicts['episodes']} episodes; "
+        f"{early} of them stopped before their last turn and fail without being asked."
     ]
     lines += [
         f"  listed difference {name}: {counts['episodes']} episodes, {counts['disagree']} of them with another verdict"

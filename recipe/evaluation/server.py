@@ -19,13 +19,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction import get_protocol
-from interaction.gold import opening
 from interaction.plain_text import PlainText, generic
 from interaction.words import line_of
 from recipe import loopback
 from recipe.evaluation.store import Settings
-from recipe.files import Damaged, PreflightError
+from recipe.files import PreflightError
 from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
 from recipe.settings import CONFIG_DIR
 from recipe.stage.weights import SUMS, changed, other_base, read_adapter
@@ -36,12 +34,6 @@ START_SECONDS = 1800.0
 GPU_SHARE = "0.8"
 """Of a GPU's memory; more than in training, where the trainer is beside vLLM."""
 PROFILES = sorted(path.stem for path in (CONFIG_DIR / "hardware").glob("*.yaml"))
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks of LoRA that vLLM makes room for (`vllm.config.lora.MaxLoRARanks`)."""
-
-
-OTHERS = ("--max-m", "--to", "--ch", "--hf", "--conf", "--ro")
-"""How vLLM's flags begin that may change a prompt's tokens or the context's length; flags may be shortened."""
 
 
 class ServerError(RuntimeError):
@@ -62,7 +54,7 @@ def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[s
     """
     from recipe.settings import detect_hardware  # here, because nothing else of an evaluation needs Hydra
 
-    check_model_folder(model)
+    check_model(model)
     hardware = hardware or detect_hardware()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -93,16 +85,13 @@ def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[s
 def server_command(model: Path, port: int, hardware: str, flags: Sequence[str]) -> list[str]:
     """The command line of the server.
 
-    Without `--generation-config vllm` vLLM samples as the model folder's generation_config.json says wherever a request
-    is silent: Qwen2.5's has a repetition penalty of 1.05, which changes greedy replies too. Training does not read
-    it either. Only its further end tokens count in both.
+    Without `--generation-config vllm` vLLM samples as the model's generation_config.json says where a request is
+    silent: Qwen2.5's repetition penalty of 1.05 changes greedy replies too. Training does not read it either.
     """
     return [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port)),
-        *("--generation-config", "vllm"),
-        *profile_flags(hardware),
-        *flags,
+        *("--generation-config", "vllm", *profile_flags(hardware), *flags),
     ]
 
 
@@ -111,27 +100,29 @@ def adapter_flags(adapters: Mapping[str, Path]) -> list[str]:
 
     Raises:
         Damaged: one of them is no adapter, or changed.
-        ServerError: one of them has a rank that vLLM makes no room for.
     """
     read = [read_adapter(folder) for folder in adapters.values()]
-    largest = max(adapter.rank for adapter in read)
-    room = next((rank for rank in RANKS if rank >= largest), None)
-    if room is None:
-        raise ServerError(f"rank {largest} of an adapter exceeds vLLM's {RANKS[-1]}: evaluate the merged model in hf")
+    room = max(8, 1 << (max(adapter.rank for adapter in read) - 1).bit_length())  # vLLM takes powers of two
     return [
         *("--enable-lora", "--max-loras", str(len(read)), "--max-lora-rank", str(room)),
         *("--lora-modules", *(f"{name}={adapter.folder}" for name, adapter in zip(adapters, read, strict=True))),
     ]
 
 
-def check_adapter_folder(folder: Path, model: Path) -> None:
-    """Raises ServerError if this is no LoRA adapter, or that of another model than this one."""
+def check_model(model: Path, adapter: Path | None = None) -> None:
+    """Raises ServerError if these are no model folder and no adapter of it, or not what a stage has written."""
     try:
-        fault = other_base(read_adapter(folder), str(model))
-    except Damaged as error:
-        raise ServerError(f"{error}. --adapter expects a folder such as outputs/<RUN>/<stage>/adapter.") from error
-    if fault:
-        raise ServerError(f"the adapter in {folder} is another model's: {fault}. Give that model with --model.")
+        json.loads((model / "config.json").read_text("utf-8")).keys()
+        wrong = changed(model)
+        if adapter is not None and not wrong:
+            wrong = other_base(read_adapter(adapter), str(model))
+    except (OSError, ValueError, AttributeError) as error:
+        raise ServerError(
+            f"{adapter or model} cannot be served: {line_of(error)}. Expected Hugging Face folders, such as "
+            "outputs/<RUN>/<stage>/hf for --model and <stage>/adapter for --adapter."
+        ) from error
+    if wrong:
+        raise ServerError(f"{wrong}. Give the model that was exported, and with --adapter its base as --model.")
 
 
 def load_profile(hardware: str) -> DictConfig:
@@ -156,7 +147,7 @@ def profile_flags(hardware: str) -> list[str]:
     rollout = profile.actor_rollout_ref.rollout
     if profile.trainer.get("device") != "cpu":
         cards = rollout.get("tensor_model_parallel_size", 1)
-        return ["--gpu-memory-utilization", GPU_SHARE, *(["--tensor-parallel-size", str(cards)] if cards > 1 else [])]
+        return ["--gpu-memory-utilization", GPU_SHARE, "--tensor-parallel-size", str(cards)]
     return [
         *("--dtype", rollout.dtype),
         *("--max-num-seqs", str(rollout.max_num_seqs)),
@@ -164,19 +155,6 @@ def profile_flags(hardware: str) -> list[str]:
         *("--distributed-executor-backend", rollout.engine_kwargs.vllm.distributed_executor_backend),
         "--enforce-eager",
     ]
-
-
-def check_model_folder(model: Path) -> None:
-    """Raises ServerError if this is no Hugging Face model folder, or not the model that a stage exported to it."""
-    try:
-        json.loads((model / "config.json").read_text("utf-8")).keys()
-    except (OSError, ValueError, AttributeError) as error:
-        raise ServerError(
-            f"{model} is not a model folder, config.json: {line_of(error)}. Expected a Hugging Face folder, such as "
-            "outputs/<RUN>/<stage>/hf."
-        ) from error
-    if wrong := changed(model):
-        raise ServerError(f"{wrong}. Export the model again, or name another one.")
 
 
 def context_length(model: Path, flags: Sequence[str]) -> int | None:
@@ -192,49 +170,30 @@ def context_length(model: Path, flags: Sequence[str]) -> int | None:
 
 
 def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
-    """Which tasks the model's context and `--max-tokens` cannot hold, in lines; empty where all fit or none is known.
-
-    Raises:
-        ServerError: no prompt fits, so that every episode would be lost.
-    """
+    """How many tasks the model's context and `--max-tokens` cannot hold, as a line; empty where all fit."""
     from recipe.preflight.model import load_tokenizer
     from recipe.preflight.tokens import Budget, Lengths, over_budget
 
     context, reply = context_length(model, flags), settings.max_tokens
-    names = [flag.partition("=")[0].replace("_", "-") for flag in flags]
-    if context is None or any(name != "--max-model-len" and name.startswith(OTHERS) for name in names):
+    if context is None:
         return ""
     tasks = list({task.id: task for task, _ in settings.tasks()}.values())
-    protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
-    rules = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
     try:
         lengths = Lengths(load_tokenizer(str(model)))
-        over = set(over_budget(tasks, settings.conversation, lengths, Budget(context=context, reply=reply)))
-        prompts = [lengths.prompt(opening(task, protocol, **rules)) for task in tasks if task.id in over]
+        over = over_budget(tasks, settings.conversation, lengths, Budget(context=context, reply=reply))
     except Exception as error:  # a template may raise anything; the server may be told of another one
         return f"over budget: not counted, {error if isinstance(error, PreflightError) else line_of(error)}"
-    long = sum(tokens >= context for tokens in prompts)
-    longer = "-- --max-model-len N (where the model has it), --docs signature"
-    if tasks and long == len(tasks):
-        shortest = f"the shortest has {min(prompts)} tokens. Give {longer}, or choose another --category or model."
-        raise ServerError(f"the context of {context} tokens holds the prompt of none of the {long} tasks: {shortest}")
-    lines = []
-    if over:
-        limits = f"a context of {context} tokens" + (f" and messages of {reply} (--max-tokens)" if reply else "")
-        lines.append(
-            f"over budget: gold of {len(over)} of {len(tasks)} tasks does not fit {limits}: accuracy can reach "
-            f"{1 - len(over) / len(tasks):.3f} at most"
-        )
-    if long:
-        lines.append(f"NOTE the prompt alone of {long} of {len(tasks)} tasks does not fit; they will be lost: {longer}")
-    return "\n".join(lines)
+    if not over:
+        return ""
+    limits = f"a context of {context} tokens" + (f" and messages of {reply} (--max-tokens)" if reply else "")
+    return (
+        f"over budget: gold of {len(over)} of {len(tasks)} tasks does not fit {limits}: accuracy can reach "
+        f"{1 - len(over) / len(tasks):.3f} at most. -- --max-model-len N and --docs signature let more fit"
+    )
 
 
 def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
-    """What makes a text free of control tokens, by the tokenizer that vLLM will use.
-
-    A server tokenises the whole conversation anew for each message, so the model's earlier messages go through it too.
-    """
+    """What makes a text free of control tokens, by the tokenizer that vLLM will use."""
     from recipe.preflight.model import load_tokenizer
 
     try:
@@ -251,10 +210,7 @@ def flag_of(flags: Sequence[str], name: str) -> str | None:
 
 
 def fingerprint(model: Path) -> str:
-    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart.
-
-    Without the note of checksums beside the weights: a folder that gains one is the same model.
-    """
+    """Short hash of configuration, tokenizer and the beginning of each weight file: tells two exports apart."""
     found = hashlib.sha256()
     kinds = (".json", ".jinja", ".safetensors", ".bin")
     for path in sorted(path for path in model.iterdir() if path.suffix in kinds and path.name != SUMS):

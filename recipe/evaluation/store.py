@@ -98,10 +98,8 @@ class Settings:
         if not self.tasks():
             tasks = tasks_under(self.environment, self.options)
             found = Counter(f"{task.part} in {task.category}" for task in tasks if task.category in self.categories)
-            raise SettingsError(
-                f"--split {self.split}: no task of environment {self.environment} has the part "
-                f"{' or '.join(PARTS[self.split])}; it has {', '.join(f'{n} {name}' for name, n in found.items())}"
-            )
+            has = ", ".join(f"{count} {name}" for name, count in found.items())
+            raise SettingsError(f"--split {self.split}: environment {self.environment} has no such task, but {has}")
 
     def rules(self) -> dict[str, Any]:
         """The environment's settings: BFCL is played by BFCL's rules."""
@@ -150,42 +148,33 @@ class Store:
         except (OSError, Damaged) as error:
             raise SettingsError(f"{folder} cannot be written: {error}; choose another --out") from error
         self.close, self.add = self._lines.close, self._lines.add
+        settings = replace(settings, **{name: masked(getattr(settings, name)) for name in HIDDEN})
+        if not self.path.stat().st_size:  # no episode was played with others
+            SETTINGS.write(folder / "settings.json", settings)
+            return
         try:
-            self._keep_settings(settings)
-        except BaseException:
+            kept = SETTINGS.read(folder / "settings.json")
+        except Damaged as error:
             self.close()
-            raise
+            raise SettingsError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
+        pairs = [(item.name, getattr(kept, item.name, None), getattr(settings, item.name)) for item in fields(settings)]
+        if changed := [f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now]:
+            self.close()
+            raise SettingsError(
+                f"{folder} holds an evaluation with other settings: {'; '.join(changed)}. Choose another "
+                "--out, or give the settings it was started with."
+            )
 
     def episodes(self) -> dict[tuple[str, int], EpisodeRecord]:
         """As `finished_episodes`."""
         return finished_episodes(self.path)
-
-    def _keep_settings(self, settings: Settings) -> None:
-        path = self.folder / "settings.json"
-        settings = replace(settings, **{name: masked(getattr(settings, name)) for name in HIDDEN})
-        if not self.path.stat().st_size:  # no episode was played with others
-            SETTINGS.write(path, settings)
-            return
-        try:
-            kept = SETTINGS.read(path)
-        except Damaged as error:
-            raise SettingsError(f"{error}: the settings of the episodes beside it; choose another --out.") from error
-        pairs = [(item.name, getattr(kept, item.name), getattr(settings, item.name)) for item in fields(settings)]
-        changed = [f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now]
-        if changed:
-            raise SettingsError(
-                f"{self.folder} holds an evaluation with other settings: {'; '.join(changed)}. Choose another "
-                "--out, or give the settings it was started with."
-            )
 
 
 HIDDEN = ("endpoint", "user", "options")
 """Settings that may hold a key or a password, which is not written."""
 
 
-@cache
-def _records() -> Any:
-    return TypeAdapter(EpisodeRecord)
+RECORD = cache(lambda: TypeAdapter(EpisodeRecord))
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
@@ -195,7 +184,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
             line = json.loads(text)
             if line["episode"]["version"] != VERSION:
                 raise ValueError
-            yield line, _records().validate_python(line["episode"])
+            yield line, RECORD().validate_python(line["episode"])
         except (ValueError, KeyError, TypeError, RecursionError):
             if text.endswith(b"\n"):
                 yield None

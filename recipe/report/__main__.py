@@ -30,47 +30,39 @@ def main() -> None:
     add("--out", type=Path, default=OUT, metavar="DIR", help="with --compare: for page and CSV (default: %(default)s)")
     add("--index", type=Path, metavar="DIR", help="list the runs of a folder in DIR/index.html")
     given = parser.parse_args()
-    if bool(given.index) + bool(given.compare) + bool(given.runs and not given.compare) != 1:
-        parser.error("give runs such as outputs/default, or --compare PATH, or --index outputs")
     try:
         if given.index:
             path, count = page.write_index(given.index)
-            if not count:
-                parser.exit(1, f"{given.index} holds no run; give a folder of runs, such as outputs\n")
             print(f"index  {path}, {count} run{'' if count == 1 else 's'}")
         elif given.compare:
-            _compare(parser, [*given.compare, *given.runs], given.baseline, given.out)
+            methods = sources.methods([*given.compare, *given.runs])
+            rows = {method.name: method for method in methods}
+            if given.baseline not in (None, *rows):
+                parser.error(f"--baseline {given.baseline}: there is no such row; there are {', '.join(rows)}")
+            found = Comparison(methods, rows.get(given.baseline, methods[0]))
+            written = found.write(given.out)
+            print(f"{found.text()}\n\nwritten  {', '.join(map(str, written))}")
+        elif given.runs:
+            _report(given.runs)
         else:
-            _report(parser, given.runs)
-    except PreflightError as error:
+            parser.error("give runs such as outputs/default, or --compare PATH, or --index outputs")
+    except (PreflightError, OSError) as error:
         parser.exit(1, f"{error}\n")
-    except OSError as error:
-        parser.exit(1, f"the report cannot be made: {error}\n")
 
 
-def _report(parser: argparse.ArgumentParser, runs: list[Path]) -> None:
+def _report(runs: list[Path]) -> None:
     for run in runs:
         if not page.is_run(run):
-            parser.error(f"{run} is no run: it has neither a manifest.json nor training metrics; give outputs/default")
+            raise PreflightError(f"{run} is no run: it has neither a manifest.json nor training metrics")
     for one, other in combinations(runs, 2):
         for stage in tables.trained_stages(one):
             if read_steps(stage) == read_steps(other / stage.name):
-                parser.error(f"{other / stage.name} has the very steps of {stage}, and a copy is no second seed")
+                raise PreflightError(f"{other / stage.name} has the very steps of {stage}: a copy is no second seed")
     path = page.write(runs[0], tuple(runs[1:]))
     texts = [aligned(rows) for rows in map(tables.loss_rows, runs) if rows]
     if tables.trained_stages(runs[0]) or not texts:
         texts.append(tables.table(runs))
     print("\n\n".join(filter(None, [*texts, validation.table(runs), f"report  {path}"])))
-
-
-def _compare(parser: argparse.ArgumentParser, paths: list[Path], baseline: str | None, out: Path) -> None:
-    methods = sources.methods(paths)
-    names = [method.name for method in methods]
-    if baseline not in (None, *names):
-        parser.error(f"--baseline {baseline}: there is no such row; there are {', '.join(names)}")
-    found = Comparison(methods, methods[0 if baseline is None else names.index(baseline)])
-    written = found.write(out)
-    print(f"{found.text()}\n\nwritten  {', '.join(map(str, written))}")
 
 
 if __name__ == "__main__":

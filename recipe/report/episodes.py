@@ -12,10 +12,12 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from interaction.environment import task_key_of
 from interaction.episode_file import parts_of, steps_in
+from interaction.words import cut
 from recipe.files import LONGEST_LINE, lines
 
 TRAIN_STEPS = 12
@@ -91,7 +93,7 @@ def validation_files(stage: Path) -> list[Path]:
     return [path for path in steps_in(stage / "rollouts" / "val") if headers(path)]
 
 
-def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
+def choose(stages: list[Path], limit: int) -> list[Place]:
     """At most `limit` episodes: failures of each stage's last validation first, then training, then other validations.
 
     Where there are enough of each, half are validations. The same run gives the same choice.
@@ -109,11 +111,10 @@ def choose(stages: list[Path], limit: int, seed: int = 0) -> list[Place]:
         few = min(TRAIN_STEPS, len(steps))
         for number in range(few):  # at equal distances
             trained += headers(steps[round(number * (len(steps) - 1) / max(few - 1, 1))])
-    validation = min(len(failed), max(limit // 2, limit - len(trained)))
     chosen: list[Place] = []
-    for places, most in ((failed, validation), (trained, limit), (other, limit)):
+    for places, most in ((failed, max(limit // 2, limit - len(trained))), (trained, limit), (other, limit)):
         count = min(len(places), most, limit - len(chosen))
-        chosen += random.Random(seed).sample(places, count)
+        chosen += random.Random(0).sample(places, count)
     return chosen
 
 
@@ -125,28 +126,27 @@ def load(places: Iterable[Place]) -> Iterator[dict[str, Any]]:
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"{value[:LONGEST_TEXT]} ... [{len(value) - LONGEST_TEXT} more characters in the stored episode]"
     if isinstance(value, dict):
         return {name: _cut(item) for name, item in value.items()}
-    return [_cut(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_cut(item) for item in value]
+    return cut(value, LONGEST_TEXT) if isinstance(value, str) else value
 
 
 def slowest(stage: Path) -> dict[str, Any] | None:
     """The episodes of training that took longest, for which a step waits; None where no line has seconds."""
-    number, total, longest = 0, 0.0, list[tuple[float, int, Place]]()
+    seconds, longest = list[float](), list[tuple[float, int, Place]]()
     for path in steps_in(stage / "rollouts" / "train"):
         for place in headers(path):
-            if (seconds := (place.header.get("seconds") or {}).get("total")) is not None:
-                number, total = number + 1, total + seconds
-                longest.append((seconds, -number, place))
+            if (total := (place.header.get("seconds") or {}).get("total")) is not None:
+                seconds.append(total)
+                longest.append((total, -len(seconds), place))
         longest = heapq.nlargest(MOST, longest)
-    if not number:
-        return None
-    slow, named = max(1, round(SHARE * number)), []
-    for seconds, _, place in longest[:slow]:
+    slow, named = max(1, round(SHARE * len(seconds))), []
+    for _, _, place in longest[:slow]:
         if (record := read_record(place)) is not None:
             turns = [turn for turn in record["episode"]["turns"] if turn["reached"]]
             counts = {"turns": len(turns), "messages": sum(len(turn["steps"]) for turn in turns)}
-            named.append({"place": place, "seconds": seconds, "waited": place.header["seconds"], **counts})
-    return {"stage": stage.name, "episodes": number, "mean": total / number, "slow": slow, "named": named}
+            named.append({"place": place, "waited": place.header["seconds"], **counts})
+    found = {"stage": stage.name, "episodes": len(seconds), "slow": slow, "named": named}
+    return {**found, "mean": fmean(seconds)} if seconds else None

@@ -7,7 +7,7 @@ page's script puts their texts into text nodes only.
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,13 +16,16 @@ import yaml
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from interaction.episode_file import steps_in
+from interaction import get_protocol
+from interaction.environment import GoldMessage, known, load_tasks, register
+from interaction.gold import opening
+from interaction.protocol.docs import DOC_STYLES
 from recipe.files import Damaged, read_json, write_atomic
-from recipe.report import episodes, figures, head, tables, validation
+from recipe.report import episodes, figures, tables, validation
 from recipe.stage import choosing
-from recipe.stage.metrics_log import TIMED, read_steps
-from recipe.stage.starts import BEFORE
-from recipe.stage.state import BATCHES_FILE, look
+from recipe.stage.console import duration
+from recipe.stage.metrics_log import parts_of, read_steps, total_times
+from recipe.stage.state import look
 
 EPISODES = 2000
 """How many a page holds."""
@@ -30,8 +33,8 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OF_A_LAUNCH = "ray_kwargs.ray_init.runtime_env."
 """Begins the settings that every launch has of its own."""
-LONGEST = 200
-"""Characters of a setting's value."""
+OWN = "interaction.environments."
+"""Begins the settings that name the file of a user's environment."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -42,70 +45,50 @@ def render(template: str, **values: Any) -> str:
 
 
 def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
-    """Write `report.html` and `curves.png` into `run`; returns the page's path. `others` are further seeds of `run`."""
+    """Write `report.html` into `run`; returns its path. `others` are further seeds of `run`."""
     runs, begins, stages = [run, *others], figures.stage_begins(run), tables.trained_stages(run)
-    validated = [validation.validations(path) for path in runs]
-    lines = [figures.timeline(found, begins) for found in validated]
-    names = [path.name for path in runs]
-    panels, constant = figures.curves(runs, lines)
-    starts = entries(run / "manifest.json", "starts")
-    config = _configuration(run / [*begins][-1]) if begins else {}
+    names, validated = [path.name for path in runs], [validation.validations(path) for path in runs]
+    panels, constant = figures.curves(runs)
+    of_validation = figures.validation_panels(names, validated, begins)
+    settings, starts = _settings(stages[-1]) if stages else {}, entries(run / "manifest.json", "starts")
     slow = [found for stage in stages if (found := episodes.slowest(stage))]
     first = [one["place"] for found in slow for one in found["named"]]
     known = {(place.path, place.offset) for place in first}
     further = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
     chosen = list(episodes.load([*first, *further[: EPISODES - len(first)]]))
-    timed = figures.stage_times(runs)
-
-    def configuration(stage: Path) -> dict[str, str]:
-        """The overrides, and the whole configuration of the last start, as YAML."""
-        files = {name: stage / "config" / f"{name}.yaml" for name in ("overrides", "resolved")}
-        return {name: path.read_text("utf-8", errors="replace") for name, path in files.items() if path.exists()}
-
+    data = {"episodes": chosen, "tasks": _tasks(chosen, settings)}
     page = render(
         "report.html",
         runs=names,
-        several=len(runs) > 1,
-        facts=head.facts(config, run, starts, (record["environment"] for record in chosen)),
-        verdict=head.verdict(runs),
-        rows=tables.stage_rows(runs),
-        warm_starts=tables.loss_rows(run),
-        tables=tables,
-        curves=figures.draw_panels(panels, names),
-        constant=constant,
-        times=timed,
-        time_parts=[part for part in TIMED if any(part in time["parts"] for time in timed)],
-        time_bars=Markup(figures.draw_times(timed)),
-        slowest=slow,
-        id_of=lambda place: quote(_id({"stage": place.stage, **place.header}), safe=""),
-        validations=validation.first_and_last(validated[0]),
-        beside=validation.beside(validated) if others else [],
-        metrics=validation.METRICS,
-        validation_curves=figures.draw_panels(figures.validated_panels(names, lines, begins), names),
+        facts=_facts(settings, run, starts, {record["environment"] for record in chosen}),
+        verdict=verdict(runs),
         moved=validation.moved(runs),
-        held_out=validation.MEANING,
+        stages=tables.stage_table(runs),
+        warm_starts=tables.loss_rows(run),
+        curriculum=_curriculum(run),
+        times=_times(runs),
+        slowest=slow,
+        id_of=_id,
+        validations=validation.ends(names, validated),
         chosen=choosing.sentence(choosing.of_run(run)),
-        curriculum=entries(run / "curriculum.json", "stages"),
+        validation_curves=figures.draw_panels(of_validation),
+        curves=figures.draw_panels(panels),
+        constant=constant,
+        meaning={"moved": validation.MEANING, "stages": tables.MEANING},
         starts=starts,
-        differing=differing(runs, list(begins)) if others else [],
-        configurations={stage.name: configuration(stage) for stage in stages},
-        missing=_missing(run, stages),
+        differing=differing(runs, list(begins)),
+        configurations={stage.name: _configuration(stage) for stage in stages},
         count=len(chosen),
-        episodes=packed({"episodes": chosen, "tasks": head.tasks(chosen, config)}),
+        episodes=base64.b64encode(gzip.compress(json.dumps(data).encode(), mtime=0)).decode(),
     )
-    (run / "curves.png").write_bytes(figures.draw_png(panels))
     write_atomic(run / "report.html", page)
     return run / "report.html"
 
 
-def packed(data: Any) -> str:
-    """What a page's script unpacks again."""
-    return base64.b64encode(gzip.compress(json.dumps(data).encode(), mtime=0)).decode()
-
-
-def _id(record: dict[str, Any]) -> str:
-    """What tells an episode of a run from all others; the page's script makes the same."""
-    return "/".join(str(record.get(key)) for key in ("stage", "split", "step", "task_id", "session_id"))
+def _id(place: episodes.Place) -> str:
+    """What tells an episode of a run from all others, as part of an address; the page's script makes the same."""
+    named = {"stage": place.stage, **place.header}
+    return quote("/".join(str(named.get(key)) for key in ("stage", "split", "step", "task_id", "session_id")), safe="")
 
 
 def entries(path: Path, name: str) -> list[dict[str, Any]]:
@@ -116,61 +99,124 @@ def entries(path: Path, name: str) -> list[dict[str, Any]]:
         return []
 
 
-def _missing(run: Path, stages: list[Path]) -> list[str]:
-    """What a reader may look for in vain, and why."""
-    started = sorted(path.parents[1] for path in run.glob("*/config/config.yaml"))
-    idle = [stage.name for stage in started if stage.name != BEFORE and max(read_steps(stage), default=0) < 1]
-    notes = [f"{name} has not logged a training step (see logs/)" for name in idle]
-    for stage in stages:
-        files = steps_in(stage / "rollouts" / "train")
-        if (stage / BATCHES_FILE).exists():
-            notes.append(
-                f"{stage.name} has learned from stored trajectories, which {BATCHES_FILE} lists; it has played none"
-            )
-            continue
-        if not any(episodes.headers(path) for path in files):
-            notes.append(
-                f"{stage.name} has no stored episodes{' that can be read' if files else ''} (interaction.record_dir)"
-            )
-        if not episodes.validation_files(stage):
-            notes.append(f"{stage.name} has no validation so far (trainer.test_freq)")
-    return notes
+def _facts(
+    settings: Mapping[str, str], run: Path, starts: Sequence[Mapping[str, Any]], played: Iterable[str]
+) -> dict[str, str]:
+    """What was trained, on what, and for how long."""
+    steps = [numbers for stage in tables.trained_stages(run) for numbers in read_steps(stage).values()]
+    spent = sum(numbers.get("timing_s/step", 0.0) + numbers.get("timing_s/testing", 0.0) for numbers in steps)
+    keys = ("algorithm.adv_estimator", "actor_rollout_ref.actor.policy_loss.loss_mode")
+    hardware = [settings.get(f"trainer.{key}") for key in ("device", "nnodes", "n_gpus_per_node")]
+    found = {
+        "model": starts[0].get("model") if starts else None,
+        "algorithm": ", loss ".join(filter(None, map(settings.get, keys))),
+        "environment": ", ".join(sorted(played)),
+        "device, nodes, GPUs of each": ", ".join(filter(None, hardware)),
+        "steps": f"{sum('timing_s/step' in numbers for numbers in steps)} in {duration(spent)}" if spent else "",
+        "commit": (starts[-1].get("commit") or "")[:12] if starts else "",
+    }
+    return {name: text for name, text in found.items() if text}
 
 
-def differing(runs: Sequence[Path], stages: Sequence[str]) -> list[tuple[str, str, list[str]]]:
-    """Stage, setting, and its value in each run, of the settings in which several runs differ.
+def verdict(runs: Sequence[Path]) -> str:
+    """Whether training helped, in one sentence."""
+    titles, rows = validation.rows(runs)
+    said = "No held-out tasks were played both before and after"
+    for name, shares, since in rows:
+        if name == validation.OVERALL:
+            title, rise = [*since.items()][-1]
+            begin, end = shares[titles.index(title)][0], shares[-1][0]
+            sure = tables.brackets(rise.interval or rise.runs[0].interval)
+            said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
+    rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
+    rose = [rise for rise in rises if (sure := rise.interval or rise.runs[0].interval) and sure[0] > 0]
+    trained = f"training reward rose in {len(rose)} of {len(rises)} stages" if rises else "no stage has ten steps"
+    return f"{said}; {trained}."
+
+
+def _tasks(records: Iterable[Mapping[str, Any]], settings: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Environment/task -> the system prompt of its episodes, and gold's calls by turn.
+
+    Tasks whose environment cannot be had here are left out.
+    """
+    own = {key.removeprefix(OWN): Path(path) for key, path in settings.items() if key.startswith(OWN)}
+    register({name: str(path) for name, path in own.items() if name not in known() and path.is_file()})
+    docs: Any = settings.get("interaction.docs")
+    found = dict[str, dict[str, Any]]()
+    for episode in (record["episode"] for record in records):
+        name = f"{episode.get('environment')}/{episode['task_id']}"
+        if name not in found:
+            try:
+                task = load_tasks(episode["environment"])[episode["task_id"]]
+                protocol = get_protocol(episode["protocol"], docs=docs if docs in DOC_STYLES else "json")
+                options = {episode["environment"]: episode.get("options") or {}}
+                messages = opening(task, protocol, environments=options)
+                gold: list[list[str]] = [[]]
+                for item in task.gold():
+                    if isinstance(item, GoldMessage):
+                        gold[-1] += map(str, item.calls)
+                        gold += [] if item.calls else [[]]
+            except Exception:  # another release's episodes, or a file of the user's that has gone
+                found[name] = {}
+            else:
+                system = [message["content"] for message in messages if message["role"] == "system"]
+                found[name] = {"system": "".join(system[:1]), "gold": gold}
+    return {name: task for name, task in found.items() if task}
+
+
+def _curriculum(run: Path) -> list[list[Any]]:
+    keys = {"name": "stage", "status": "status", "global_step": "step", "target": "of", "reason": "why it ended"}
+    stages = entries(run / "curriculum.json", "stages")
+    rows = [["" if (value := stage.get(key)) is None else str(value) for key in keys] for stage in stages]
+    return [[*keys.values()], *rows] if rows else []
+
+
+def _times(runs: Sequence[Path]) -> list[list[str]]:
+    """Seconds of a mean step by part, of the trained stages whose steps say how long they took; a head first."""
+    rows = [["run", "stage", "s a step", "seconds by part"]]
+    for stage in (stage for run in runs for stage in tables.trained_stages(run)):
+        if timed := [numbers for numbers in read_steps(stage).values() if parts_of(numbers)]:
+            parts = total_times(timed)
+            whole = sum(parts.values())
+            texts = [f"{part} {spent / len(timed):.2f} ({spent / whole:.0%})" for part, spent in parts.items()]
+            rows.append([stage.parent.name, stage.name, f"{whole / len(timed):.2f}", ", ".join(texts)])
+    return rows if len(rows) > 1 else []
+
+
+def differing(runs: Sequence[Path], stages: Sequence[str]) -> list[list[str]]:
+    """Stage, setting, and its value in each run, of the settings in which several runs differ; a head first.
 
     A run's own folder counts as the same in all.
     """
-    found = []
+    found = [["stage", "settings in which the runs differ", *(run.name for run in runs)]]
     for stage in stages:
         settings = [_settings(run / stage) for run in runs]
-        given = [values for values in settings if values]
-        for key in sorted({key for values in given for key in values if not key.startswith(OF_A_LAUNCH)}):
-            if len({values.get(key) for values in given}) > 1:
-                found.append((stage, key, [values.get(key, "")[:LONGEST] for values in settings]))
-    return found
+        folders = [values.get("paths.run") or "\0" for values in settings]
+        for key in sorted({key for values in settings for key in values if not key.startswith(OF_A_LAUNCH)}):
+            texts = [of.get(key, "").replace(folder, "RUN") for of, folder in zip(settings, folders, strict=True)]
+            if len({text for text, values in zip(texts, settings, strict=True) if values}) > 1:
+                found.append([stage, key, *(text[:200] for text in texts)])
+    return found if len(found) > 1 else []
 
 
-def _configuration(stage: Path) -> dict[str, Any]:
-    """That of the stage's last start; empty where it is missing."""
-    path = stage / "config" / "resolved.yaml"
-    return dict(yaml.load(path.read_text(encoding="utf-8"), LOADER)) if path.is_file() else {}
+def _configuration(stage: Path) -> dict[str, str]:
+    """The overrides, and the whole configuration of the last start, as YAML."""
+    files = {name: stage / "config" / f"{name}.yaml" for name in ("overrides", "resolved")}
+    return {name: path.read_text("utf-8", errors="replace") for name, path in files.items() if path.exists()}
 
 
 def _settings(stage: Path) -> dict[str, str]:
-    """Key -> its value as text; empty where the configuration is missing."""
-    values = dict(_flat(_configuration(stage), ""))
-    own = values.get("paths.run")
-    return {key: text.replace(own, "RUN") if own else text for key, text in values.items()}
+    """Name with dots -> value as text, in a stage's last start; empty where the configuration is missing."""
 
+    def flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
+        if isinstance(value, dict) and value:
+            for name, item in value.items():
+                yield from flat(item, f"{key}.{name}" if key else str(name))
+        else:
+            yield key, value if isinstance(value, str) else json.dumps(value, default=str)
 
-def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _flat(item, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value if isinstance(value, str) else json.dumps(value, default=str)
+    text = _configuration(stage).get("resolved")
+    return dict(flat(yaml.load(text, LOADER), "")) if text else {}
 
 
 def is_run(folder: Path) -> bool:
@@ -182,17 +228,13 @@ def is_run(folder: Path) -> bool:
 def write_index(folder: Path) -> tuple[Path, int]:
     """Write `index.html` into a folder of runs, the latest first; returns its path, and how many it lists.
 
-    A folder without a run gets none.
-
     Raises:
         OSError: the folder cannot be read or written.
     """
     runs = [_listed(run) for run in sorted(folder.iterdir()) if run.is_dir() and is_run(run)]
-    path = folder / "index.html"
-    if runs:
-        runs.sort(key=lambda run: run["begun"], reverse=True)
-        write_atomic(path, render("index.html", folder=folder.absolute().name, runs=runs, tables=tables))
-    return path, len(runs)
+    runs.sort(key=lambda run: run["begun"], reverse=True)
+    write_atomic(folder / "index.html", render("index.html", folder=folder.absolute().name, runs=runs))
+    return folder / "index.html", len(runs)
 
 
 def _listed(run: Path) -> dict[str, Any]:
@@ -200,28 +242,16 @@ def _listed(run: Path) -> dict[str, Any]:
     planned = {
         entry.get("folder") or entry["name"]: entry["status"] for entry in entries(run / "curriculum.json", "stages")
     }
-    folders = {stage.name: stage for stage in tables.stage_dirs(run)}
-    names = [name for name in planned if name in folders] + [name for name in folders if name not in planned]
-    stages = []
-    for name in names:
-        files, state = episodes.validation_files(folders[name]), look(folders[name])
-        stages.append(
-            {
-                "name": name,
-                "status": "done" if state.done else planned.get(name, "begun"),
-                "steps": max(read_steps(folders[name]), default=0),
-                "target": state.target.total_steps if state.target else None,
-                "reward": tables.rise([folders[name]], tables.REWARD),
-                "validated": validation.overall(validation.validation(run, files[-1])) if files else None,
-            }
-        )
-    stages += [{"name": name, "status": status, "steps": 0} for name, status in planned.items() if name not in names]
-    moved = [since for name, _, since in validation.rows([run])[1] if name == validation.OVERALL]
-    return {
-        "name": run.name,
-        "begun": next((start["time"] for start in entries(run / "manifest.json", "starts")), ""),
-        "has_page": (run / "report.html").exists(),
-        "stages": stages,
-        "done": sum(stage["status"] == "done" for stage in stages),
-        "moved": next(iter(moved[0].values())) if moved else None,
-    }
+    folders, stages = {stage.name: stage for stage in tables.stage_dirs(run)}, []
+    for name in dict.fromkeys([*planned, *folders]):
+        stage = run / name
+        files, state, rise = episodes.validation_files(stage), look(stage), tables.rise([stage], tables.REWARD)
+        last = validation.validation(run, files[-1]) if files else []
+        solved = next((row for row in last if row["category"] == validation.OVERALL), None)
+        target = f" of {state.target.total_steps}" if state.target else ""
+        status = "done" if state.done else planned.get(name, "begun")
+        moved = f"{rise.windows}, {rise}" if rise else ""
+        held_out = f"{solved['acc']}, {solved['tasks']} episodes, step {solved['step']}" if solved else ""
+        stages.append([name, status, f"{max(read_steps(stage), default=0)}{target}", moved, held_out])
+    begun = next((start["time"] for start in entries(run / "manifest.json", "starts")), "")
+    return {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists(), "stages": stages}

@@ -11,13 +11,14 @@ judge agrees with itself. Whether one method is better than another is asked que
 
 import csv
 import json
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from statistics import fmean, pstdev
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 from recipe.evaluation.intervals import Interval, t_interval
 from recipe.files import aligned, write_atomic
@@ -33,8 +34,7 @@ STEPTOOL = {
 }
 """StepTool's files, in the order of its tables: what a table calls the subset, and of which kind it is."""
 
-AVERAGE = "Average"
-ALL = "all"
+AVERAGE, ALL = "Average", "all"
 NOTHING = 1e-9
 """A difference of two means of votes that is rounding and no more."""
 
@@ -50,8 +50,7 @@ PAIRED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """The votes on one query, each from 0 to 1, or the verdicts on the samples of one task."""
 
     votes: tuple[float, ...]
@@ -68,26 +67,22 @@ class Method:
     """Subset -> id -> query. The queries of a subset have equally many votes."""
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] | None = None
-    """Those of an evaluation, empty if they cannot be read; None of anything else."""
+    """Those of an evaluation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(NamedTuple):
     """A pass rate, as a share."""
 
     mean: float
     deviation: float | None
     """Population standard deviation over rounds; None where there is one round."""
     queries: int
-    votes: int | None = None
-    """Rounds; None where subsets are put together."""
 
     def __str__(self) -> str:
         return f"{100 * self.mean:.1f}" + ("" if self.deviation is None else f" +- {100 * self.deviation:.1f}")
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(NamedTuple):
     """Two methods on the queries that both have."""
 
     method: str
@@ -110,15 +105,7 @@ def label(subset: str) -> str:
 
 def ordered(subsets: Iterable[str]) -> list[str]:
     """Without repetition: StepTool's in the order of its tables, then the others as they come."""
-    names = [*dict.fromkeys(subsets)]
-    return [name for name in STEPTOOL if name in names] + [name for name in names if name not in STEPTOOL]
-
-
-def figure(queries: Iterable[Query]) -> Figure:
-    """The pass rate of one subset, of one query at least."""
-    votes = [query.votes for query in queries]
-    rounds = [fmean(column) for column in zip(*votes, strict=True)]
-    return Figure(fmean(rounds), pstdev(rounds) if len(rounds) > 1 else None, len(votes), len(rounds))
+    return sorted(dict.fromkeys(subsets), key=lambda name: [*STEPTOOL, name].index(name))
 
 
 def together(figures: Sequence[Figure], weights: Sequence[float] | None = None) -> Figure:
@@ -130,10 +117,14 @@ def together(figures: Sequence[Figure], weights: Sequence[float] | None = None) 
 
 def figures(method: Method) -> dict[str, Figure]:
     """Subset -> pass rate; then kinds that have several subsets, and Average."""
-    found = {name: figure(method.subsets[name].values()) for name in ordered(method.subsets)}
+    found: dict[str, Figure] = {}
+    for name in ordered(method.subsets):
+        votes = [query.votes for query in method.subsets[name].values()]
+        rounds = [fmean(column) for column in zip(*votes, strict=True)]
+        found[name] = Figure(fmean(rounds), pstdev(rounds) if len(rounds) > 1 else None, len(votes))
     more: dict[str, Figure] = {}
     for kind in dict.fromkeys(kind for _, kind in STEPTOOL.values()):
-        parts = [item for name, item in found.items() if name in STEPTOOL and STEPTOOL[name][1] == kind]
+        parts = [item for name, item in found.items() if STEPTOOL.get(name, ("", ""))[1] == kind]
         if len(parts) > 1:
             more[kind] = together(parts, [item.queries for item in parts])
     if len(found) > 1:
@@ -146,26 +137,23 @@ def compare(method: Method, baseline: Method) -> list[Paired]:
 
     The means of a query's votes are compared. The interval is Student's t over clusters of queries.
     """
-    pairs: dict[str, list[tuple[float, float, Hashable]]] = {}
+    pairs: dict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
     for subset in ordered(method.subsets):
-        others = baseline.subsets.get(subset, {})
         for name, query in method.subsets[subset].items():
-            if name in others:
-                pair = (fmean(others[name].votes), fmean(query.votes), query.cluster)
-                pairs.setdefault(subset, []).append(pair)
+            if (other := baseline.subsets.get(subset, {}).get(name)) is not None:
+                pairs[subset].append((fmean(other.votes), fmean(query.votes), query.cluster))
     if len(pairs) > 1:
         pairs[ALL] = sum(pairs.values(), [])
-    return [_paired(method, baseline, subset, found) for subset, found in pairs.items()]
-
-
-def _paired(method: Method, baseline: Method, subset: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Paired:
-    before, after, clusters = zip(*pairs, strict=True)
-    differences = [new - old for old, new in zip(before, after, strict=True)]
-    interval = t_interval(differences, clusters) if len({*clusters}) > 1 else None
-    if interval is not None and interval[1] - interval[0] < NOTHING:
-        interval = None
-    same, means = not any(abs(one) > NOTHING for one in differences), (fmean(before), fmean(after))
-    return Paired(method.name, baseline.name, subset, len(pairs), *means, same, interval)
+    found = []
+    for subset, pairs_of in pairs.items():
+        before, after, clusters = zip(*pairs_of, strict=True)
+        moves = [new - old for old, new in zip(before, after, strict=True)]
+        interval = t_interval(moves, clusters) if len({*clusters}) > 1 else None
+        if interval is not None and interval[1] - interval[0] < NOTHING:
+            interval = None
+        means, same = (fmean(before), fmean(after)), all(abs(move) <= NOTHING for move in moves)
+        found.append(Paired(method.name, baseline.name, subset, len(moves), *means, same, interval))
+    return found
 
 
 class Comparison:
@@ -204,7 +192,13 @@ class Comparison:
 
     def notes(self) -> list[str]:
         """What a reader has to know of single rows."""
-        found = _settings(self.methods) + [f"{method.name}: {note}" for method in self.methods for note in method.notes]
+        found, evaluations = [], [method for method in self.methods if method.settings is not None]
+        if len(evaluations) > 1:
+            settings, who = [one.settings or {} for one in evaluations], " | ".join(one.name for one in evaluations)
+            values = {name: [json.dumps(one.get(name)) for one in settings] for one in settings for name in one}
+            other = "; ".join(f"{name}: {' | '.join(given)}" for name, given in values.items() if len({*given}) > 1)
+            found.append(f"Settings that differ, {who}: {other}" if other else f"Settings of {who}: the same")
+        found += [f"{method.name}: {note}" for method in self.methods for note in method.notes]
         for method in self.methods:
             like = [other.subsets for other in self.methods if other.subsets.keys() & method.subsets.keys()]
             lacks = ordered(name for subsets in like for name in subsets if name not in method.subsets)
@@ -224,46 +218,23 @@ class Comparison:
     def write(self, out: Path) -> list[Path]:
         """Write pass_rate.html, pass_rate.csv and differences.csv into a folder; returns their paths.
 
-        The CSV files have a line for each number, unrounded, in percent. Subsets put together have no votes.
+        The CSV files have a line for each number, unrounded, as shares.
         """
-
-        def percent(*shares: float | None) -> list[float | None]:
-            return [None if share is None else 100 * share for share in shares]
-
-        rates: list[list[object]] = [["method", "subset", "queries", "votes", "pass_rate", "standard_deviation"]]
-        for method, name, item in ((m, name, it) for m, found in self.figures.items() for name, it in found.items()):
-            rates.append([method, label(name), item.queries, item.votes, *percent(item.mean, item.deviation)])
-        head = "method baseline subset queries baseline_pass_rate pass_rate difference low high"
-        differences: list[list[object]] = [[*head.split()]]
-        for pair in self.pairs:
-            numbers = (pair.before, pair.after, pair.after - pair.before, *(pair.interval or (None, None)))
-            differences.append([pair.method, pair.baseline, label(pair.subset), pair.queries, *percent(*numbers)])
-        out.mkdir(parents=True, exist_ok=True)
+        rates: list[Sequence[object]] = [("method", "subset", "queries", "pass_rate", "standard_deviation")]
+        for method, found in self.figures.items():
+            rates += [(method, label(name), it.queries, it.mean, it.deviation) for name, it in found.items()]
+        pairs: list[Sequence[object]] = [(*Paired._fields[:-2], "low", "high")]
+        pairs += [(*pair[:-2], *(pair.interval or (None, None))) for pair in self.pairs]
         texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
-        texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(differences)}
+        texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(pairs)}
+        out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             write_atomic(out / name, text)
         return [out / name for name in texts]
 
 
-def _settings(methods: Sequence[Method]) -> list[str]:
-    """A line with the settings in which the evaluations among these differ; none where there are not two."""
-    evaluations = [method for method in methods if method.settings is not None]
-    if len(evaluations) < 2:
-        return []
-    settings, who = [one.settings or {} for one in evaluations], " | ".join(one.name for one in evaluations)
-    if unknown := [method.name for method in evaluations if not method.settings]:
-        return [f"Settings of {who} are not compared: settings.json of {', '.join(unknown)} cannot be read"]
-    values = {name: [json.dumps(one.get(name)) for one in settings] for one in settings for name in one}
-    differing = "; ".join(f"{name}: {' | '.join(found)}" for name, found in values.items() if len({*found}) > 1)
-    return [f"Settings that differ, {who}: {differing}" if differing else f"Settings of {who}: the same"]
-
-
 def _csv(lines: Sequence[Sequence[object]]) -> str:
-    """None is an empty cell. A text that a spreadsheet would take for a formula begins with a quote."""
-    made, formula = StringIO(), ("=", "+", "-", "@", "\t", "\r")
-    cells = [
-        [f"'{cell}" if isinstance(cell, str) and cell.startswith(formula) else cell for cell in line] for line in lines
-    ]
-    csv.writer(made, lineterminator="\n").writerows(cells)
+    """None is an empty cell."""
+    made = StringIO()
+    csv.writer(made, lineterminator="\n").writerows(lines)
     return made.getvalue()

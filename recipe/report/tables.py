@@ -1,15 +1,15 @@
 """How much the reward of each stage moved, and how sure that is.
 
 Within a run the first and the last steps are compared task by task, on the tasks that both have: a window with easier
-tasks is no progress. The standard error comes from the episodes: it covers which were sampled and, where the windows
-have not all tasks in common, which tasks they share. It does not cover another run. Several runs are taken as seeds of
-one experiment: the mean of their differences, and an interval from the spread of these.
+tasks is no progress. The standard error comes from the episodes: it covers which were sampled and which tasks the
+windows share. It does not cover another run. Several runs are taken as seeds of one experiment: the mean of their
+differences, and an interval from the spread of these.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
@@ -49,7 +49,7 @@ class Difference:
     last: float
     standard_error: float | None = None
     """None where it cannot be told; then `missing` says why."""
-    degrees: float = float("inf")
+    degrees: float = inf
     """Degrees of freedom of the standard error."""
     tasks: int = 0
     """How many are compared; 0 where step means are."""
@@ -135,7 +135,7 @@ def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference 
         free = np.append(free, count - 1)
     variance = float(terms.sum())
     known = terms > 0
-    degrees = variance**2 / float((terms[known] ** 2 / free[known]).sum()) if variance else float("inf")
+    degrees = variance**2 / float((terms[known] ** 2 / free[known]).sum()) if variance else inf
     return Difference(start, end, sqrt(variance), degrees, count, all_tasks)
 
 
@@ -197,25 +197,16 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     return values
 
 
-def stage_rows(runs: list[Path]) -> list[dict[str, Any]]:
+def stage_rows(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """One row for each stage of the first run, over all runs that have it."""
     rows = []
     for stage in trained_stages(runs[0]):
-        has = [(run / stage.name / "metrics").is_dir() for run in runs]
-        stages = [run / stage.name for run, there in zip(runs, has, strict=True) if there]
+        stages = [path for run in runs if (path := run / stage.name) in stage_dirs(run)]
+        found = {"stage": stage.name, "runs": len(stages), "steps": len(values_of(stage, REWARD))}
+        found |= {"reward": rise(stages, REWARD), "progress": rise(stages, "train/progress")}
         correlation = [value for path in stages for value in values_of(path, CORRELATION)]
-        rows.append(
-            {
-                "stage": stage.name,
-                "runs": len(stages),
-                "at": [sum(has[:number]) if there else None for number, there in enumerate(has)],
-                "steps": len(values_of(stage, REWARD)),
-                "reward": rise(stages, REWARD),
-                "progress": rise(stages, "train/progress"),
-                "correlation": min(correlation, default=None),
-                "seconds": fmean(seconds) if (seconds := values_of(stage, "timing_s/step")) else None,
-            }
-        )
+        found |= {"correlation": min(correlation, default=None), "seconds": values_of(stage, "timing_s/step")}
+        rows.append(found)
     return rows
 
 
@@ -224,35 +215,35 @@ def brackets(interval: Interval | None) -> str:
     return "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
 
 
-def table(runs: list[Path]) -> str:
-    """The stages as text: reward and progress of the first and the last five steps, their difference, its error."""
-    rows = stage_rows(runs)
+def stage_table(runs: Sequence[Path]) -> list[list[str]]:
+    """The cells of the table of stages, its head first: reward and progress of the first and the last five steps."""
     lines = [["stage", "runs", "steps", "of", "first 5 -> last 5", "difference", "each run", "corr >=", "s/step"]]
-    for row in rows:
+    for row in stage_rows(runs):
         correlation = "-" if row["correlation"] is None else f"{row['correlation']:.4f}"
-        seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        head, tail = [row["stage"], str(row["runs"]), str(row["steps"])], [correlation, seconds]
+        tail = [correlation, f"{fmean(row['seconds']):.1f}" if row["seconds"] else "-"]
+        head = [row["stage"], str(row["runs"]), str(row["steps"])]
         for name in ("reward", "progress"):
-            value = row[name]
+            value: Rise | None = row[name]
             each = ", ".join(map(str, value.runs)) if value and len(value.runs) > 1 else ""
             windows, difference = (value.windows, str(value)) if value else ("-", f"fewer than {2 * WINDOW} steps")
             lines.append([*head, name, windows, difference, each, *tail])
             head, tail = [""] * len(head), [""] * len(tail)
     if not any(line[6] for line in lines[1:]):
         lines = [[*line[:6], *line[7:]] for line in lines]
-    return f"{aligned(lines)}\n\n{fill(MEANING, 120)}"
+    return lines
+
+
+def table(runs: Sequence[Path]) -> str:
+    """The table of stages as text."""
+    return f"{aligned(stage_table(runs))}\n\n{fill(MEANING, 120)}"
 
 
 def loss_rows(run: Path) -> list[list[str]]:
     """A head, and a row for each warm start, in nats a token of the model; empty without one."""
     rows = [["warm start", "steps", "loss, first 5 -> last 5 steps", "validation loss, first -> last", "lowest"]]
     for stage in warm_starts(run):
-        losses = values_of(stage, LOSS)
-        held = {step: values[HELD_OUT_LOSS] for step, values in read_steps(stage).items() if HELD_OUT_LOSS in values}
-        moved, lowest = "-", "-"
-        if held:
-            moved = f"{[*held.values()][0]:.3f} -> {[*held.values()][-1]:.3f}"
-            lowest = "{1:.3f} at step {0}".format(*min(held.items(), key=lambda item: item[1]))
+        losses, held = values_of(stage, LOSS), values_of(stage, HELD_OUT_LOSS)
+        validated = [f"{held[0]:.3f} -> {held[-1]:.3f}", f"{min(held):.3f}"] if held else ["-", "-"]
         first, last = fmean(losses[:WINDOW]), fmean(losses[-WINDOW:])
-        rows.append([stage.name, str(len(losses)), f"{first:.3f} -> {last:.3f}", moved, lowest])
+        rows.append([stage.name, str(len(losses)), f"{first:.3f} -> {last:.3f}", *validated])
     return rows if len(rows) > 1 else []

@@ -6,7 +6,7 @@ nobody has played, so the standard error of a move covers which tasks they are, 
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -18,7 +18,7 @@ from interaction.environment import task_key_of
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
-from recipe.report.tables import Rise, brackets, compare, trained_stages
+from recipe.report.tables import Episodes, Rise, brackets, compare, trained_stages
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
@@ -26,14 +26,11 @@ from recipe.stage.starts import BEFORE
 METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress"}
 OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""
-PROGRESS, WARM_START = ", progress", "warm start"
+WARM_START = "warm start"
 MEANING = (
     "Shares of test tasks that are solved, each task counting the same; since: how far the last "
     "column is above that one, task by task. Brackets are 95 %."
 )
-
-Values = dict[Hashable, list[float]]
-"""Task -> a value of each of its episodes."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,8 @@ class Measured:
         return f"{self.value:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
 
 
+Header = Mapping[str, Any]
+"""The beginning of a stored episode's line."""
 Validation = dict[str, Any]
 """One validation of one category: stage, step, category, tasks, and what was `Measured` of each of `METRICS`."""
 
@@ -57,27 +56,40 @@ def validations(run: Path) -> list[Validation]:
 
 
 def validation(run: Path, path: Path) -> list[Validation]:
-    """One validation of a run: each category, then all together where there are several; a guard's apart.
-
-    Args:
-        path: `<run>/<stage>/rollouts/val/<step>.jsonl`.
-    """
-    rows, stage, played = [], path.parents[2].name, [place.header for place in reported(run, path)]
-    groups: dict[tuple[bool, str, str], list[dict[str, Any]]] = defaultdict(list)
-    for header in played:
-        groups[is_guard(header), header["category"], header["environment"]].append(header)
-    names = [category for _, category, _ in groups]
-    for (guard, category, environment), found in sorted(groups.items(), key=lambda item: (item[0][1:], item[0][0])):
-        name = category if names.count(category) < 2 else f"{environment}/{category}"
-        rows.append(_validation(stage, name + GUARD_MARK * guard, found))
-    for guard in (False, True):
-        if sum(key[0] is guard for key in groups) > 1:
-            of_part = [header for header in played if is_guard(header) is guard]
-            rows.append(_validation(stage, OVERALL + GUARD_MARK * guard, of_part))
+    """One validation of a run, `<run>/<stage>/rollouts/val/<step>.jsonl`: each category, all together, a guard's."""
+    rows = []
+    for category, played in by_category(place.header for place in reported(run, path)).items():
+        clusters = [(header["environment"], header["cluster"]) for header in played]
+        row = {"stage": path.parents[2].name, "step": int(path.stem), "category": category, "tasks": len(played)}
+        for name in METRICS:
+            values = [float(header["reward"].get(name, 0.0)) for header in played]
+            interval = (mean_interval if name == "progress" else proportion_interval)(values, clusters)
+            row[name] = Measured(fmean(values), interval)
+        rows.append(row)
     return rows
 
 
-def is_guard(header: Mapping[str, Any]) -> bool:
+def by_category(played: Iterable[Header]) -> dict[str, list[Header]]:
+    """Category -> its episodes, then `all`; after these what was played for a guard. A category alone is `all`.
+
+    Where two environments have a category of one name, it is `environment/category`.
+    """
+    groups: dict[tuple[bool, str, str], list[Header]] = defaultdict(list)
+    for header in played:
+        groups[is_guard(header), header["category"], header["environment"]].append(header)
+    known = [category for category, _ in {key[1:] for key in groups}]
+    found: dict[str, list[Header]] = {}
+    for guard in (False, True):
+        own = sorted((key, episodes) for key, episodes in groups.items() if key[0] is guard)
+        for (_, category, environment), episodes in own if len(own) > 1 else ():
+            name = category if known.count(category) < 2 else f"{environment}/{category}"
+            found[name + GUARD_MARK * guard] = episodes
+        if own:
+            found[OVERALL + GUARD_MARK * guard] = [header for _, episodes in own for header in episodes]
+    return found
+
+
+def is_guard(header: Header) -> bool:
     """Whether an episode was played for `environment.guard`: such episodes are reported apart."""
     return header.get("part") == choosing.GUARD
 
@@ -89,41 +101,19 @@ def reported(run: Path, path: Path) -> list[Place]:
     return [place for place in headers(path) if place.header["part"] not in left_out]
 
 
-def _validation(stage: str, category: str, found: list[dict[str, Any]]) -> Validation:
-    clusters = [(header["environment"], header["cluster"]) for header in found]
-    row = {"stage": stage, "step": found[0]["step"], "category": category, "tasks": len(found)}
-    for name in METRICS:
-        values = [float(header["reward"].get(name, 0.0)) for header in found]
-        interval = (mean_interval if name == "progress" else proportion_interval)(values, clusters)
-        row[name] = Measured(fmean(values), interval)
-    return row
-
-
-def overall(rows: Sequence[Validation]) -> Validation | None:
-    """Of one validation the row of all its tasks but a guard's; None where it played none."""
-    own = [row for row in rows if not row["category"].endswith(GUARD_MARK)]
-    return next((row for row in own if row["category"] == OVERALL), own[0] if len(own) == 1 else None)
-
-
-def first_and_last(rows: Sequence[Validation]) -> list[Validation]:
-    """Of all validations of a run those that are the first or the last of their stage."""
-    steps: dict[str, list[int]] = defaultdict(list)
-    for row in rows:
-        steps[row["stage"]].append(row["step"])
-    return [row for row in rows if row["step"] in (min(steps[row["stage"]]), max(steps[row["stage"]]))]
-
-
-def beside(runs: Sequence[Sequence[Validation]]) -> list[dict[str, Any]]:
-    """The first and the last validations of several runs, stage by stage and category by category."""
-    ends = [first_and_last(rows) for rows in runs]
-    keys = sorted(
-        dict.fromkeys((row["stage"], row["category"]) for rows in ends for row in rows), key=lambda key: key[0]
-    )
-    return [
-        {"stage": key[0], "category": key[1]}
-        | {"runs": [[row for row in rows if (row["stage"], row["category"]) == key] for rows in ends]}
-        for key in keys
-    ]
+def ends(names: Sequence[str], validated: Sequence[Sequence[Validation]]) -> list[list[str]]:
+    """The cells of a table: of each stage, category and run the first validation and the last; a head first."""
+    found: dict[tuple[str, str, str], list[Validation]] = defaultdict(list)
+    for name, rows in zip(names, validated, strict=True):
+        for row in rows:
+            found[row["stage"], row["category"], name].append(row)
+    lines = [["stage", "category", "run", "episodes", "step", *METRICS.values()]]
+    for key, rows in sorted(found.items(), key=lambda item: item[0][0]):
+        first, last = rows[:1] if len(rows) > 1 else [], rows[-1]
+        means = [" -> ".join([*(f"{row[name].value:.3f}" for row in first), str(last[name])]) for name in METRICS]
+        steps = " -> ".join(str(row["step"]) for row in [*first, last])
+        lines.append([*key, str(last["tasks"]), steps, *means])
+    return lines if found else []
 
 
 def columns(run: Path) -> dict[str, Path]:
@@ -151,47 +141,41 @@ the last one."""
 
 def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
     """Titles of the columns that all runs have, and a row for each category; nothing with fewer than two columns."""
-    found = [columns(run) for run in runs]
-    titles = [title for title in found[0] if all(title in one for one in found)]
+    columns_of = [columns(run) for run in runs]
+    titles = [title for title in columns_of[0] if all(title in one for one in columns_of)]
     if len(titles) < 2:
         return [], []
-    played = [[_values(one[title]) for title in titles] for one in found]
-    listed, keys = [], sorted(played[0][-1])
-    for key in keys:
-        same = [other for other in keys if other[:2] == key[:2] and PROGRESS not in other[2]]
-        if key[1] or same != [key]:  # a category alone is the same as all
-            listed.append(_row(titles, key[2], [[column.get(key, {}) for column in one] for one in played]))
-    return titles, [row for row in listed if row]
+    played = [[_values(one[title]) for title in titles] for one in columns_of]
+    found: list[Row] = []
+    for name in played[0][-1]:
+        values = [[column.get(name, {}) for column in one] for one in played]
+        since = {}
+        for at, title in enumerate(titles[:-1]):
+            if at == 0 or title == WARM_START:
+                since[title] = [one for run in values if (one := compare(run[at], run[-1], drawn=True))]
+        if all(len(moved) == len(runs) for moved in since.values()):  # else columns have no task in common
+            means = [[[*map(fmean, run[at].values())] for run in values] for at in range(len(titles))]
+            shares = [(fmean(map(fmean, one)) if all(one) else nan, len(one[0])) for one in means]
+            found.append((name, shares, {title: Rise(tuple(moved)) for title, moved in since.items()}))
+    return titles, found
 
 
-def _row(titles: Sequence[str], name: str, played: Sequence[Sequence[Values]]) -> Row | None:
-    """One row from the values in each column of each run; None where columns have no task in common."""
-    since = {}
-    for at, title in enumerate(titles[:-1]):
-        if at == 0 or title == WARM_START:
-            moved = [one for run in played if (one := compare(run[at], run[-1], drawn=True))]
-            if len(moved) < len(played):
-                return None
-            since[title] = Rise(tuple(moved))
-    of_tasks = [[[*map(fmean, run[at].values())] for run in played] for at in range(len(titles))]
-    return name, [(fmean(map(fmean, runs)) if all(runs) else nan, len(runs[0])) for runs in of_tasks], since
-
-
-def _values(path: Path) -> dict[tuple[str, int, str], Values]:
-    """What a validation has of each row, under a key by which the rows are sorted: guard, kind of row, name."""
-    found: dict[tuple[str, int, str], Values] = defaultdict(lambda: defaultdict(list))
-    played = [place.header for place in headers(path)]
-    known = {(header["category"], header["environment"]) for header in played}
-    for header in played:
-        mark, category = {"test": "", choosing.GUARD: GUARD_MARK}.get(header["part"]), header["category"]
-        if sum(one == category for one, _ in known) > 1:
-            category = f"{header['environment']}/{category}"
-        names = [(0, category, "acc"), (1, OVERALL, "acc"), (2, f"{OVERALL}, official", "acc_official")]
-        if header["category"].startswith("multi_turn"):
-            names.insert(1, (0, category + PROGRESS, "progress"))
-        for kind, name, metric in names[: -1 if mark else None]:
-            if mark is not None and (value := header["reward"].get(metric)) is not None:
-                found[mark, kind, name + mark][task_key_of(header)].append(float(value))
+def _values(path: Path) -> dict[str, Episodes]:
+    """Row of the table of held-out tasks -> task -> what a validation has of it."""
+    found: dict[str, Any] = {}
+    shown = [place.header for place in headers(path) if place.header["part"] in ("test", choosing.GUARD)]
+    for name, played in by_category(shown).items():
+        metrics = {name: "acc"}
+        if name == OVERALL:
+            metrics[f"{name}, official"] = "acc_official"
+        elif name.startswith("multi_turn"):
+            metrics[f"{name}, progress"] = "progress"
+        for row, metric in metrics.items():
+            values = defaultdict(list)
+            for header in played:
+                if (value := header["reward"].get(metric)) is not None:
+                    values[task_key_of(header)].append(float(value))
+            found |= {row: values} if values else {}
     return found
 
 

@@ -12,8 +12,8 @@ fails (exit status 1) if
 - the environment fails, or takes more than S seconds for a call
 
 Findings stand in the order of what they would teach a model, each with the first play that earned it. `--show` prints
-any play and what each reward pays it. A NOTE names turns that pass without a call though gold makes some. `AUDIT_KNOWN`
-of an environment lists findings that do not count: "reward, policy: task" -> reason.
+any play and what each reward pays it. `AUDIT_KNOWN` of an environment lists findings that do not count:
+"reward, policy: task" -> reason.
 """
 
 import argparse
@@ -48,7 +48,7 @@ from interaction.record import EpisodeRecord, StopReason
 from interaction.words import spoken
 from recipe.files import aligned
 from recipe.reward import caller, question_of, read_argument
-from recipe.tools.policies import ANSWERS, CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
+from recipe.tools.policies import CUT, GOLD, POLICIES, UNKNOWN, WITH_GOLD, play, plays
 
 REWARDS: Mapping[str, dict[str, Any]] = {
     **{name: {} for name in ("format", "progress", "step", "all_or_nothing")},
@@ -62,7 +62,6 @@ WHY: Mapping[str, str] = {
     "gold does not earn the most": "A model is drawn away from what the task calls right.",
     "a function that does not exist is not refused": "A model learns to invent functions.",
     "the environment failed": "A model's text ends the episode, which is then not scored.",
-    "there is no gold": "Nothing can be compared.",
 }
 """What is found, in the order of what it would teach a model -> why it should not be."""
 CLOSE = 1e-9
@@ -106,9 +105,7 @@ def _audit(given: argparse.Namespace) -> int:
     if given.tasks != "all" and int(given.tasks) < len(tasks):
         tasks = Random(0).sample(tasks, int(given.tasks))
     if given.show and given.show[0] not in known:
-        raise ValueError(
-            f"environment {environment} has no task {given.show[0]!r}; it has {', '.join([*known][:3])}..."
-        )
+        raise ValueError(f"environment {environment} has no task {given.show[0]!r}, but {', '.join([*known][:3])}...")
     if given.show:
         tasks = [known[given.show[0]]]
     for task in tasks if is_own_code(environment) else ():
@@ -122,6 +119,8 @@ def _audit(given: argparse.Namespace) -> int:
         if number == min(9, len(tasks) - 1):
             before = psutil.Process().memory_info().rss  # what is loaded once is loaded
     grown = (psutil.Process().memory_info().rss - before) / 1e6
+    if audit.without_gold == len(tasks):
+        raise ValueError("no task has gold, so nothing can be said of a reward")
     audit.compare_means()
     print(f"{audit.table()}\n\ndocs/your_tools.md explains rows and columns")
     print(f"{audit.episodes} episodes; {audit.without_gold} tasks without gold; {grown:+.1f} MB of memory after them")
@@ -194,8 +193,6 @@ class Audit:
         """(reward, category, policy) -> the highest score, and its play."""
         self.known: dict[str, list[str]] = defaultdict(list)
         """Reason -> what was found and is listed for it."""
-        self.idle: dict[str, list[int]] = {}
-        """Task -> its turns that an answer without a call passes, though gold makes some."""
         self.episodes = self.without_gold = 0
 
     def add(self, task: Task, protocol: Any) -> None:
@@ -204,7 +201,6 @@ class Audit:
         self.without_gold += not messages
         self.with_calls[task.category] |= any(message.calls for message in messages)
         scores: dict[tuple[str, str], tuple[float, EpisodeRecord]] = {}
-        asked: list[bool] = []
         for name, policy in list(plays(task)):
             try:
                 record = play(task, protocol, policy, name in WITH_GOLD, self.seconds)
@@ -218,11 +214,6 @@ class Audit:
                 if call.name == UNKNOWN and (call.error is None or not call.result.strip()):
                     said = f"{UNKNOWN}() gives {call.result[:80]!r}, error {call.error}; expected words and an error"
                     self._find("a function that does not exist is not refused", name, task.id, said, record)
-            if name == GOLD:
-                asked = [any(step.calls for step in turn.steps) for turn in record.turns]
-            elif name == ANSWERS:
-                passed = [at for at, turn in enumerate(record.turns) if turn.passed and asked[at : at + 1] == [True]]
-                self.idle |= {task.id: passed} if passed else {}
             for reward, score in self.rewards.items():
                 earned = score(record), record
                 scores[reward, name] = max(earned, scores.get((reward, name), earned), key=itemgetter(0))
@@ -242,8 +233,6 @@ class Audit:
 
     def compare_means(self) -> None:
         """Policies without gold against half of gold's mean."""
-        if not self.earned:
-            self.findings["there is no gold"].append("no task has any, so nothing can be said of a reward")
         for (reward, category, name), found in self.earned.items():
             pairs = [(value, best) for value, best, counts in found if counts]
             if pairs and self.with_calls[category] and name not in WITH_GOLD:
@@ -275,15 +264,8 @@ class Audit:
         return aligned(lines)
 
     def told(self) -> str:
-        """The findings, those that are listed with a reason, and turns that pass by themselves."""
+        """The findings, and those that are listed with a reason."""
         lines = []
-        if self.idle:
-            task, (turn, *_) = next(iter(self.idle.items()))
-            turns = f"{sum(map(len, self.idle.values()))} turns of {len(self.idle)} tasks"
-            lines.append(
-                f"NOTE turn {turn} of {task} (from 0) passes without a call, though gold calls something there."
-            )
-            lines.append(f"  A reward by turn pays for idling ({turns}).")
         for kind, why in WHY.items():
             if found := self.findings.get(kind):
                 lines += [f"FOUND: {kind} ({len(found)}). {why}", *(f"  {line}" for line in found[:SHOWN])]

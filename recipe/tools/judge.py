@@ -26,26 +26,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from interaction.endpoint import (
-    Completion,
-    ContextFull,
-    Endpoint,
-    EndpointFault,
-    EndpointRefusal,
-    Named,
-    one_line,
-    side_by_side,
-)
+from interaction.endpoint import Completion, Endpoint, EndpointRefusal, Named, one_line
+from interaction.environment import task_name
 from interaction.protocol import Message
-from recipe.evaluation.results import all_lost
+from recipe.evaluation.play import each
 from recipe.files import Appended, PreflightError, lines, write_atomic
 from recipe.report import sources
 from recipe.report.pass_rate import Comparison
 from rewards.votes import SOLVED
 
 LOST_STATUS = 3
-LOST_IN_A_ROW = 10
-"""After so many lost votes without one cast the server is gone, and the rest is not tried."""
+Query = tuple[Path, str]
+"""A file of votes below --out, and a task in it."""
 LONGEST_TEXT = 4000
 """Characters of one text of the conversation that a judge is shown."""
 LONGEST_REPLY = 1000
@@ -69,19 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m recipe.tools.judge", description=__doc__, formatter_class=form)
-    parser.add_argument("sources", nargs="+", type=Path, metavar="RUN|EVALUATION", help="folders with episodes")
-    parser.add_argument("--endpoint", required=True, metavar="URL", help="OpenAI-compatible server, up to and with /v1")
-    parser.add_argument("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
-    parser.add_argument("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
-    parser.add_argument("--votes", type=int, default=3, help="on each conversation (default: %(default)s)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="default: %(default)s")
-    parser.add_argument("--max-tokens", type=int, default=1024, help="of one reply (default: %(default)s)")
-    parser.add_argument("--max-chars", type=int, default=60_000, help="of one conversation (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: outputs/judge/<served name>")
-    parser.add_argument("--concurrency", type=int, default=16, help="requests at a time")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one reply")
-    parser.add_argument("--attempts", type=int, default=5, help="requests for one vote before it is lost")
-    parser.add_argument("--backoff", type=float, default=1.0, help="seconds before the second, then doubled")
+    add = parser.add_argument
+    add("sources", nargs="+", type=Path, metavar="RUN|EVALUATION", help="folders with episodes")
+    add("--endpoint", required=True, metavar="URL", help="OpenAI-compatible server, up to and with /v1")
+    add("--served-name", metavar="NAME", help="model name at the endpoint (default: the only one)")
+    add("--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's key")
+    add("--votes", type=int, default=3, help="on each conversation (default: %(default)s)")
+    add("--temperature", type=float, default=1.0, help="default: %(default)s")
+    add("--max-tokens", type=int, default=1024, help="of one reply (default: %(default)s)")
+    add("--max-chars", type=int, default=60_000, help="of one conversation (default: %(default)s)")
+    add("--out", type=Path, metavar="DIR", help="default: outputs/judge/<served name>")
+    add("--concurrency", type=int, default=16, help="requests at a time")
+    add("--timeout", type=float, default=120.0, help="seconds for one reply")
+    add("--attempts", type=int, default=5, help="requests for one vote before it is lost")
+    add("--backoff", type=float, default=1.0, help="seconds before the second, then doubled")
     given = parser.parse_args(arguments)
     if min(given.votes, given.max_chars, given.concurrency, given.attempts) < 1:
         parser.error("--votes, --max-chars, --concurrency, --attempts: give a number from 1")
@@ -90,15 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_judge(given))
     except BlockingIOError:
-        said, status = "another judge is writing there; wait for it, or choose another --out", 1
+        said = "another judge is writing there; wait for it, or choose another --out"
     except (EndpointRefusal, PreflightError) as error:
-        said, status = str(error), 1
-    except OSError as error:
-        said, status = f"{error}\nvotes that were cast are kept; the same command goes on from there", 1
-    except KeyboardInterrupt:
-        said, status = "interrupted; votes that were cast are kept, the same command goes on from there", 130
+        said = str(error)
+    except (OSError, KeyboardInterrupt) as error:
+        said = f"{str(error) or 'interrupted'}\nvotes that were cast are kept; the same command goes on from there"
+        if isinstance(error, KeyboardInterrupt):
+            print(f"\n{said}", file=sys.stderr)
+            return 130
     print(f"\n{said}", file=sys.stderr)
-    return status
+    return 1
 
 
 async def _judge(given: argparse.Namespace) -> int:
@@ -119,31 +113,21 @@ async def _judge(given: argparse.Namespace) -> int:
             before = _cast(out / "votes.jsonl")
             missing = {key: query for (query, _), key in keys.items() if key not in before}
             print(f"{len(keys)} votes, {len(missing)} of them missing, kept in {out}", flush=True)
-            lost: list[str] = []
-            waiting, in_a_row = iter(missing.items()), 0
-            with tqdm(desc="votes", total=len(missing), unit="vote") as bar:
 
-                async def work() -> None:
-                    nonlocal in_a_row
-                    for key, query in waiting:
-                        if in_a_row >= LOST_IN_A_ROW:
-                            lost.append("not tried: the server is gone")
-                            continue
-                        try:
-                            vote = read_vote(await endpoint.complete(messages[query]))
-                            kept.add({"key": key, "vote": vote, "on": f"{query[0]}, {query[1]}"})
-                            in_a_row = 0
-                            bar.update()
-                        except ContextFull as full:
-                            lost.append(f"its context does not hold the conversation; lower --max-chars: {full}")
-                        except EndpointFault as error:
-                            in_a_row += 1
-                            lost.append(str(error))
+            async def vote(item: tuple[str, Query]) -> None:
+                key, query = item
+                said = read_vote(await endpoint.complete(messages[query]))
+                kept.add({"key": key, "vote": said, "on": f"{query[0]}, {query[1]}"})
 
-                await side_by_side(work, given.concurrency)
+            bar = tqdm(desc="votes", total=len(missing), unit="vote")
+            lost = await each([*missing.items()], vote, given.concurrency, bar)
     if lost:
         print(f"\nLOST: {len(lost)} of {len(keys)} votes; the same command asks for them again. No file is written.")
-        print("\n".join(f"  {times} x {one_line(fault)}" for fault, times in Counter(lost).most_common(3)))
+        print(
+            "\n".join(
+                f"  {times} x {one_line(fault)}" for fault, times in Counter(fault for _, fault in lost).most_common(3)
+            )
+        )
         return LOST_STATUS
     cast, entries = _cast(out / "votes.jsonl"), defaultdict[Path, dict[str, Any]](dict)
     for query, (entry, _) in asked.items():
@@ -157,20 +141,20 @@ async def _judge(given: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(paths: Sequence[Path]) -> dict[tuple[Path, str], tuple[dict[str, str], Mapping[str, Any]]]:
-    """(file of votes below --out, query) -> what the file says of it beside its votes, and the record."""
-    found: dict[tuple[Path, str], tuple[dict[str, str], Mapping[str, Any]]] = {}
+def _asked(paths: Sequence[Path]) -> dict[Query, tuple[dict[str, str], Mapping[str, Any]]]:
+    """Query -> what the file says of it beside its votes, and the record."""
+    found: dict[Query, tuple[dict[str, str], Mapping[str, Any]]] = {}
     for path in paths:
         if not (given := sources.episodes(path)):
-            raise PreflightError(all_lost(path) or f"{path} holds no episodes. Give an evaluation, or a run.")
+            raise PreflightError(f"{path} holds no finished episodes. Give an evaluation, or a run.")
         for method in given:
             several = len({item.sample for item in method.played}) > 1
             for item in method.played:
                 if (record := item.record()) is None:
                     print(f"NOTE {item.task} in {path} is damaged and is not judged")
                     continue
-                file = Path(_plain(method.name)) / f"{_plain(item.subset)}.json"
-                query = file, item.task + f"#{item.sample}" * several
+                file = Path(_plain(method.name)) / f"{_plain(method.subset_of(item))}.json"
+                query = file, task_name(item.environment, item.task) + f"#{item.sample}" * several
                 if query in found:
                     raise PreflightError(f"{file} would have {query[1]} twice: judge sources of one name apart")
                 words = "\n".join(turn["user"] for turn in record["turns"])

@@ -34,6 +34,12 @@ HOSTILE = (
 WRONG_TYPES: tuple[Any, ...] = (None, True, -1, 10**400, 1e308, [], ["a"], {}, {"a": [1]}, [[[[]]]])
 """Values of a wrong type or size for most arguments."""
 
+PLAIN: Mapping[Any, Any] = {
+    **{"integer": 1, "number": 1, "float": 1.0, "boolean": True},
+    **{"array": [], "list": [], "dict": {}, "object": {}},
+}
+"""Type of an argument -> a value; of others "a"."""
+
 UNKNOWN = "no_such_function"
 """A function that no task has."""
 
@@ -83,14 +89,14 @@ def hostile(game: Game) -> Iterable[str]:
     yield from repeat(game.answer())
 
 
-GOLD, CUT, ANSWERS = "gold", "gold, cut", "answers"
+GOLD, CUT = "gold", "gold, cut"
 POLICIES: dict[str, Policy] = {
     GOLD: lambda game: game.gold(),
     CUT: lambda game: list(game.gold())[:-1],
     "skip first turn": lambda game: chain([game.answer()], game.gold(1)),
     "repeat": lambda game: cycle([*game.first_calls() * 5, game.answer()]),
     "safe call": lambda game: cycle([game.call(harmless(game.functions)), game.answer()]),
-    ANSWERS: lambda game: repeat(game.answer()),
+    "answers": lambda game: repeat(game.answer()),
     "nothing": lambda game: repeat(""),
     "junk": lambda game: (f"I am thinking about step {number} {{" for number in count()),
     "hostile": hostile,
@@ -109,11 +115,7 @@ def plays(task: Task) -> Iterator[tuple[str, Policy]]:
             yield name, policy
     for name, calls_of in audit_policies(task.environment).items():
         if calls := calls_of(task):
-            yield name, partial(_each, calls)
-
-
-def _each(calls: Iterable[Call], game: Game) -> Iterable[str]:
-    return map(game.call, calls)
+            yield name, partial(lambda calls, game: map(game.call, calls), calls)
 
 
 def _gold_turns(task: Task) -> list[list[GoldMessage]]:
@@ -131,11 +133,8 @@ def harmless(functions: list[Mapping[str, Any]]) -> Call:
     if not functions:
         return Call("nothing", {})
     function = min(functions, key=lambda item: len(item["parameters"].get("required", ())))
-    types = {name: schema.get("type") for name, schema in function["parameters"].get("properties", {}).items()}
-    plain: dict[Any, Any] = {"integer": 1, "number": 1, "float": 1.0, "boolean": True, "array": [], "list": []}
-    plain |= {"dict": {}, "object": {}}
-    required = function["parameters"].get("required", ())
-    return Call(str(function["name"]), {name: plain.get(types.get(name), "a") for name in required})
+    schemas, required = function["parameters"].get("properties", {}), function["parameters"].get("required", ())
+    return Call(str(function["name"]), {name: PLAIN.get(schemas.get(name, {}).get("type"), "a") for name in required})
 
 
 def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, seconds: float = 30.0) -> EpisodeRecord:

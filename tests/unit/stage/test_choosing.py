@@ -173,12 +173,6 @@ def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tm
     text = page.write(tmp_path).read_text()
     assert "The figure to report is that of the test tasks" in text
     assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
-    title = "validation, test tasks: progress"
-    assert title not in text
-    lines = json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_test/progress": 0.25}}) + "\n"
-    (stage / "metrics" / "later.jsonl").write_text(lines)
-    text = page.write(tmp_path).read_text()
-    assert title in text and ">validation: progress<" not in text
     path = stage / "rollouts" / "val" / "000001.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")  # no task for reporting
     assert validation.validations(tmp_path) == []
