@@ -1,7 +1,7 @@
 """Training on several nodes: on a Ray cluster that somebody has started, and that stays when the run has ended.
 
 There Ray's workers are children of raylets that are not ours, on machines that may lack the folder, the code or the
-packages of this one. So a start first looks at each node (`ask`, `look`), and `recipe.preflight.cluster` judges. Its
+packages of this one. So a start first looks at each node (`ask`, `look`), and `recipe.preflight.machine` judges. Its
 workers take over environment and folder (`runtime_env`, `begin`). A node, worker or process of Ray's that dies is named
 (`watching`, on one machine too).
 """
@@ -30,23 +30,17 @@ from interaction.masked import is_secret
 
 MARK = "cluster answer: "
 """Before the answer, whatever Ray has printed."""
-
 PATIENCE = 60.0
 """Seconds that a node has for one function."""
-
 SEEN_WITHIN = 10.0
 """Seconds: a file system over a network shows another node's new file a little later."""
-
 FOLDER = "BFCL_FOLDER"
 """Environment variable of a worker: the folder that relative paths start from."""
-
 LAUNCHED = "BFCL_LAUNCHED"
 """The same: when the launch began, as a text that sorts by time. Set means that each process writes its own file of
 records: appends to one file over a network would mix."""
-
 TOKEN = "BFCL_LAUNCH"
 """Environment variable that every process of a launch has (`recipe.processes`)."""
-
 TOKEN_FILE = "launch"
 """In the folder of temporary files: the launch's token."""
 
@@ -56,13 +50,11 @@ TRAVELS = re.compile(
     r"|(PYTHONPATH|PYTHONHASHSEED|TOKENIZERS_PARALLELISM|TORCHDYNAMO_DISABLE|TMPDIR|no_proxy|NO_PROXY)$"
 )
 """Variables that go along, by the beginnings of their names, or whole."""
-
 STAYS = re.compile(r"SOCKET_IFNAME$|HOST_IP$|VISIBLE_DEVICES$|^NCCL_IB_HCA$|^TORCHELASTIC_")
 """Of these, what is another one on each node: its interfaces, addresses, devices."""
 
 EVERY = 3.0
 """Seconds between two looks for what has died."""
-
 NOTICED = 45.0
 """Seconds in which Ray notices that a node is lost: five times three seconds, and what it takes to tell."""
 
@@ -112,8 +104,6 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
         ClusterError: there is no cluster, or it lets us not in.
     """
     host, _, port = address.rpartition(":")
-    if "://" in address:
-        raise ClusterError(f"RAY_ADDRESS={address} is for Ray's clients. Set RAY_ADDRESS=host:port, on a node of it")
     if host and port.isdecimal():
         try:
             socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
@@ -122,11 +112,11 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
                 f"no Ray cluster answers at {address} ({error}). Start one with `bash run_cluster.sh` on each node, or "
                 "set RAY_ADDRESS to the one that is up; `ray stop` forgets one that has ended"
             ) from error
-    question = {"function": function, "argument": argument, "environment": dict(environment or {})}
+    question = json.dumps({"function": function, "argument": argument, "environment": dict(environment or {})})
     command, given = [sys.executable, "-m", "recipe.cluster"], {**os.environ, "RAY_ADDRESS": address}
     try:
         done = subprocess.run(
-            command, input=json.dumps(question), env=given, capture_output=True, text=True, timeout=60.0 + PATIENCE
+            command, input=question, env=given, capture_output=True, text=True, timeout=60.0 + PATIENCE
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"the Ray cluster at {address} did not answer within {error.timeout:.0f} s") from error
@@ -143,7 +133,7 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
 
 
 def _last_line(text: object) -> str:
-    return next((line.strip() for line in reversed(str(text).splitlines()) if line.strip()), "it said nothing")[:300]
+    return (str(text).strip().splitlines() or ["it said nothing"])[-1][:300]
 
 
 def main() -> None:
@@ -153,18 +143,17 @@ def main() -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     question = json.load(sys.stdin)
-    module, _, name = question["function"].partition(":")
-    cloudpickle.register_pickle_by_value(importlib.import_module(module))
-    task = ray.remote(num_cpus=0, max_retries=0)(getattr(importlib.import_module(module), name))
+    name, _, function = question["function"].partition(":")
+    module = importlib.import_module(name)
+    cloudpickle.register_pickle_by_value(module)
     environment = {"env_vars": question["environment"]} if question["environment"] else None
+    task = ray.remote(num_cpus=0, max_retries=0, runtime_env=environment)(getattr(module, function))
     ray.init(logging_level="ERROR", log_to_driver=False)
     alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-    asked = {
-        id: task.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(id, soft=False), runtime_env=environment
-        ).remote(question["argument"], id, list(alive))
-        for id in alive
-    }
+    asked = {}
+    for id in alive:
+        there = task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(id, soft=False))
+        asked[id] = there.remote(question["argument"], id, list(alive))
     ray.wait(list(asked.values()), num_returns=len(asked), timeout=PATIENCE)
     said = []
     for id, node in alive.items():
@@ -194,10 +183,7 @@ def look(asked: dict[str, Any], node: str, nodes: list[str]) -> dict[str, Any]:
         (shared / node).write_text(node)
     except OSError as error:
         fault = f"{error.strerror}: {error.filename}"
-    while True:
-        seen = [other for other in nodes if (shared / other).is_file()]
-        if len(seen) == len(nodes) or time.monotonic() > last:
-            break
+    while len(seen := [id for id in nodes if (shared / id).is_file()]) < len(nodes) and time.monotonic() < last:
         time.sleep(0.5)
     if len(seen) < len(nodes):
         with suppress(OSError):
@@ -245,11 +231,8 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
 
 def travelling(environment: Mapping[str, str]) -> dict[str, str]:
     """What of an environment goes to the workers of all nodes. No secret: Ray shows what travels in its pages."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if TRAVELS.match(name) and not STAYS.search(name) and not is_secret(name)
-    }
+    names = [name for name in environment if TRAVELS.match(name) and not STAYS.search(name) and not is_secret(name)]
+    return {name: environment[name] for name in names}
 
 
 def secrets(environment: Mapping[str, str]) -> list[str]:
@@ -265,9 +248,8 @@ def runtime_env(environment: Mapping[str, str], launched: str, asked: Mapping[st
         launched: when it began, as `LAUNCHED`.
         asked: what the configuration says of it, such as variables by other names.
     """
-    own = {FOLDER: os.getcwd(), LAUNCHED: launched}
     more = {name: str(value) for name, value in (asked.get("env_vars") or {}).items()}
-    variables = {**travelling(environment), **more, **own}
+    variables = {**travelling(environment), **more, FOLDER: os.getcwd(), LAUNCHED: launched}
     return {**asked, "env_vars": variables, "worker_process_setup_hook": "recipe.cluster.begin"}
 
 
@@ -328,7 +310,7 @@ class Losses:
     """A line on the node, the worker or the process of Ray's own that has died unasked; None while all live."""
 
     def __init__(self, nodes: Mapping[str, str]) -> None:
-        self.nodes, self.kills, self.free = nodes, kills_for_memory(), [psutil.virtual_memory().available]
+        self.nodes, self.kills = nodes, kills_for_memory()
         self.own: dict[psutil.Process, str] = {}
         """Processes here that Ray says nothing about: its own, without which it waits for minutes, and vLLM's."""
 
@@ -342,8 +324,7 @@ class Losses:
         for process, name in self.own.items() if line is None else ():
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                 worker = self._worker(f"{name} (process {process.pid})", "")
-                line = worker if name == "VLLM" else f"RAY its {name} has died. {_load()}"
-        self.free = [self.free[-1], psutil.virtual_memory().available]
+                line = worker if name == "VLLM" else f"RAY its {name} has died"
         return line
 
     def _actor(self) -> str | None:
@@ -363,20 +344,12 @@ class Losses:
         return None
 
     def _worker(self, name: str, text: str) -> str:
-        why = f"has died; {min(self.free) / 1e9:.1f} GB of memory were free before"
+        why = "has died"
         if used := re.search(r"was ([\d.]+GB used / [\d.]+GB)", text):
             why = f"was killed by Ray because memory ran out ({used[1]})"
         elif kills_for_memory() > self.kills:
             why = "was killed by the kernel because memory ran out"
-        return f"RAY worker {name} {why}. Lower what the stage takes (docs/resume.md). {_load()}"
-
-
-def _load() -> str:
-    memory = psutil.virtual_memory()
-    return (
-        f"Load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {memory.available / 1e9:.1f} of "
-        f"{memory.total / 1e9:.1f} GB of memory free"
-    )
+        return f"RAY worker {name} {why}. Lower what the stage takes (docs/resume.md)"
 
 
 def kills_for_memory() -> int:

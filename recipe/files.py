@@ -1,16 +1,15 @@
 """State files, JSON lines and values from outside: what one start writes and a later one reads.
 
-A state file is one frozen dataclass as JSON. It is replaced whole, so that a kill leaves the old text or the new one.
-A damaged file is a `Damaged` that says so, never a traceback. A dataclass says what may stand in it: types, `Literal`
-for one of several, `Annotated[int, Field(ge=1)]` for a range. Reading is strict: `"5"` is no number.
+A state file is one frozen dataclass as JSON. It is replaced whole, so a kill leaves the old text or the new one. The
+dataclass says what may stand in it: types, `Literal` for one of several, `Annotated[int, Field(ge=1)]` for a range.
+Reading is strict: `"5"` is no number.
 """
 
 import fcntl
 import json
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -28,13 +27,8 @@ T = TypeVar("T")
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """To be given to each dataclass that is read here: `__pydantic_config__ = STRICT`."""
-
-LARGEST = 64 * 2**20
-"""Bytes of a file that is read whole, unless its reader says otherwise."""
-
 LONGEST_LINE = 2**26
 """Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
-
 MIXTURE, LAPTOP = "mixture", "--laptop"
 """Data of several environments: their files' name, and that of the CPU profile's model."""
 
@@ -47,35 +41,33 @@ class PreflightError(ValueError):
 
 
 class Damaged(ValueError):
-    """A file that is there and cannot be used. The message is one line that names it and says what is wrong with it."""
+    """A file that is there and cannot be used. The message is one line with its name and the fault."""
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def read(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+def read(kind: type[T], values: Any, where: str) -> T:
     """The dataclass `kind` with `values`, which are plain containers.
 
     Args:
         where: the beginning of a setting's name (`stage.gate`), or a file's path.
 
     Raises:
-        PreflightError: something in it has the wrong type or range, is unknown or missing.
+        PreflightError: a value has the wrong type or range, is unknown or missing.
     """
     try:
-        text = json.dumps(values, default=repr, ensure_ascii=False).encode()
-        return _adapter(kind).validate_json(text)  # type: ignore[arg-type]
+        found: T = _adapter(kind).validate_json(json.dumps(values, default=repr))  # type: ignore[arg-type]
+        return found
     except ValidationError as error:
         raise PreflightError("; ".join(_line(fault, where) for fault in error.errors()[:3])) from error
-    except (ValueError, TypeError, RecursionError) as error:  # a lone surrogate, a number of 5,000 digits, bytes
-        raise PreflightError(f"{where} holds what no text file could: {one_line(error)}") from error
 
 
 def _line(fault: Any, where: str) -> str:
     name = ".".join([where, *(shown(part, quote=False) for part in fault["loc"])])
-    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+    if fault["type"] == "unexpected_keyword_argument":
         return f"{name} is not known"
     if fault["type"] in ("missing", "missing_argument"):
         return f"{name} is missing"
@@ -102,13 +94,6 @@ def one_line(error: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def told(error: OSError) -> str:
-    """A fault of the disk in one line: what happened to which file."""
-    if error.strerror is None and error.args and isinstance(error.args[0], list) and error.args[0]:
-        return str(error.args[0][0][-1])  # of a folder that was copied: a reason for each file
-    return f"{error.strerror}: {error.filename}" if error.filename is not None else str(error)
-
-
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as columns, two blanks between them; all rows have as many cells as the first."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -116,75 +101,43 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(text.rstrip() for text in texts)
 
 
-def require_file(path: Path, largest: int | None = None) -> None:
-    """A plain file, or a link to one: a pipe would be waited for, and one of many gigabytes would fill the memory.
-
-    Args:
-        largest: bytes that it may have; None for any number.
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
 
     Raises:
-        FileNotFoundError: there is nothing of that name.
-        Damaged: it is something else, cannot be reached, or is larger.
+        FileNotFoundError: there is none.
+        Damaged: it cannot be read, is no UTF-8 or no JSON, or is nested too deeply.
     """
     try:
-        state = path.stat()
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:
-        raise Damaged(f"{path} cannot be read: {error}") from error
-    if not stat.S_ISREG(state.st_mode):
-        raise Damaged(f"{path} cannot be read: it is a {'folder' if stat.S_ISDIR(state.st_mode) else 'pipe or device'}")
-    if largest is not None and state.st_size > largest:
-        raise Damaged(f"{path} cannot be read: it has {state.st_size} bytes; expected at most {largest}")
-
-
-def read_text(path: Path, largest: int = LARGEST) -> str:
-    """The text of a UTF-8 file; errors as `require_file`, and Damaged where it is no UTF-8."""
-    require_file(path, largest)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Damaged(f"{path} cannot be read: {error}") from error
-
-
-def read_json(path: Path, largest: int = LARGEST) -> Any:
-    """What a JSON file holds; errors as `read_text`, and Damaged where it is no JSON or nested too deeply."""
-    text = read_text(path, largest)
-    try:
-        return json.loads(text)
-    except (RecursionError, ValueError) as error:  # no JSON, nested too deeply, a number of thousands of digits
+    except (OSError, ValueError, RecursionError) as error:
         raise Damaged(f"{path} cannot be read: {error}") from error
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a start after a kill or a power cut, sees the old text or the new one.
-
-    Raises:
-        OSError: it cannot be written; what stood there before still does. The message names the file.
-        UnicodeEncodeError: the text holds half a character.
-    """
+    """Replace a file so that a reader, or a start after a kill or a power cut, sees the old text or the new one."""
     part = path.with_name(path.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError) and error.filename is None:  # a write has no name, unlike an open
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def free(path: Path) -> Path:
+    """The path, or the first of `path.2`, `path.3`, ... at which nothing is."""
+    number, found = 1, path
+    while os.path.lexists(found):
+        number += 1
+        found = path.with_name(f"{path.name}.{number}")
+    return found
 
 
 def set_aside(path: Path) -> Path:
     """Rename a file or folder that must not be used and must not be lost; returns its new path beside the old one."""
-    number, aside = 1, path.with_name(f"{path.name}.aside")
-    while aside.exists() or aside.is_symlink():
-        number += 1
-        aside = path.with_name(f"{path.name}.aside{number}")
-    return path.rename(aside)
+    return path.rename(free(path.with_name(f"{path.name}.aside")))
 
 
 @dataclass(frozen=True)
@@ -195,24 +148,16 @@ class StateFile(Generic[T]):
     """A frozen dataclass with `__pydantic_config__ = STRICT`."""
 
     def read(self, path: Path) -> T | None:
-        """What the file says; None where there is none.
-
-        Raises:
-            Damaged: it is empty, cut off, no UTF-8, no JSON, or lacks or has what it should not.
-        """
+        """What the file says; None where there is none. Raises Damaged where it cannot be read as `kind`."""
         try:
-            content = read_json(path)
+            return read(self.kind, read_json(path), str(path))
         except FileNotFoundError:
             return None
-        if not isinstance(content, dict):
-            raise Damaged(f"{path} holds {shown(content)}; expected an object")
-        try:
-            return read(self.kind, content, str(path))
         except PreflightError as error:
             raise Damaged(str(error)) from error
 
     def read_or_none(self, path: Path) -> T | None:
-        """What the file says; None where there is none or a damaged one, which a start mends and says."""
+        """What the file says; None where there is none or a damaged one."""
         with suppress(Damaged):
             return self.read(path)
         return None
@@ -223,17 +168,13 @@ class StateFile(Generic[T]):
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Where each line of a file begins, and the line; the last one may lack its end. One over `LONGEST_LINE` comes in
-    parts, so that a file of any content is read with little memory. What is no plain file has no lines."""
-    try:
-        require_file(path)
-    except (FileNotFoundError, Damaged):
-        return
+    """Where each line of a file begins, and the line, which may lack its end; a very long one comes in parts."""
     offset = 0
-    with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE):
-            yield offset, line
-            offset += len(line)
+    if path.is_file():
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                yield offset, line
+                offset += len(line)
 
 
 class Appended:
@@ -243,22 +184,18 @@ class Appended:
 
     Raises:
         BlockingIOError: another process has it.
-        Damaged: it is no plain file.
         OSError: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            require_file(path)
         self._file = path.open("ab+", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            whole = max((begin + len(line) for begin, line in lines(path) if line.endswith(b"\n")), default=0)
-            self._file.truncate(whole)
-        except BaseException:
+        except BlockingIOError:
             self._file.close()
             raise
+        self._file.truncate(max((begin + len(line) for begin, line in lines(path) if line.endswith(b"\n")), default=0))
 
     def close(self) -> None:
         """Twice is fine."""

@@ -11,7 +11,6 @@ import fcntl
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -32,22 +31,16 @@ from recipe.files import STRICT, Damaged, StateFile
 
 NOTE = "launch.json"
 """In a run's folder: the launch that is at work there, or was killed."""
-
 LOCK = ".lock"
 """In a run's folder: locked by the start that trains into it, and names its process."""
-
 TEMP = "bfcl-"
 """How the name of a launch's temporary folder begins."""
-
 LONGEST_TEMP = 24
 """Characters of the folder that temporary files may be in: a socket's path has 107 at most, and Ray adds 70."""
-
 SHARED_MEMORY = ("psm_", "sem.mp-", "verl_weights_", "plasma", "nccl-")
 """Beginnings of the names that Python, verl, Ray and NCCL give to their files in /dev/shm."""
-
 AGAIN = 2.0
 """Seconds after which an interrupt is thrown again where the first one got lost."""
-
 PATIENCE = 10.0
 """Seconds for Ray to end its workers on other nodes itself."""
 
@@ -160,23 +153,13 @@ def alone(run: Path) -> Iterator[Path]:
         try:
             launch = LAUNCH.read(note)
             if launch and launch.folder != identity(run):
-                print(
-                    f"{note} came with a copy of another run; it is ignored, nothing was ended or removed", flush=True
-                )
+                print(f"{note} came with a copy of another run: it is ignored", flush=True)
             elif launch and (found := clear(launch, run)):
                 print(f"the last start was killed; cleared {', '.join(found)}", flush=True)
         except Damaged as error:
             print(f"{error}. What the last start may have left running is not known", flush=True)
         note.unlink(missing_ok=True)
         yield note
-
-
-def _environment(token: str, temp: str) -> dict[str, str]:
-    """The child's: the token, and one folder for what Ray, vLLM and verl would strew over /tmp."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}  # compiled kernels outlive the launch
-    ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}  # a named cluster is where it was started
-    return {**kernels, **os.environ, **ray, TOKEN: token, "TMPDIR": temp}
 
 
 def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 10.0) -> int:
@@ -191,10 +174,13 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
     adopt_orphans()
     log.parent.mkdir(parents=True, exist_ok=True)
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_TEMP else "/tmp"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     child, code, launch = None, None, None
     with Interruptible(thrown=False) as block:
         try:
             token, temp = uuid.uuid4().hex, tempfile.mkdtemp(prefix=TEMP, dir=base)
+            kernels = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor"}  # compiled kernels outlive the launch
+            ray = {"RAY_TMPDIR": temp} if loopback.cluster(nodes=1) is None else {}  # a named cluster has its own
             launch = Launch(token, temp, str(log), identity(note.parent))
             (Path(temp) / TOKEN_FILE).write_text(token)
             LAUNCH.write(note, launch)  # before the child exists: its environment shows the token from the beginning
@@ -206,7 +192,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
                     preexec_fn=_in_child,
-                    env=_environment(token, temp),
+                    env={**kernels, **os.environ, **ray, TOKEN: token, "TMPDIR": temp},
                 )
             launch = replace(launch, pid=child.pid, created=psutil.Process(child.pid).create_time())
             LAUNCH.write(note, launch)
@@ -249,14 +235,12 @@ def clear(launch: Launch, run: Path, keep_logs: bool = True) -> list[str]:
     Returns:
         What was found; empty when there was nothing.
     """
-    found, temp = _clear_nodes(launch, launch.cluster) if launch.cluster else [], _own_temp(launch)
-    if names := end(living(launch, run)):
-        found.append(f"{len(names)} processes ({', '.join(sorted(set(names)))})")
-    if temp is not None and keep_logs:
-        if (logs := next(iter(sorted(temp.glob("**/session_2*/logs"), reverse=True)), None)) is not None:
-            with suppress(OSError, shutil.Error):  # they may be what filled the disk
-                kept = (run / "logs" / Path(launch.log).name).with_suffix(".ray")
-                shutil.copytree(logs, kept, symlinks=True, copy_function=_copy_masked, dirs_exist_ok=True)
+    found = _clear_nodes(launch, launch.cluster) if launch.cluster else []
+    found, temp = found + end(living(launch, run)), _own_temp(launch)
+    if temp is not None and keep_logs and (sessions := sorted(temp.glob("**/session_2*/logs"))):
+        with suppress(OSError):  # they may be what filled the disk
+            kept = (run / "logs" / Path(launch.log).name).with_suffix(".ray")
+            shutil.copytree(sessions[-1], kept, symlinks=True, copy_function=_copy_masked, dirs_exist_ok=True)
     return found + _clear_files(temp)
 
 
@@ -268,7 +252,7 @@ def _own_temp(launch: Launch) -> Path | None:
     """The launch's temporary folder; None for a folder that does not hold its token."""
     temp = Path(launch.temp)
     with suppress(OSError, UnicodeDecodeError):
-        ours = temp.name.startswith(TEMP) and stat.S_ISDIR(temp.lstat().st_mode) and temp.lstat().st_uid == os.getuid()
+        ours = temp.name.startswith(TEMP) and not temp.is_symlink() and temp.stat().st_uid == os.getuid()
         if ours and (temp / TOKEN_FILE).read_text() == launch.token:
             return temp
     return None
@@ -281,29 +265,23 @@ def living(launch: Launch, run: Path) -> list[psutil.Process]:
     """
     mark, found = f"{TOKEN}={launch.token}".encode(), []
     folders = f"{run.resolve()}/", f"{_own_temp(launch) or run.resolve()}/"
+    session = launch.pid
+    with suppress(psutil.NoSuchProcess):
+        if session and psutil.pid_exists(session) and psutil.Process(session).create_time() - launch.created > 1.0:
+            session = None  # the number of a later process
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.pid in (os.getpid(), 1) or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             marked = mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if marked or (
-                os.getsid(process.pid) == launch.pid
-                and any(file.path.startswith(folders) for file in process.open_files())
-                and not _is_another(launch)
-            ):
+            of_session = os.getsid(process.pid) == session
+            if marked or (of_session and any(file.path.startswith(folders) for file in process.open_files())):
                 found.append(process)
     return found
 
 
-def _is_another(launch: Launch) -> bool:
-    """Whether the number of the launch's first process is that of a later one."""
-    with suppress(psutil.NoSuchProcess):
-        return abs(psutil.Process(launch.pid).create_time() - launch.created) > 1.0
-    return False
-
-
 def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
-    """End the processes: SIGTERM, and after `grace` seconds SIGKILL. Returns the names of those that still lived."""
+    """End the processes: SIGTERM, and after `grace` seconds SIGKILL. Returns a line on those that still lived."""
     names = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -314,7 +292,7 @@ def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(alive, timeout=grace)
-    return names
+    return [f"{len(names)} processes ({', '.join(sorted(set(names)))})"] if names else []
 
 
 def end_descendants() -> None:
@@ -338,17 +316,17 @@ def _clear_files(temp: Path | None) -> list[str]:
     return found
 
 
-def _clear_shared_memory(since: float, folder: Path = Path("/dev/shm")) -> int:
+def _clear_shared_memory(since: float) -> int:
     """Remove files of ours, as new as the launch and with such a name, that no process maps. Returns how many."""
     unused = set()
-    for path in folder.glob("*"):
+    for path in Path("/dev/shm").glob("*"):
         with suppress(FileNotFoundError):
             state = path.lstat()
             if path.name.startswith(SHARED_MEMORY) and state.st_uid == os.getuid() and state.st_ctime >= since:
                 unused.add(path)
     for maps in Path("/proc").glob("[0-9]*/maps") if unused else ():
         with suppress(OSError):
-            unused -= {Path(line.split()[-1]) for line in maps.read_text().splitlines() if str(folder) in line}
+            unused -= {Path(line.split()[-1]) for line in maps.read_text().splitlines() if "/dev/shm" in line}
     for path in unused:
         path.unlink(missing_ok=True)
     return len(unused)
@@ -361,11 +339,7 @@ def _clear_nodes(launch: Launch, address: str) -> list[str]:
         answer = ask(address, f"{__name__}:clear_here", asked, {"TMPDIR": str(Path(launch.temp).parent)})
     except ClusterError as error:
         return [f"nothing on other nodes: {error}"]
-    return [
-        f"{'nothing' if node.fault else ', '.join(node.answer)} on {node}{f': {node.fault}' if node.fault else ''}"
-        for node in answer.nodes
-        if node.fault or node.answer
-    ]
+    return [f"{node.fault or ', '.join(node.answer)} on {node}" for node in answer.nodes if node.fault or node.answer]
 
 
 def clear_here(asked: dict[str, Any], node: str, nodes: list[str]) -> list[str]:
@@ -377,5 +351,4 @@ def clear_here(asked: dict[str, Any], node: str, nodes: list[str]) -> list[str]:
     last = time.monotonic() + PATIENCE
     while (left := living(launch, Path(launch.temp))) and time.monotonic() < last:
         time.sleep(0.5)
-    found = [f"{len(names)} processes ({', '.join(sorted(set(names)))})"] if (names := end(left)) else []
-    return found + _clear_files(_own_temp(launch))
+    return end(left) + _clear_files(_own_temp(launch))

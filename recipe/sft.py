@@ -24,7 +24,7 @@ from interaction.masked import masked
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
-from recipe.files import PreflightError, data_command, environment_of, told
+from recipe.files import PreflightError, data_command, environment_of
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
@@ -185,7 +185,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
         target = export(checkpoints / f"global_step_{last}" / "huggingface", stage / "hf", str(config.model.path))
         state.update(stage, done=Done(last, last, last, time.time()))
     except (OSError, ExportError) as error:
-        sys.exit(f"{config.stage.name} is trained, but {told(error) if isinstance(error, OSError) else error}")
+        sys.exit(f"{config.stage.name} is trained, but {error}")
     print(f"warm-started model in {target}")
     write_card(config, stage / "hf")
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import preflight, processes, reward
 from recipe.cluster import TOKEN, runtime_env, watching
-from recipe.files import PreflightError, told
+from recipe.files import PreflightError
 from recipe.preflight.machine import Cluster, find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread
@@ -162,10 +162,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if times := time_line(Path(config.paths.stage)):
             print(times, flush=True)
     if config.trainer.save_freq > 0:
-        try:
-            done = end.finish(config)
-        except OSError as error:
-            sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {told(error)}.")
+        done = end.finish(config)
         model = Path(config.paths.stage) / "hf"
         print(f"model of step {done.model_step} exported to {model}")
         write_card(config, model)
@@ -180,7 +177,6 @@ def main() -> None:
     try:
         config, overrides = command(sys.argv[1:])
         preflight.check_settings(config)
-        end.check(config)
     except PreflightError as error:
         sys.exit(f"\ncannot start: {error}")
     logging.basicConfig(

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from recipe import loopback
 from recipe.files import PreflightError
-from recipe.stage import choosing, starts
+from recipe.stage import choosing, end, starts
 from recipe.trajectories import is_offline
 
 
@@ -42,7 +42,7 @@ def check_settings(config: DictConfig) -> None:
     """
     from recipe.preflight import data, settings
 
-    require(settings.problems(config), data.environments(config))
+    require(settings.problems(config), data.environments(config), end.problems(config))
     for line in settings.fill_in(config):
         print(f"NOTE       {line}", flush=True)
 

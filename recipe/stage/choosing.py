@@ -1,33 +1,31 @@
 """Held-out tasks that decide something are not those that are reported.
 
-Whoever takes the best of several checkpoints by some tasks, and then reports the same tasks, reports the best of
-several. So validation plays all held-out tasks and is logged three times: `val/<name>` over all of them, and
-`val_dev/<name>` and `val_test/<name>` over the two parts of their environment's split. Gates and hand-over may
-use the dev part only. What they decided is noted beside the model, and goes on to every model that starts from it.
+The best of several checkpoints on some tasks looks better on these tasks than it is. So validation plays all held-out
+tasks and is logged three times: `val/<name>` over all of them, `val_dev/<name>` and `val_test/<name>` over the parts of
+their environment's split. Gates and hand-over may use the dev part only. Their decisions are noted beside the model,
+and go on to every model that starts from it.
 
-The part of a row follows from its task, not from anything else that a data file says. A file of one's own may hold
-training tasks: they are in `val/<name>` and in neither part. Rows of `environment.guard` are logged as
-`val_guard/<name>` and nowhere else: what a model must not forget is no part of what it is trained for.
+The part of a row follows from its task alone. A user's file may hold training tasks: they are in `val/<name>` and in
+neither part. Rows of `environment.guard` are logged as `val_guard/<name>` and nowhere else: a model must not forget
+them, and is not trained for them.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.environment import part_of, task_key_of
-from recipe.files import PreflightError, data_command, environment_of
+from interaction.environment import part_of
+from recipe.files import PreflightError
 from recipe.settings import as_list
 from recipe.stage import state
 
 DEV, TEST = "val_dev/", "val_test/"
 GUARD = "guard"
 """The part of an episode that was played for `environment.guard`, whatever its task's is."""
-
 APART = ("dev", "test", GUARD)
 
 Decisions = list[dict[str, str]]
@@ -67,25 +65,20 @@ def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]
 def deciding(config: DictConfig) -> list[tuple[str, str]]:
     """The settings by which this stage lets validation decide, each with its metric."""
     stage, found = config.stage, []
-    gate = stage.gate.get("metric") if stage.gate else None
-    if gate and str(gate).startswith("val"):
-        found.append(("stage.gate.metric", str(gate)))
-    if stage.handover == "best" and str(stage.handover_metric).startswith("val"):
+    if stage.gate and stage.gate.get("metric"):
+        found.append(("stage.gate.metric", str(stage.gate.metric)))
+    if stage.handover == "best":
         found.append(("stage.handover_metric", str(stage.handover_metric)))
-    return found
+    return [(setting, metric) for setting, metric in found if metric.startswith("val")]
 
 
-def check(config: DictConfig) -> None:
-    """What decides is of the dev part.
-
-    Raises:
-        PreflightError: it is not.
-    """
+def problems(config: DictConfig) -> Iterator[str]:
+    """Settings that would let tasks decide which are also reported."""
     for setting, metric in deciding(config):
         if not metric.startswith(DEV):
-            raise PreflightError(
-                f"{setting}={metric} would let held-out tasks decide that are also reported. Set {setting}="
-                f"{_of_dev_part(metric)}, the mean over the dev tasks (docs/train.md)."
+            yield (
+                f"{setting}={metric} would let held-out tasks decide that are also reported. Set it to a mean over the "
+                f"dev tasks, such as {DEV}score (docs/train.md)."
             )
 
 
@@ -95,32 +88,20 @@ def check_rows(config: DictConfig) -> None:
     Raises:
         PreflightError: they have none.
     """
-    settings = deciding(config)
-    if not settings:
+    if not (settings := deciding(config)):
         return
     import pyarrow.parquet as parquet  # here, because settings are looked at without it
 
     guard = as_list(OmegaConf.select(config, "environment.guard"))
-    files = [name for name in as_list(config.data.val_files) if name not in guard]
-    rows = [
-        row
-        for name in files
-        for row in parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
-    ]
-    if not any(part_of_row(row) == "dev" for row in rows):
-        names = " and ".join(f"{setting}={metric}" for setting, metric in settings)
-        environment = str(task_key_of(rows[0])[0]) if rows else environment_of(config, files[0])
-        raise PreflightError(
-            f"{names} needs dev tasks, and none of the {len(rows)} rows of data.val_files={','.join(files)} "
-            f"is one. Make the data again with `{data_command(config, environment)}`; or set stage.handover=last, and "
-            "stage.gate to a metric of training."
-        )
-
-
-def _of_dev_part(metric: str) -> str:
-    """The metric of the dev part that stands for one over all tasks, or one of verl's for a data source."""
-    by_source = re.match(r"val-(?:core|aux)/(.+)/\w+@\d+(?:/\w+)?$", metric)
-    return DEV + (by_source[1] if by_source else metric.partition("/")[2] or "<name>")
+    for name in as_list(config.data.val_files):
+        if name not in guard:
+            rows = parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
+            if any(part_of_row(row) == "dev" for row in rows):
+                return
+    raise PreflightError(
+        f"{settings[0][0]}={settings[0][1]} needs dev tasks, and data.val_files has none. "
+        "Make the data again (python -m data_prep), or set stage.handover=last and a gate on a training metric."
+    )
 
 
 def decisions(config: DictConfig) -> Decisions:
@@ -132,24 +113,20 @@ def decisions(config: DictConfig) -> Decisions:
 
 def of_model(model: Path) -> Decisions:
     """What has decided that a folder is what it is: `<stage>/hf` or `adapter`, the best one, or a checkpoint."""
-    stages = list(model.absolute().parents)[:4]
-    return next((found for stage in stages if (found := of_stage(stage)) is not None), [])
-
-
-def of_stage(stage: Path) -> Decisions | None:
-    """What its state says; None for a folder that is no stage's."""
-    chose = state.look(stage).chose
-    return None if chose is None else list(chose)
+    for stage in list(model.absolute().parents)[:4]:
+        if (found := state.look(stage).chose) is not None:
+            return list(found)
+    return []
 
 
 def of_run(run: Path) -> Decisions:
     """What validation has decided in any stage of a run; `run` may be the folder of a single stage."""
     stages = [run, *sorted(path for path in run.iterdir() if path.is_dir())]
-    return _unique(item for stage in stages for item in of_stage(stage) or [])
+    return _unique(item for stage in stages for item in state.look(stage).chose or ())
 
 
 def all_by_dev_part(found: Decisions) -> bool:
-    """Whether nothing but the dev part has decided."""
+    """Whether only the dev part has decided."""
     return all(item["metric"].startswith(DEV) for item in found)
 
 
@@ -160,10 +137,7 @@ def sentence(found: Decisions) -> str:
     by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in _unique(found))
     if all_by_dev_part(found):
         return f"The dev tasks decided here, by {by}. The figure to report is that of the test tasks."
-    return (
-        f"All held-out tasks decided here, by {by}, so no held-out figure of this model is free of that choice. "
-        "A run that is trained now keeps test tasks apart."
-    )
+    return f"All held-out tasks decided here, by {by}, so no held-out figure of this model is free of that choice."
 
 
 def note(found: Decisions, split: str) -> str:

@@ -4,7 +4,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -41,7 +40,7 @@ ERROR = re.compile(r"[\w.]*(?:Error|Exception|GroupsLost|GroupsAlike): (.{10,})"
 
 FULL = "the disk is full: free some room, or set paths.run to a folder on another disk"
 EACH = 15
-"""Seconds between two lines of a warm start."""
+"""Seconds between two lines of a warm start, which makes many steps in a second."""
 
 LEAST_FREE = 32 * 10**6
 """Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
@@ -64,25 +63,6 @@ CAUSES = {
     r"OutOfMemoryError|CUDA out of memory": "out of memory: see docs/resume.md",
 }
 """What in a log means that a stage could not go on, and what to do about it; `\\1` is what the pattern has found."""
-
-
-class Tail:
-    """Reads what has been added to a log since the last look, in whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._at = path.stat().st_size if path.exists() else 0
-
-    def lines(self) -> list[str]:
-        """The lines that are complete now and were not before."""
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
-            file.seek(self._at)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._at += len(whole)
-        return whole.decode(errors="replace").splitlines()
 
 
 def new_log(run: Path, name: str) -> Path:
@@ -117,25 +97,25 @@ def time_left(steps: Mapping[int, Mapping[str, float]], last: int) -> str:
     return f"{duration(each * (last - max(steps)))} left"
 
 
-@dataclass
 class Watch:
-    """Prints each step of a launch as it is logged, and what its log says in lines that begin as `SAID`."""
+    """Prints each step of a launch as it is logged, and what its log says in lines that begin as `SAID`.
 
-    stage: Path
-    log: Path
-    on_step: Callable[[int], None] = lambda step: None
-    alone: bool = False
-    """Of a stage that is started by itself: what its log says before training begins and after it has ended is printed
-    too."""
-    started: float = field(default_factory=time.time)
+    Args:
+        on_step: called with each new step.
+        alone: of a stage that is started by itself: what its log says before training begins and after it has ended is
+            printed too.
+    """
 
-    def __post_init__(self) -> None:
-        self._earlier = {path.name for path in (self.stage / "metrics").glob("*.jsonl")}
+    def __init__(
+        self, stage: Path, log: Path, on_step: Callable[[int], None] = lambda step: None, alone: bool = False
+    ) -> None:
+        self.stage, self.log, self.on_step, self.alone = stage, log, on_step, alone
+        self.training = not alone
+        """Whether what the log says now is verl's."""
+        self._earlier = {path.name for path in (stage / "metrics").glob("*.jsonl")}
         self._shown: set[int] = set()
         self._printed = 0.0
-        self._tail = Tail(self.log)
-        self.training = not self.alone
-        """Whether what the log says now is verl's."""
+        self._read = log.stat().st_size if log.exists() else 0
 
     def __call__(self) -> None:
         """Look once."""
@@ -144,10 +124,10 @@ class Watch:
             self._shown.add(step)
             self.on_step(step)
             quiet = "train/loss" in steps[step] and "val/loss" not in steps[step]
-            if not quiet or time.time() - self._printed > EACH:  # a warm start makes many steps in a second
+            if not quiet or time.time() - self._printed > EACH:
                 print(self._line(step, steps), flush=True)
                 self._printed = time.time()
-        for line in self._tail.lines():
+        for line in self._new_lines():
             said = BEFORE.sub("", line)
             if said in (BEGINS, ENDS) and self.alone:
                 self.training = said == BEGINS
@@ -156,23 +136,33 @@ class Watch:
             elif said.startswith(SAID):
                 print(f"{self.stage.name}  {said}", flush=True)
 
+    def _new_lines(self) -> list[str]:
+        """Lines of the log that are complete now and were not before."""
+        if not self.log.exists():
+            return []
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
     def _line(self, step: int, steps: Mapping[int, Mapping[str, float]]) -> str:
         target = look(self.stage).target
         last = target.total_steps if target else 0
-        number = f"{step:3}/{last}" if last else f"{step:3}"
         until = {other: numbers for other, numbers in steps.items() if other <= step}
-        parts = [self.stage.name, number, step_line(steps[step]), time_left(until, last)]
-        return "  ".join(part for part in parts if part)
+        number = f"{step:3}/{last}" if last else f"{step:3}"
+        return "  ".join(filter(None, [self.stage.name, number, step_line(steps[step]), time_left(until, last)]))
 
 
 def failure(name: str, log: Path, what: str, again: str) -> str:
     """That a stage failed: the end of its log and, where one is known, the cause; `again` is the command to go on."""
     lines = log.read_text(errors="replace").splitlines()
+    errors = [error[1] for line in lines if (error := ERROR.match(BEFORE.sub("", line)))]
+    known = f"Its last error: {errors[-1]}\n" if errors else ""
+    if found := cause(log):
+        known = f"Most likely {found}. "
     tail = "\n".join(lines[-15:])
-    known = f"Most likely {found}. " if (found := cause(log)) else ""
-    errors = [error for line in lines if (error := ERROR.match(BEFORE.sub("", line)))]
-    if not known and errors:
-        known = f"Its last error: {errors[-1][1]}\n"
     return (
         f"{tail}\n\n{name} {what}. {known}The whole log: {log}\n"
         f"What was done before is kept; {again} goes on from there."

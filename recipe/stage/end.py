@@ -9,14 +9,13 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import gates
-from recipe.files import PreflightError
 from recipe.gates import Gate
 from recipe.stage import choosing, state
 from recipe.stage.export import ExportError, export
@@ -26,40 +25,33 @@ from recipe.stage.state import Best, Done, Target, Verdict, latest, model_of
 from recipe.stage.weights import broken_export
 
 
-def check(config: DictConfig) -> None:
-    """How the stage saves, ends and hands on fits together.
-
-    Raises:
-        PreflightError: it does not.
-    """
+def problems(config: DictConfig) -> Iterator[str]:
+    """Settings with which the stage would save, end or hand on otherwise than they say."""
     trainer, stage, gate = config.trainer, config.stage, gate_of(config)
     checkpoint, validates = config.actor_rollout_ref.actor.checkpoint, trainer.test_freq > 0
     critic = OmegaConf.select(config, "critic.enable") and trainer.max_critic_ckpt_to_keep == 1
-    choosing.check(config)
+    yield from choosing.problems(config)
     if trainer.save_freq <= 0:
         return
     if trainer.max_actor_ckpt_to_keep == 1 or critic or trainer.get("remove_previous_ckpt_in_save"):
-        raise PreflightError(
+        yield (
             "trainer.max_actor_ckpt_to_keep=1 (or max_critic_ckpt_to_keep, or remove_previous_ckpt_in_save): verl "
             "deletes that one before the next is whole. Set 2 or more."
         )
     if checkpoint.get("async_save"):
-        raise PreflightError(
-            "actor_rollout_ref.actor.checkpoint.async_save=true: verl then never names the newest checkpoint in "
-            f"{state.TRACKER}, and no start could go on from it. Leave it out."
-        )
+        yield "actor_rollout_ref.actor.checkpoint.async_save=true: no start could go on from such a save. Leave it out."
     if lacking := {"model", "optimizer", "extra", "hf_model"} - {*checkpoint.save_contents}:
-        raise PreflightError(
+        yield (
             f"actor_rollout_ref.actor.checkpoint.save_contents lacks {', '.join(sorted(lacking))}: a resume would "
             "begin anew without the first three, and the next stage starts from hf_model."
         )
     if stage.handover == "best" and (not validates or trainer.save_freq % trainer.test_freq):
-        raise PreflightError(
+        yield (
             f"stage.handover=best compares checkpoints that were validated, but trainer.save_freq={trainer.save_freq} "
             f"is no multiple of trainer.test_freq={trainer.test_freq}. Make it one."
         )
     if gate is not None and gate.metric.startswith("val") and not validates:
-        raise PreflightError(f"stage.gate.metric={gate.metric} needs validations; set trainer.test_freq.")
+        yield f"stage.gate.metric={gate.metric} needs validations; set trainer.test_freq."
 
 
 def gate_of(config: DictConfig) -> Gate | None:
@@ -128,17 +120,15 @@ class StageEnd:
 
     def __init__(self, config: DictConfig, planned: int, done: int) -> None:
         self.config, self.planned, self.last, self.gate = config, planned, planned, gate_of(config)
+        self.hands_best = config.stage.handover == "best"
         stage, metric = Path(config.paths.stage), config.stage.handover_metric
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
-        best = whole_best(config) if config.stage.handover == "best" else state.look(stage).best
-        if best and best.step > done:  # of a training that this one does not continue
-            state.update(stage, best=None)
-        elif best and config.stage.handover == "best" and best.metric != metric:  # their values do not compare
+        best = whole_best(config) if self.hands_best else state.look(stage).best
+        if best and (best.step > done or (self.hands_best and best.metric != metric)):
+            # of a training that this one does not continue, or by another metric: their values do not compare
             state.update(stage, best=None)
             print(
-                f"RESUME step {best.step} was the best by {best.metric}; stage.handover_metric is now {metric}, so the "
-                "best is chosen from the steps to come",
-                flush=True,
+                f"RESUME the best, step {best.step} by {best.metric}, is chosen anew from the steps to come", flush=True
             )
         note_target(config, planned, planned)
         self._leave_after(done)
@@ -146,7 +136,7 @@ class StageEnd:
     def __call__(self, step: int, metrics: Mapping[str, float]) -> int:
         """Take note of a step's metrics; returns the step that is now the last one."""
         metric = self.config.stage.handover_metric
-        if self.config.stage.handover == "best":
+        if self.hands_best:
             gates.check_logged("stage.handover_metric", metric, metrics)
             if metric in metrics and self.keep_best(step, float(metrics[metric])):
                 print(f"{metric} {metrics[metric]:.3f} is the best so far: kept the model of step {step}", flush=True)
@@ -197,7 +187,6 @@ def finish(config: DictConfig) -> Done:
             f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
             f"start it again{going_on(config)} to go on."
         )
-    decided: Any = config
     try:
         best = whole_best(config) if config.stage.handover == "best" else None
         source = best_model(stage, best.step) if best else model_of(checkpoints, step)
@@ -205,8 +194,9 @@ def finish(config: DictConfig) -> Done:
         if fault := broken_export(source):
             raise ExportError(f"{fault}. Rename that checkpoint to go on from the one before")
         export(source, stage / "hf", str(config.actor_rollout_ref.model.path))
-    except ExportError as error:
-        sys.exit(f"{config.stage.name} has made all its steps, but {error}")
+    except (ExportError, OSError) as error:
+        sys.exit(f"\n{config.stage.name} has made all its steps, but cannot hand on its model: {error}")
+    decided: Any = config
     if best:  # by the metric of the start that chose it, which may have been another one
         decided = OmegaConf.merge(config, {"stage": {"handover_metric": best.metric}})
     model_step = best.step if best else step

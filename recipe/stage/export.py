@@ -1,9 +1,9 @@
 """What a stage hands on: a Hugging Face folder that loads anywhere, and beside it the adapter if LoRA was trained.
 
 verl's `hf_model` export is such a folder only without LoRA. With it the file has PEFT's names (`base_model.model...`,
-`lora_A`), from which transformers builds a model at random without an error. `export` therefore merges, drops what only
-this training needs, and lets transformers itself say whether the folder fits its own config.json, before anything has
-the name under which the next stage looks for it. A card (README.md) says base model, licence and protocol;
+`lora_A`), from which transformers builds a model at random without an error. So `export` merges, drops what only this
+training needs, and lets transformers say whether the folder fits its own config.json, before anything has the name
+under which the next stage looks for it. A card (README.md) says base model, licence and protocol;
 `python -m recipe.tools.publish` adds scores, data and settings to it.
 """
 
@@ -29,7 +29,6 @@ OURS = "bfcl-grpo"
 """A tag of every card that is written here."""
 TAGGED = ("protocol", "docs")
 """Settings of `interaction` that a card has as tags, such as `protocol:hermes`."""
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 EXAMPLE = {
     "name": "get_weather",
     "description": "Current weather of a city.",
@@ -97,7 +96,7 @@ def misfit(folder: Path, surplus: bool = True) -> str | None:
         return f"its config.json names no model: {type(error).__name__}: {error}"
     if model_class is None or "auto_map" in settings:
         return None  # a class of the folder's own: running that code is not for a check
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
     logging.set_verbosity_error()  # its own report of a misfit has a line for every tensor
     logging.disable_progress_bar()
     try:
@@ -109,18 +108,14 @@ def misfit(folder: Path, surplus: bool = True) -> str | None:
             attn_implementation="eager",
         )
     except Exception as error:  # of a damaged folder transformers and its libraries raise what they like
-        return f"it does not load: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return f"it does not load: {type(error).__name__}: {one_line(error)}"
     finally:
         logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
     mismatched = [name if isinstance(name, str) else name[0] for name in found["mismatched_keys"]]
-    unexpected = found["unexpected_keys"]
-    if not (found["missing_keys"] or mismatched or (surplus and unexpected)):
-        return None
+    unexpected = found["unexpected_keys"] if surplus else []
     named = {"missing": found["missing_keys"], "unexpected": unexpected, "of another shape": mismatched}
     said = [f"{len(names)} tensors are {how} ({sorted(names)[0]}, ...)" for how, names in named.items() if names]
-    return f"for a {model_class.__name__} {', '.join(said)}; missing ones would start at random"
+    return f"for a {model_class.__name__} {', '.join(said)}; missing ones would start at random" if said else None
 
 
 def _replace(part: Path, target: Path) -> None:
@@ -135,13 +130,10 @@ def _replace(part: Path, target: Path) -> None:
 def _drop_attention(path: Path) -> None:
     """Take the attention of this training out of a config.json: another program may not have it."""
 
-    def without(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        own = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
-        return {key: without(item) for key, item in value.items() if key not in own}
+    def without(value: dict[str, Any]) -> dict[str, Any]:
+        return {key: item for key, item in value.items() if "attn_implementation" not in key}
 
-    path.write_text(json.dumps(without(json.loads(path.read_text())), indent=2, sort_keys=True) + "\n")
+    path.write_text(json.dumps(json.loads(path.read_text(), object_hook=without), indent=2, sort_keys=True) + "\n")
 
 
 def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
@@ -151,30 +143,22 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     from peft import LoraConfig, get_peft_model
     from safetensors.torch import load_file
 
-    try:
-        note = read_json(source.parent / ADAPTER_FILE)
-        rank, alpha, task_type = note["r"], note["lora_alpha"], note["task_type"]
-    except (Damaged, KeyError, TypeError) as error:
-        raise ExportError(f"the adapter in {source} cannot be merged: {ADAPTER_FILE}: {error}") from error
     weights = {
         name: tensor for path in sorted(source.glob("*.safetensors")) for name, tensor in load_file(path).items()
     }
-    trained = {name.removeprefix(PEFT_PREFIX).split(".lora_A.")[0] for name in weights if ".lora_A." in name}
-    config = transformers.AutoConfig.from_pretrained(source, attn_implementation="eager")
-    model_class = getattr(transformers, config.architectures[0])
-    with torch.device("meta"):
-        base = model_class(config)
-    endings = {name.rsplit(".", 1)[-1] for name in trained}
-    alike = {name for name, _ in base.named_modules() if name.rsplit(".", 1)[-1] in endings}
+    trained = sorted({name.removeprefix(PEFT_PREFIX).split(".lora_A.")[0] for name in weights if ".lora_A." in name})
     folder = Path(start).expanduser()
-    base.name_or_path = str(folder.absolute()) if folder.is_dir() else start  # what PEFT writes as the base model
-    settings = LoraConfig(
-        r=rank,
-        lora_alpha=alpha,
-        target_modules=sorted(endings if alike == trained else trained),
-        task_type=task_type,
-    )
+    try:
+        note = read_json(source.parent / ADAPTER_FILE)
+        settings = LoraConfig(
+            r=note["r"], lora_alpha=note["lora_alpha"], target_modules=trained, task_type=note["task_type"]
+        )
+    except (Damaged, KeyError, TypeError) as error:
+        raise ExportError(f"the adapter in {source} cannot be merged: {ADAPTER_FILE}: {error}") from error
+    config = transformers.AutoConfig.from_pretrained(source, attn_implementation="eager")
     with torch.device("meta"):
+        base = getattr(transformers, config.architectures[0])(config)
+        base.name_or_path = str(folder.absolute()) if folder.is_dir() else start  # what PEFT writes as the base model
         model = get_peft_model(base, settings)
     surplus = model.load_state_dict(weights, strict=False, assign=True).unexpected_keys
     base.tie_weights()
@@ -182,12 +166,11 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
     if surplus or empty:
         raise ExportError(
             f"the adapter in {source} cannot be merged: {len(surplus)} of its tensors have no place in a "
-            f"{model_class.__name__} with LoRA on {', '.join(sorted(endings))}, {len(empty)} are missing "
-            f"({', '.join([*surplus, *empty][:3])})."
+            f"{type(base).__name__} with LoRA, {len(empty)} are missing ({', '.join([*surplus, *empty][:3])})."
         )
     del weights
     model.save_pretrained(str(adapter), save_embedding_layers=False)
-    (adapter / "README.md").unlink(missing_ok=True)  # a form that nobody has filled in
+    (adapter / CARD).unlink(missing_ok=True)  # a form that nobody has filled in
     note_base(adapter, base.name_or_path)
     model.merge_and_unload().save_pretrained(part)
     other = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json", SUMS)  # the sums are of these
@@ -196,41 +179,42 @@ def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:
 
 def write_card(config: DictConfig, folder: Path) -> None:
     """Write the card of a stage's export. The model is whole without it, so a fault is printed and no more."""
-    path = folder / CARD
     try:
-        path.write_text(_card(config), encoding="utf-8")
+        (folder / CARD).write_text(_card(config), encoding="utf-8")
     except (OSError, ValueError, yaml.YAMLError) as error:  # the start model's card may hold anything
-        print(f"NOTE {path} was not written: {one_line(error)}", flush=True)
+        print(f"NOTE {folder / CARD} was not written: {one_line(error)}", flush=True)
 
 
 def _card(config: DictConfig) -> str:
     from huggingface_hub import ModelCardData
 
     start = str(OmegaConf.select(config, "actor_rollout_ref.model.path") or OmegaConf.select(config, "model.path"))
-    before, random = metadata(start), Path(start).name == "untrained"
+    before, random, published = metadata(start), Path(start).name == "untrained", is_hub_id(start)
     inherited = before.get("base_model") if OURS in (before.get("tags") or []) else None
-    base = start if is_hub_id(start) else inherited
     asked = {name: OmegaConf.select(config, f"interaction.{name}") for name in TAGGED}
     data = ModelCardData(
-        base_model=base,
+        base_model=start if published else inherited,
         license=before.get("license") or ("apache-2.0" if random else None),
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=["function-calling", "tool-use", "multi-turn", "verl", OURS]
         + [f"{name}:{value}" for name, value in asked.items() if value],
     )
-    name = "random weights" if random else f"`{start if is_hub_id(start) else Path(start.removesuffix('/hf')).name}`"
+    name = "random weights" if random else f"`{start if published else Path(start.removesuffix('/hf')).name}`"
     length = OmegaConf.select(config, "actor_rollout_ref.rollout.max_model_len")
-    limit = f" --max-model-len {length}" if length else ""
-    text = f"""# {Path(config.paths.run).name}/{config.stage.name}
+    text = f"""---
+{data.to_yaml()}
+---
+
+# {Path(config.paths.run).name}/{config.stage.name}
 
 A model that calls functions over several turns, trained from {name} with
-[verl](https://github.com/volcengine/verl) and bfcl-grpo{f". Its base model is {base}" if inherited else ""}.
+[verl](https://github.com/volcengine/verl) and bfcl-grpo{f". Its base model is {inherited}" if inherited else ""}.
 
 ## Serving
 
 ```bash
-vllm serve FOLDER_OR_REPOSITORY --generation-config vllm{limit}
+vllm serve FOLDER_OR_REPOSITORY --generation-config vllm{f" --max-model-len {length}" if length else ""}
 ```
 
 Use neither a reasoning parser nor a tool-call parser: calls are part of the message's text.
@@ -239,7 +223,7 @@ Check names and arguments of calls before you run any. Never execute the model's
     if asked["protocol"]:
         prompt = get_protocol(asked["protocol"], docs=asked["docs"] or "json").system_prompt([EXAMPLE])
         text += f"\nIts protocol is `{asked['protocol']}`, with this system prompt:\n\n~~~~text\n{prompt}\n~~~~\n"
-    return f"---\n{data.to_yaml()}\n---\n\n{text}"
+    return text
 
 
 def is_hub_id(model: str) -> bool:
@@ -261,6 +245,6 @@ def trained_with(model: Path) -> dict[str, Any]:
     """The `interaction` settings that a model was trained with: those of its stage, else those in its card's tags."""
     for folder in list(model.absolute().parents)[:4]:
         if (path := folder / "config" / "resolved.yaml").is_file():
-            return yaml.load(path.read_text(encoding="utf-8"), LOADER).get("interaction") or {}
+            return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader).get("interaction") or {}
     pairs = [str(tag).partition(":") for tag in metadata(str(model)).get("tags") or []]
     return {name: value for name, _, value in pairs if name in TAGGED}

@@ -18,8 +18,8 @@ from typing import Any
 
 from recipe.files import lines
 
-LARGEST_INT, LARGEST = 2**53, 1e300
-"""A larger whole number is none that a float holds exactly, and a sum of larger numbers none that it holds at all."""
+LARGEST = 1e300
+"""A sum of larger numbers may be none that a float holds."""
 TRAINED_FILE = "trained.jsonl"
 
 GENERATION, ENVIRONMENT, USERS, REWARDS, REST = "generation", "environment", "users", "rewards", "rest"
@@ -58,16 +58,11 @@ def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, f
                 step, data = int(entry["step"]), entry["data"].items()
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 continue
-            if 0 <= step <= LARGEST_INT:
-                steps.setdefault(step, {}).update((name, value) for name, value in data if _is_number(value))
+            numbers = ((name, value) for name, value in data if isinstance(value, int | float))
+            # NaN and infinity stay: they show that something went wrong
+            kept = {name: value for name, value in numbers if not LARGEST < abs(value) < math.inf}
+            steps.setdefault(step, {}).update(kept)
     return dict(sorted(steps.items()))
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is one that can be averaged and drawn; NaN and infinity are, and show that something went wrong."""
-    if isinstance(value, int):
-        return abs(value) <= LARGEST_INT
-    return isinstance(value, float) and not LARGEST < abs(value) < math.inf
 
 
 def parts_of(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -75,24 +70,23 @@ def parts_of(numbers: Mapping[str, float]) -> dict[str, float]:
 
     Where episodes do not say what they waited for, all is `generation`.
     """
-    if (whole := _seconds(numbers, "timing_s/step")) is None:
+
+    def seconds(name: str) -> float:
+        value = numbers.get(name, 0.0)
+        return value if math.isfinite(value) and value >= 0 else 0.0
+
+    if "timing_s/step" not in numbers:
         return {}
-    logged = {name: _seconds(numbers, f"timing_s/{name}") or 0.0 for names in TIMED.values() for name in names}
-    parts = {part: sum(logged[name] for name in names) for part, names in TIMED.items()}
-    parts[REST] = max(0.0, whole + logged[OUTSIDE] - sum(parts.values()))
-    if played := _seconds(numbers, "train/seconds/total"):
+    parts = {part: sum(seconds(f"timing_s/{name}") for name in names) for part, names in TIMED.items()}
+    whole = seconds("timing_s/step") + seconds(f"timing_s/{OUTSIDE}")
+    parts[REST] = max(0.0, whole - sum(parts.values()))
+    if played := seconds("train/seconds/total"):
         generation = parts[GENERATION]
         for part, name in WAITED.items():
-            waited = generation * min(1.0, (_seconds(numbers, f"train/seconds/{name}") or 0.0) / played)
+            waited = generation * min(1.0, seconds(f"train/seconds/{name}") / played)
             parts[part] += waited
             parts[GENERATION] -= waited
     return {part: seconds for part, seconds in parts.items() if seconds > 0}
-
-
-def _seconds(numbers: Mapping[str, float], name: str) -> float | None:
-    """A logged time; None where there is none, or none that can be one."""
-    value = numbers.get(name)
-    return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
 def total_times(steps: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -107,10 +101,9 @@ def time_line(stage: Path) -> str:
     """The parts of a stage's steps that take a hundredth or more, the largest first; empty where none was timed."""
     parts = total_times(read_steps(stage).values())
     whole = sum(parts.values())
-    shares = sorted(
-        ((seconds / whole, part) for part, seconds in parts.items() if seconds >= 0.01 * whole), reverse=True
-    )
-    return f"time: {', '.join(f'{part} {share:.0%}'.replace('%', ' %') for share, part in shares)}" if shares else ""
+    largest = sorted(((seconds, part) for part, seconds in parts.items() if seconds >= 0.01 * whole), reverse=True)
+    shares = ", ".join(f"{part} {100 * seconds / whole:.0f} %" for seconds, part in largest)
+    return shares and f"time: {shares}"
 
 
 def note_trained(stage: Path, step: int, keys: Iterable[str], tags: Iterable[Mapping[str, Any]]) -> None:
@@ -134,17 +127,13 @@ def trained_files(stage: Path, step: int) -> dict[Path, set[str] | None]:
 
     Of a step that was trained again after a resume the last time counts.
     """
-    folder = stage / "rollouts" / "train"
-    if not (stage / TRAINED_FILE).exists():
-        return {folder / f"{step:06d}.jsonl": None}
-    played: dict[str, list[str]] | None = None
+    found: dict[Path, set[str] | None] = {stage / "rollouts" / "train" / f"{step:06d}.jsonl": None}
     for _, line in lines(stage / TRAINED_FILE):
         try:
             content = json.loads(line)
         except ValueError:  # a crash has cut it off
             continue
         if content["step"] == step:
-            played = content["played"]
-    if played is None:  # of a launch that played and trained in turn
-        return {folder / f"{step:06d}.jsonl": None}
-    return {folder / f"{int(number):06d}.jsonl": set(uids) for number, uids in played.items()}
+            played = content["played"].items()
+            found = {stage / "rollouts" / "train" / f"{int(number):06d}.jsonl": set(uids) for number, uids in played}
+    return found

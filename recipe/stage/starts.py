@@ -9,12 +9,11 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pprint import pprint
@@ -25,11 +24,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from interaction.masked import masked, masked_text
 from recipe import loopback, smollm2
-from recipe.files import STRICT, Damaged, PreflightError, StateFile, read_json, set_aside, told, write_atomic
+from recipe.files import STRICT, Damaged, PreflightError, StateFile, free, read_json, set_aside, write_atomic
 from recipe.processes import LOCK
 from recipe.settings import as_list
 from recipe.stage import state
-from recipe.stage.export import ExportError
+from recipe.stage.export import ExportError, is_hub_id
 from recipe.stage.state import Start
 from recipe.stage.weights import identity, place
 
@@ -64,13 +63,13 @@ MANIFEST = StateFile(Manifest)
 
 def start_of(config: DictConfig) -> Start:
     """What a start of this configuration begins with, without its rows."""
-    model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
+    grpo = OmegaConf.select(config, "actor_rollout_ref.model") is not None
+    model: Any = config.actor_rollout_ref.model if grpo else config.model
     name, stage, checkpoints = str(model.path), Path(config.paths.stage), Path(config.trainer.default_local_dir)
     name = str(smollm2.FOLDER.absolute()) if name == smollm2.NAME else name
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) is None or Path(name).is_dir():
+    if not is_hub_id(name):
         name = str(Path(name).expanduser().absolute())
     adapter = model.get("lora_adapter_path")
-    grpo = OmegaConf.select(config, "actor_rollout_ref.model") is not None
     return Start(
         model=name,
         weights=identity(Path(name)),
@@ -128,8 +127,8 @@ def check_same_start(config: DictConfig) -> None:
         raise PreflightError(
             f"{checkpoints} holds checkpoints of an unknown start: {stage / state.FILE} does not say it. {REMEDY}"
         )
-    other = [f"{name}={getattr(before, name)}, not {getattr(start, name)}" for name in COMPARED]
-    other = [text for name, text in zip(COMPARED, other, strict=True) if getattr(before, name) != getattr(start, name)]
+    changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)
+    other = [f"{name}={then}, not {now}" for name, then, now in changes if then != now]
     if not _same_model(before, start):
         other.insert(0, f"model={before.model} ({before.weights}), not {start.model} ({start.weights})")
     if other:
@@ -160,28 +159,23 @@ def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
         )
 
 
-def other_start(config: DictConfig) -> tuple[str | None, str | None]:
-    """How a stage that is done differs from what is asked for now: its start model or adapter, and its data."""
-    before, now = state.look(Path(config.paths.stage)).began, start_of(config)
+def other_start(config: DictConfig, first: bool = True) -> str | None:
+    """How a stage that is done differs from what is asked for now: in its data or (the first) start model."""
+    before, now, given = state.look(Path(config.paths.stage)).began, start_of(config), config.actor_rollout_ref.model
+    done = f"{config.stage.name} is done and was trained"
     if before is None:
-        return None, None
-    given, model, data = config.actor_rollout_ref.model, None, None
-    if given.path is not None and not _same_model(before, now):
-        model = f"from {before.model}, not from {now.model}. Leave MODEL out"
-    elif now.adapter not in (None, before.adapter):
-        model = f"from another adapter than {given.lora_adapter_path}. Leave that out"
+        return None
+    if first and given.path is not None and not _same_model(before, now):
+        return f"{done} from {before.model}, not from {now.model}. Leave MODEL out to go on with its model. {REMEDY}"
+    if first and now.adapter not in (None, before.adapter):
+        return f"{done} from another adapter. Leave it out to go on with its model. {REMEDY}"
     if [*map(os.path.realpath, before.files)] != [*map(os.path.realpath, now.files)]:
-        data = f"{config.stage.name} is done and was trained on other data. Set RUN=name for a new run, or its files: "
-        data += ", ".join(before.files)
-    return model and f"{config.stage.name} is done and was trained {model} to go on with its model. {REMEDY}", data
+        return f"{done} on other data. Set RUN=name for a new run, or its files: {', '.join(before.files)}"
+    return None
 
 
 def repair(config: DictConfig) -> list[str]:
-    """Before a start: go back to the last whole checkpoint, and end lines that a kill cut off. Returns what was done.
-
-    Raises:
-        OSError: something cannot be renamed or written.
-    """
+    """Before a start: go back to the last whole checkpoint, end lines that a kill cut off. Returns what was done."""
     if config.trainer.resume_mode != "auto":
         return []
     stage = Path(config.paths.stage)
@@ -194,26 +188,21 @@ def repair(config: DictConfig) -> list[str]:
 
 
 def start_over(config: DictConfig) -> list[str]:
-    """With `trainer.resume_mode=disable`: set aside what the stage has left. Returns what was done.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
+    """With `trainer.resume_mode=disable`: set aside what the stage has left. Returns what was done."""
     if config.trainer.resume_mode != "disable":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
     said, kept = list[str](), None
-    if not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder of the user's, which may hold other things
-        ours = [path for path in [checkpoints / state.TRACKER] if path.exists()]
-        if ours := [*ours, *state.step_folders(checkpoints).values()]:  # without the first one nothing is resumed
-            kept = _free(checkpoints.resolve() / ASIDE / stage.name)
-            kept.mkdir(parents=True)
-            for path in ours:
-                path.rename(kept / path.name)
-            said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
+    ours = [*checkpoints.glob(state.TRACKER), *state.step_folders(checkpoints).values()]
+    if ours and not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder that may hold other things
+        kept = free(checkpoints.resolve() / ASIDE / stage.name)
+        kept.mkdir(parents=True)
+        for path in ours:  # without the first one nothing is resumed
+            path.rename(kept / path.name)
+        said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
     if stage.is_dir() and any(path.name != LOCK and (path != checkpoints or link is None) for path in stage.iterdir()):
-        target = _free(stage.parent / ASIDE / stage.name)
+        target = free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
         if link is not None:  # a link to a larger disk stays where it was
@@ -224,14 +213,6 @@ def start_over(config: DictConfig) -> list[str]:
                 (target / checkpoints.name).symlink_to(kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
-
-
-def _free(path: Path) -> Path:
-    number, free = 1, path
-    while os.path.lexists(free):
-        number += 1
-        free = path.with_name(f"{path.name}.{number}")
-    return free
 
 
 def set_environment(config: DictConfig, nodes: int) -> None:
@@ -268,8 +249,7 @@ def writing(config: DictConfig) -> Iterator[None]:
     try:
         yield
     except (OSError, ExportError) as error:
-        text = f"{told(error)}. {WRITABLE}" if isinstance(error, OSError) else error
-        sys.exit(f"\n{config.stage.name} cannot start: {text}")
+        sys.exit(f"\n{config.stage.name} cannot start: {error}. {WRITABLE * isinstance(error, OSError)}")
 
 
 def say(lines: list[str]) -> None:
@@ -281,13 +261,10 @@ def say(lines: list[str]) -> None:
 def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None = None) -> None:
     """Note what this start begins with, before it can leave a checkpoint, and its configuration. After all checks.
 
-    Args:
-        digest: what is trained on, of a warm start; a stage's is in its configuration by now.
-
     `config.yaml` has references (`${oc.env:...}`), `resolved.yaml` what they stand for in this start.
 
-    Raises:
-        OSError: the stage's folder cannot be written.
+    Args:
+        digest: what is trained on, of a warm start; a stage's is in its configuration by now.
     """
     stage, rows = Path(config.paths.stage), config.data.get("stored") or config.data.get("tasks") or {}
     began = replace(start_of(config), rows=rows.get("rows", 0), digest=digest or rows.get("digest"))
@@ -302,33 +279,26 @@ def write_start(config: DictConfig, overrides: Sequence[str], digest: str | None
     Path(os.environ["VERL_FILE_LOGGER_PATH"]).parent.mkdir(parents=True, exist_ok=True)
 
 
-def commit() -> str | None:
-    """The commit of this checkout; None where it is none."""
-    asked = ["git", "-C", str(Path(__file__).parents[2]), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip() or None
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
 def write_manifest(config: DictConfig) -> None:
-    """Add one start of a stage to the run's manifest; earlier starts stay. Raises OSError."""
-    path, versions, data = Path(config.paths.run) / "manifest.json", {"python": platform.python_version()}, {}
+    """Add one start of a stage to the run's manifest; earlier starts stay."""
+    path, model = Path(config.paths.run) / "manifest.json", config.actor_rollout_ref.model
+    versions, data, commit = {"python": platform.python_version()}, {}, ""
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
         with Path(name).expanduser().open("rb") as file:
             data[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    with suppress(OSError):  # there may be no git, or no repository
+        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
     start = {
         "stage": config.stage.name,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "commit": commit(),
+        "commit": commit or None,
         "versions": versions,
-        "model": str(config.actor_rollout_ref.model.path),
-        "adapter": config.actor_rollout_ref.model.get("lora_adapter_path"),
+        "model": str(model.path),
+        "adapter": model.get("lora_adapter_path"),
         "data": data,
         "left_out": list(config.data.get("leave_out") or []),
         "seed": config.actor_rollout_ref.rollout.seed,

@@ -4,7 +4,6 @@
 kill leaves the old one or the new one. A checkpoint is whole if the file that verl writes last is there.
 """
 
-import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 from omegaconf import DictConfig
 from pydantic import Field
 
-from recipe.files import STRICT, Damaged, PreflightError, StateFile, read_text, set_aside, write_atomic
+from recipe.files import STRICT, Damaged, PreflightError, StateFile, set_aside, write_atomic
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -126,11 +125,7 @@ def look(stage: Path) -> State:
 
 
 def read(stage: Path) -> State:
-    """The state of a stage; an empty one where there is none.
-
-    Raises:
-        PreflightError: it cannot be read.
-    """
+    """The state of a stage; an empty one where there is none. Raises PreflightError where it cannot be read."""
     try:
         return STATE.read(stage / FILE) or State()
     except Damaged as error:
@@ -138,7 +133,7 @@ def read(stage: Path) -> State:
 
 
 def update(stage: Path, **changes: Any) -> None:
-    """Change parts of the state. Raises OSError where it cannot be written."""
+    """Change parts of the state."""
     stage.mkdir(parents=True, exist_ok=True)
     STATE.write(stage / FILE, replace(look(stage), **changes))
 
@@ -146,16 +141,15 @@ def update(stage: Path, **changes: Any) -> None:
 def latest(checkpoints: Path) -> int:
     """Step of the checkpoint that verl would resume; 0 if there is none."""
     try:
-        return max(0, int(read_text(checkpoints / TRACKER, 32)))
-    except (FileNotFoundError, ValueError):
+        return max(0, int((checkpoints / TRACKER).read_text()))
+    except (OSError, ValueError):
         return 0
 
 
 def step_folders(checkpoints: Path) -> dict[int, Path]:
     """Step -> folder of every checkpoint, whole or not; it may be a link. Backups with other names are none."""
-    paths = checkpoints.glob("global_step_*") if checkpoints.is_dir() else ()
-    steps = ((path.name.removeprefix("global_step_"), path) for path in paths if path.is_dir())
-    return {int(step): path for step, path in steps if step.isdecimal() and step == str(int(step))}
+    steps = ((path.name.removeprefix("global_step_"), path) for path in checkpoints.glob("global_step_*"))
+    return {int(step): path for step, path in steps if step.isdecimal() and step == str(int(step)) and path.is_dir()}
 
 
 def model_of(checkpoints: Path, step: int) -> Path:
@@ -179,31 +173,20 @@ def go_back(checkpoints: Path, alone: bool = True) -> list[str]:
     """Have verl's file name the newest whole checkpoint. Returns what was done.
 
     Args:
-        alone: nothing but this machine writes checkpoints there, so one that is not whole can be removed.
-
-    Raises:
-        OSError: something cannot be renamed or written.
+        alone: only this machine writes checkpoints there, so one that is not whole can be removed.
     """
-    said, newest, noted = [], 0, latest(checkpoints)
-    folders = step_folders(checkpoints)
+    said, noted, folders = list[str](), latest(checkpoints), step_folders(checkpoints)
     for step in sorted(folders, reverse=True):
         if whole(folders[step]):
-            newest = step
-            break
+            if step != noted:
+                write_atomic(checkpoints / TRACKER, str(step))
+            return [*said, f"from the checkpoint of step {step}"]
         if alone and step > noted and not folders[step].is_symlink():  # verl was writing it
             shutil.rmtree(folders[step], ignore_errors=True)
             said.append(f"checkpoint of step {step} is not whole and is removed")
         else:
             said.append(f"checkpoint of step {step} is not whole and is set aside as {set_aside(folders[step]).name}")
-    if newest != noted or not newest:
-        if os.path.lexists(checkpoints / TRACKER):
-            said.append(f"{TRACKER} said {noted or 'nothing'} and now says {newest or 'nothing'}")
-        if newest:
-            write_atomic(checkpoints / TRACKER, str(newest))
-        else:
-            (checkpoints / TRACKER).unlink(missing_ok=True)
-    if newest:
-        return [*said, f"from the checkpoint of step {newest}"]
+    (checkpoints / TRACKER).unlink(missing_ok=True)
     return [*said, "no whole checkpoint is left: from the start model"] if folders else said
 
 

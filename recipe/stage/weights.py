@@ -1,7 +1,7 @@
 """Files of weights: whether they are all there, their checksums, and LoRA adapters in PEFT's format.
 
-A model that is handed on has `checksums.json` beside its weights, and whoever reads the folder compares. An adapter has
-`base.json` as well: PEFT names the base by its path alone, where another model may stand by then.
+A model that is handed on has `checksums.json` beside its weights. An adapter has `base.json` as well: PEFT names the
+base by its path alone, where another model may stand by then.
 """
 
 import os
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recipe.files import STRICT, Damaged, StateFile, read_json, shown
+from safetensors import SafetensorError, safe_open
+
+from recipe.files import STRICT, Damaged, StateFile, one_line, read_json
 
 SUMS, BASE_FILE = "checksums.json", "base.json"
 SETTINGS_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
-READERS = 8
-"""Files that are read at once; one is read and summed at 1 to 2 GB a second."""
-READ = ("r", "lora_alpha", "target_modules", "exclude_modules", "base_model_name_or_path", "peft_type")
-SILENT = ("peft_version", "task_type", "inference_mode", "revision", "layers_to_transform", "layers_pattern")
-"""Settings of PEFT's that are not looked at: the tensors say which layers they are of."""
-PLAIN = {"bias": "none", "init_lora_weights": True, "megatron_core": "megatron.core", "qalora_group_size": 16}
-"""What settings are in plain LoRA that are not null, false, 0 or empty there: peft 0.21.2, `LoraConfig`."""
+OF_EACH = (
+    *("r", "lora_alpha", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+    *("base_model_name_or_path", "revision", "peft_type", "peft_version", "task_type", "inference_mode"),
+)
+"""Settings that plain LoRA may have as it likes: the tensors say which layers they are of."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ SUMS_FILE, BASE = StateFile(Sums), StateFile(Base)
 
 
 def _measured(folder: Path) -> Sums:
-    """Reads all of the weights in a folder."""
+    """Reads all of the weights in a folder, eight files at once: each is summed at 1 to 2 GB a second."""
 
     def sum_of(path: Path) -> tuple[int, str]:
         size = crc = 0
@@ -70,7 +70,7 @@ def _measured(folder: Path) -> Sums:
         return size, f"{crc:08x}"
 
     weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")])
-    with ThreadPoolExecutor(READERS) as pool:
+    with ThreadPoolExecutor(8) as pool:
         return Sums(dict(zip([path.name for path in weights], pool.map(sum_of, weights), strict=True)))
 
 
@@ -80,16 +80,14 @@ def note_sums(folder: Path) -> None:
 
 
 def changed(folder: Path) -> str | None:
-    """Which weights of a model folder are not those whose sums were noted; None if all are, or none was noted."""
+    """That weights of a model folder are not those whose sums were noted; None if all are, or none was noted."""
     try:
         noted = SUMS_FILE.read(folder / SUMS)
     except Damaged as error:
         return str(error)
-    found = _measured(folder).files if noted else {}
-    for name, value in (noted.files if noted else {}).items():
-        if found.get(name) != value:
-            return f"{folder / name} is {'not what was written' if name in found else 'missing'}: see {SUMS}"
-    return None
+    if noted is None or noted.files.items() <= _measured(folder).files.items():
+        return None
+    return f"the weights in {folder} are not what was written: {SUMS} has other sums"
 
 
 def identity(folder: Path, measure: bool = False) -> str | None:
@@ -102,19 +100,9 @@ def identity(folder: Path, measure: bool = False) -> str | None:
     return f"{zlib.crc32(repr(sorted(sums.files.items())).encode()):08x}" if sums and sums.files else None
 
 
-def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the tensors in a safetensors file.
-
-    Raises:
-        Damaged: it is missing, cut off or damaged.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "numpy") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise Damaged(f"{path} is missing, cut off or damaged: {error}") from error
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    with safe_open(path, "numpy") as file:  # raises SafetensorError or OSError where it is damaged
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def broken_weights(folder: Path) -> str | None:
@@ -130,11 +118,11 @@ def broken_weights(folder: Path) -> str | None:
                 continue
             for part in parts:
                 if name == "model.safetensors":
-                    tensor_shapes(folder / part)
+                    _shapes(folder / part)
                 else:
                     zipfile.ZipFile(folder / part).close()  # its directory is written last
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            return str(error) if isinstance(error, Damaged) else f"{folder / name} is cut off or damaged: {error}"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError, zipfile.BadZipFile) as error:
+            return f"{folder / name} is missing, cut off or damaged: {error}"
         return None
     return f"{folder} has no weights: neither model.safetensors nor pytorch_model.bin, nor an index of their parts"
 
@@ -175,23 +163,26 @@ def read_adapter(folder: Path) -> Adapter:
     Raises:
         Damaged: something of it is missing, cut off or changed, or it is no plain LoRA.
     """
-    path = folder / SETTINGS_FILE
+    from peft import LoraConfig
+
     try:
-        settings: dict[str, Any] = read_json(path)
+        settings: dict[str, Any] = read_json(folder / SETTINGS_FILE)
+        base = BASE.read(folder / BASE_FILE) or Base(settings["base_model_name_or_path"])
+        shapes = _shapes(folder / WEIGHTS_FILE)
         rank, alpha, modules = settings["r"], settings["lora_alpha"], settings["target_modules"]
-        named = settings["base_model_name_or_path"]
-        base = BASE.read(folder / BASE_FILE) or Base(named)
-    except (FileNotFoundError, KeyError, TypeError) as error:
-        raise Damaged(f"{path} is missing, or lacks a setting of plain LoRA: {error}") from error
-    plain = {"r": type(rank) is int and rank > 0, "lora_alpha": type(alpha) is int and alpha > 0}
-    plain |= {"target_modules": isinstance(modules, list) and bool(modules)}  # a string would be a pattern
-    plain |= {key: settings[key] == PLAIN.get(key) for key in {*settings} - {*READ, *SILENT} if settings[key]}
-    plain |= {"peft_type": settings.get("peft_type") == "LORA", "base_model_name_or_path": isinstance(base.model, str)}
-    if odd := [name for name, is_plain in plain.items() if not is_plain]:
-        raise Damaged(f"{path} has {odd[0]}={shown(settings.get(odd[0]))}; expected plain LoRA")
+        right = {"r": type(rank) is int, "lora_alpha": type(alpha) is int, "peft_type": settings["peft_type"] == "LORA"}
+        right |= {"target_modules": isinstance(modules, list) and bool(modules)}  # a string would be a pattern
+        right |= {"base_model_name_or_path": isinstance(base.model, str)}
+        given = LoraConfig(**{name: value for name, value in settings.items() if value}).to_dict()
+        plain = LoraConfig(**{name: settings[name] for name in OF_EACH if settings.get(name)}).to_dict()
+        odd = [name for name in given if given[name] != plain[name] or not right.get(name, True)]
+    except Exception as error:  # of settings that are not its own PEFT raises what it likes
+        raise Damaged(f"the adapter in {folder} is damaged or no plain LoRA: {one_line(error)}") from error
+    if odd:
+        raise Damaged(f"the adapter in {folder} is no plain LoRA: {', '.join(odd)} in {SETTINGS_FILE}")
     if fault := changed(folder):
         raise Damaged(fault)
-    return Adapter(folder, rank, alpha, base, tensor_shapes(folder / WEIGHTS_FILE))
+    return Adapter(folder, rank, alpha, base, shapes)
 
 
 def other_base(adapter: Adapter, model: str) -> str | None:
@@ -204,10 +195,10 @@ def other_base(adapter: Adapter, model: str) -> str | None:
     """
     base, weights = adapter.base, _weights_of(model)
     if base.weights is not None and weights is not None:
-        if base.weights == weights:
-            return None
-        return f"it belongs to {base.model}, whose weights have the sum {base.weights}; those of {model} have {weights}"
-    return None if place(base.model) == place(model) else f"it belongs to {base.model}, not to {model}"
+        same = base.weights == weights
+    else:
+        same = place(base.model) == place(model)
+    return None if same else f"it belongs to {base.model} ({base.weights}), not to {model} ({weights})"
 
 
 def place(model: str) -> str:

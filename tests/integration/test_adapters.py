@@ -21,7 +21,7 @@ from support.short_training import ROOT, environment, prepared
 from transformers import AutoModelForCausalLM
 
 from recipe import evaluate
-from recipe.curriculum import state
+from recipe.curriculum import runner
 from recipe.evaluation.server import adapter_flags, serve
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.state import TRACKER
@@ -112,7 +112,7 @@ def test_a_stage_that_learns_nothing_hands_on_what_it_was_given_to_the_bit(train
 
 @pytest.mark.slow
 def test_the_killed_stage_went_on_from_its_checkpoint(trained: Path) -> None:
-    entries = {entry.folder: entry for entry in state.read(trained / "run").stages}
+    entries = {entry.folder: entry for entry in runner.STATE.read(trained / "run" / runner.FILE).stages}
     assert [entries[stage].launches for stage in STAGES] == [1, 2, 1]
     assert all(entries[stage].global_step == 2 for stage in STAGES)
     logs = sorted((trained / "run" / "logs").glob(f"{STAGES[1]}_*.log"))

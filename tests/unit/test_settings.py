@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, command, compose, one_of, quoted
-from recipe.stage import end
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +34,6 @@ def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = No
     try:
         config = compose(name, overrides, folder=folder)
         check_settings(config)
-        end.check(config)
     except PreflightError as error:
         return str(error)
     return ""

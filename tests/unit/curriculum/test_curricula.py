@@ -20,7 +20,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
 
 def read(*overrides: str) -> Any:
     path = stages.find("qwen3_4b")
-    return stages.read_stages(stages.read_yaml(path, ("stages", "overrides")), path, overrides)
+    return stages.read_stages(stages.read_yaml(stages.Plan, path), path, overrides)
 
 
 @pytest.mark.parametrize("hardware", ["gpu8", "cpu"])

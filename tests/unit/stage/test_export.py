@@ -273,7 +273,7 @@ def test_a_model_whose_tensors_are_not_those_of_its_configuration_is_never_hande
     whole = load_file(starts["tied"] / "model.safetensors")
     surplus = {"model.layers.0.mlp.up_proj.lora_A.default.weight": torch.zeros(2, 2)}
     harmed = {
-        "27 tensors are missing.*26 tensors are unexpected": {f"module.{name}": whole[name] for name in whole},
+        "27 tensors are missing": {f"module.{name}": whole[name] for name in whole},
         r"1 tensors are missing \(model.layers.1.mlp.up_proj.weight": {
             name: whole[name] for name in whole if "layers.1.mlp.up" not in name
         },

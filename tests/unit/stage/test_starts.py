@@ -127,15 +127,15 @@ def test_a_start_model_is_known_by_its_weights_and_without_them_by_its_place(fin
     note(old)  # it names no weights
     for same in (old, of_model(tmp_path, str(tmp_path / "link"))):
         starts.check_same_start(same)
-        assert starts.other_start(same)[0] is None
+        assert starts.other_start(same) is None
     for model in models:
         note_sums(model)
     note(old)
     starts.check_same_start(moved)
-    assert starts.other_start(moved)[0] is None
+    assert starts.other_start(moved) is None
     with pytest.raises(PreflightError, match="another start: model="):
         starts.check_same_start(other)
-    assert "other/hf. Leave MODEL out to go on" in str(starts.other_start(other)[0])
+    assert "other/hf. Leave MODEL out to go on" in str(starts.other_start(other))
     (models[0] / "model.safetensors").write_bytes(b"two")  # trained anew under the same path
     note_sums(models[0])
     with pytest.raises(PreflightError, match="another start: model="):
@@ -167,9 +167,9 @@ def test_a_saved_position_means_the_same_rows_only_among_the_same_rows(finished,
     with pytest.raises(PreflightError, match=r"other data \(3 rows, now 2\)"):
         starts.check_same_rows(finished, 2, "abd")
     starts.check_same_rows(config_of(tmp_path, trainer__resume_mode="disable"), 2, "abd")
-    assert starts.other_start(finished) == (None, None)
+    assert starts.other_start(finished) is None
     finished.data.train_files = "other.parquet"
-    assert "rows.parquet" in str(starts.other_start(finished)[1])
+    assert "rows.parquet" in str(starts.other_start(finished))
 
 
 def test_prompts_in_play_are_gone_on_with_in_groups_of_the_same_size(finished, tmp_path):
