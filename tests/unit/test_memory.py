@@ -112,7 +112,7 @@ def test_what_costs_memory_costs_it_in_the_estimate_and_what_saves_it_saves_it()
     less = peaks(model, before)
     for change in (
         {"update_tokens": 65536, "forward_tokens": 131072, "reference_tokens": 131072},
-        *({"shards": 4}, {"fused": False}, {"packed": False}, {"checkpointing": False}, {"deferred_gradients": True}),
+        *({"shards": 4}, {"fused": False}, {"packed": False}, {"checkpointing": False}),
         {"critic": True, "critic_offload": False},
     ):
         more = peaks(model, replace(before, **change))
