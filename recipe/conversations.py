@@ -25,7 +25,6 @@ from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
 from recipe.files import Damaged, PreflightError, shown, write_atomic
-from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -117,7 +116,6 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
         try:
             if path.suffix not in (".jsonl", ".parquet"):
                 raise Damaged("expected .jsonl or .parquet")
-            check_whole(path)
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults

@@ -368,9 +368,10 @@ def advise(model: Architecture, settings: Settings) -> Settings | None:
         start = settings
         if longest < settings.longest:  # of the response: the prompt's limit stays
             start = replace(settings, longest=longest, context=min(settings.context, longest))
-        least = dict.fromkeys(("update_tokens", "forward_tokens", "reference_tokens"), longest)
+        least: dict[str, Any] = dict.fromkeys(("update_tokens", "forward_tokens", "reference_tokens"), longest)
         critics: list[dict[str, Any]] = [{}, {"critic_offload": True}] if settings.critic else [{}]
-        for critic, measure, budgets in product(critics, MEASURES, ({}, {"update_tokens": longest}, least)):
+        lower: tuple[dict[str, Any], ...] = ({}, {"update_tokens": longest}, least)
+        for critic, measure, budgets in product(critics, MEASURES, lower):
             tried = _engines(replace(start, **critic, **measure, **budgets))
             if better := next((one for one in tried if not shortfalls(model, one, MARGIN)), None):
                 return better
