@@ -161,7 +161,7 @@ def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
 
 def estimate(point: Point) -> float:
     """Bytes that `recipe.memory` says this point takes at its peak."""
-    off = ("param_offload", "optimizer_offload", "offload_policy", "deferred_gradients", "plays", "sleeps", "critic")
+    off = ("param_offload", "optimizer_offload", "offload_policy", "plays", "sleeps", "critic")
     off += ("critic_param_offload", "critic_optimizer_offload", "critic_offload")
     engine = ("utilization", "tensor_parallel", "batched_tokens", "context", "sequences", "bucket", "critic_bytes")
     settings = Settings(

@@ -24,7 +24,6 @@ from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
 from recipe.files import Damaged, PreflightError, shown, write_atomic
-from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -105,7 +104,8 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
         path = Path(os.path.expanduser(name))
         made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
         try:
-            check_whole(path)
+            if path.suffix not in (".jsonl", ".parquet"):
+                raise Damaged("expected .jsonl or .parquet")
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults

@@ -55,18 +55,16 @@ class Gate:
         """Whether the curriculum ends when this gate fails."""
         return self.required or self.kind == "minimum"
 
-    def means(self, values: Sequence[float]) -> list[float]:
-        """Mean of each `window` successive values; one shorter start of a series has no mean yet."""
+    def _means(self, values: Sequence[float]) -> list[float]:
         return [fmean(values[end - self.window : end]) for end in range(self.window, len(values) + 1)]
 
     def reason_to_leave(self, values: Sequence[float]) -> str | None:
         """Why to leave the stage now, given the metric's values so far; None to stay."""
-        means = self.means(values)
-        if not means:
-            return None
-        if self.kind == "leave_at" and self.value is not None and means[-1] >= self.value:
+        means = self._means(values)
+        reached = bool(means) and (self.value is None or means[-1] >= self.value)
+        if self.kind == "leave_at" and reached:
             return f"{self.metric} reached {means[-1]:.3f} (gate {self.value:g})"
-        if self.kind == "plateau" and (self.value is None or means[-1] >= self.value):
+        if self.kind == "plateau" and reached:
             best, since = means[0], 0  # means since the last one that was a rise
             for mean in means[1:]:
                 best, since = (mean, 0) if mean > best + self.min_delta else (best, since + 1)
@@ -76,14 +74,14 @@ class Gate:
 
     def judge(self, values: Sequence[float]) -> tuple[bool, str]:
         """Whether the gate is passed at the end of a stage, and a sentence about it."""
-        means = self.means(values)
-        where = f"{self.metric} over the last {self.window} values"
-        if self.kind == "plateau" and self.value is None:
+        means = self._means(values)
+        if self.value is None:
             return True, f"{self.metric} was still moving at the last step" if means else "too few steps for a plateau"
-        if not means or self.value is None:
+        if not means:
             return False, f"{len(values)} values of {self.metric}, fewer than the gate's window of {self.window}"
         passed = means[-1] >= self.value
-        return passed, f"{where} is {means[-1]:.3f}, {'not below' if passed else 'below'} the gate's {self.value:g}"
+        how = f"is {means[-1]:.3f}, {'not below' if passed else 'below'} the gate's {self.value:g}"
+        return passed, f"{self.metric} over the last {self.window} values {how}"
 
 
 def check_logged(setting: str, metric: str, logged: Mapping[str, Any]) -> None:

@@ -14,9 +14,9 @@ import argparse
 import json
 import subprocess
 import sys
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from recipe.trajectories import is_offline
 
 GB = 1e9
 USABLE = 0.99  # of a card; the driver keeps the rest
+MARGIN = 0.95  # of a card that advice fills at most: the estimate is a few percent off
+SHORTEST = 12288  # tokens of prompt and response below which no advice goes: up to 8192 of them are the prompt's
 BYTES = {None: 4, "fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2}
 SHIPPED: dict[str, Any] = json.loads((CONFIG_DIR / "models.json").read_text())  # config.json of models, no weights
 
@@ -92,17 +94,17 @@ def load_architecture(model: str) -> Architecture:
         if model not in SHIPPED and not path.is_file():
             path = Path(hf_hub_download(model, "config.json", local_files_only=True))
         values = SHIPPED.get(model) or json.loads(path.read_text())
-        kind, hidden, heads = values["model_type"], int(values["hidden_size"]), int(values["num_attention_heads"])
+        kind, hidden, heads = values["model_type"], values["hidden_size"], values["num_attention_heads"]
         if kind not in ("llama", "mistral", "qwen2", "qwen3"):
             raise ValueError(f"the layers of model_type {kind} are not known")
-        kv_heads, size = int(values.get("num_key_value_heads") or heads), int(values.get("head_dim") or hidden // heads)
+        kv_heads, size = values.get("num_key_value_heads") or heads, values.get("head_dim") or hidden // heads
         biases = (heads + 2 * kv_heads) * size * (kind == "qwen2" or bool(values.get("attention_bias")))
         return Architecture(
             name=model,
             vocabulary=int(values["vocab_size"]),
             hidden=hidden,
-            intermediate=int(values["intermediate_size"]),
-            layers=int(values["num_hidden_layers"]),
+            intermediate=values["intermediate_size"],
+            layers=values["num_hidden_layers"],
             queries=heads * size,
             keys=kv_heads * size,
             tied=bool(values.get("tie_word_embeddings")),
@@ -111,9 +113,7 @@ def load_architecture(model: str) -> Architecture:
         )
     except (OSError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         known = f"a folder, a config.json, a hub id used before, or one of {', '.join(SHIPPED)}"
-        raise UnknownArchitecture(
-            f"{model} is not a model that can be estimated ({error!r:.200}); name {known}"
-        ) from error
+        raise UnknownArchitecture(f"{model} cannot be estimated ({error!r:.200}); name {known}") from error
 
 
 def known_model(config: DictConfig) -> Architecture | None:
@@ -151,7 +151,6 @@ class Settings:
     param_offload: bool = at(f"{ACTOR}.fsdp_config.param_offload")
     optimizer_offload: bool = at(f"{ACTOR}.fsdp_config.optimizer_offload")
     offload_policy: bool = at(f"{ACTOR}.fsdp_config.offload_policy")
-    deferred_gradients: bool = at(f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation")
     model_bytes: int  # of a parameter as it is kept
     entropy: bool  # the loss has an entropy term
     old_log_probs: bool  # the trainer computes the log-probs of the sampled tokens again
@@ -188,15 +187,11 @@ def read_settings(config: DictConfig, card: float) -> Settings:
     longest = config.data.max_prompt_length + config.data.max_response_length
     if is_offline(config) and rollout.max_model_len:
         longest = min(longest, rollout.max_model_len)
+    ref = policy.ref
     for name, dynamic, rows, part in (
         ("update_tokens", actor.use_dynamic_bsz, actor.ppo_micro_batch_size_per_gpu, actor),
         ("forward_tokens", rollout.log_prob_use_dynamic_bsz, rollout.log_prob_micro_batch_size_per_gpu, actor),
-        (
-            "reference_tokens",
-            policy.ref.log_prob_use_dynamic_bsz,
-            policy.ref.log_prob_micro_batch_size_per_gpu,
-            policy.ref,
-        ),
+        ("reference_tokens", ref.log_prob_use_dynamic_bsz, ref.log_prob_micro_batch_size_per_gpu, ref),
     ):
         whole = -(-longest // sequence_parts(part, "fsdp_config"))
         values[name] = max(int(values[name]), whole) if dynamic else int(rows or 1) * longest
@@ -258,8 +253,6 @@ def micro_batch(model: Architecture, settings: Settings, budget: int, train: boo
     parts |= layer if sum(layer.values()) >= sum(head.values()) else head
     if not settings.packed:  # a mask for every pair of tokens, boolean and in bfloat16; repeated keys and values
         parts["attention mask"] = 3 * tokens * settings.longest + 4 * tokens * model.queries
-    if train and settings.deferred_gradients:
-        parts["whole gradients"] = 4 * trained_parameters(model, settings)
     return parts
 
 
@@ -348,10 +341,6 @@ def checkpoint_parts(model: Architecture, settings: Settings) -> tuple[float, fl
     return state + whole + 3 * settings.critic * settings.critic_bytes * model.parameters, whole
 
 
-STEP = 1024  # token budgets are tried in multiples of this
-SHORTEST = 12288  # tokens of prompt and response below which no advice goes: up to 8192 of them are the prompt's
-MARGIN = 0.95  # share of a card that advice fills at most: the estimate is a few percent off
-PHASES = {"update_tokens": "update", "forward_tokens": "log-probs", "reference_tokens": "reference"}
 PACKED: dict[str, Any] = {"packed": True, "fused": True}
 MEASURES: tuple[dict[str, Any], ...] = (
     {},
@@ -373,55 +362,30 @@ def shortfalls(model: Architecture, settings: Settings, share: float = 1.0) -> l
     return lines
 
 
-def _with_budgets(model: Architecture, settings: Settings) -> Settings | None:
-    """With each token budget lowered to the largest that fits; None where not even one conversation fits."""
-    for name, phase in PHASES.items():
-
-        def too_large(tokens: int, start: Settings = settings, name: str = name, phase: str = phase) -> bool:
-            return peaks(model, _with(start, name, tokens)).get(phase, 0) > MARGIN * start.card
-
-        least, most = settings.longest, max(settings.longest, getattr(settings, name))
-        budgets = [least, *range((least // STEP + 1) * STEP, most, STEP), *([most] if most > least else [])]
-        if not (fitting := bisect_left(budgets, True, key=too_large)):
-            return None
-        settings = _with(settings, name, budgets[fitting - 1])
-    return settings
-
-
-def _with(settings: Settings, name: str, value: Any) -> Settings:
-    return replace(settings, **{name: value})
+def advise(model: Architecture, settings: Settings) -> Settings | None:
+    """The first that fits: MEASURES in their order, each with less for vLLM, then with shorter conversations."""
+    for longest in range(settings.longest, min(SHORTEST, settings.longest) - 1, -4096):
+        start = settings
+        if longest < settings.longest:  # of the response: the prompt's limit stays
+            start = replace(settings, longest=longest, context=min(settings.context, longest))
+        least: dict[str, Any] = dict.fromkeys(("update_tokens", "forward_tokens", "reference_tokens"), longest)
+        critics: list[dict[str, Any]] = [{}, {"critic_offload": True}] if settings.critic else [{}]
+        lower: tuple[dict[str, Any], ...] = ({}, {"update_tokens": longest}, least)
+        for critic, measure, budgets in product(critics, MEASURES, lower):
+            tried = _engines(replace(start, **critic, **measure, **budgets))
+            if better := next((one for one in tried if not shortfalls(model, one, MARGIN)), None):
+                return better
+    return None
 
 
 def _engines(settings: Settings) -> Iterator[Settings]:
     """The same run with less for vLLM, then with it spread over more cards."""
-    for size in (1, 2, 4, 8):
-        if not settings.tensor_parallel <= size <= settings.gpus * settings.nodes:
-            continue
-        wider: dict[str, Any] = {
-            "tensor_parallel": size,
-            "sequences": settings.sequences * size // settings.tensor_parallel,
-        }
-        for batched in sorted({settings.batched_tokens, min(settings.batched_tokens, 8192)}, reverse=True):
-            for percent in range(round(settings.utilization * 100), 15, -5):
-                yield replace(settings, **wider, utilization=percent / 100, batched_tokens=batched)
-
-
-def advise(model: Architecture, settings: Settings) -> Settings | None:
-    """The first that fits: MEASURES in their order, with less for vLLM, then with shorter conversations."""
-    for cut in range(0, settings.longest, 4 * STEP):
-        longest = settings.longest - cut  # of the response: the prompt's limit stays
-        if cut and longest < SHORTEST:
-            return None
-        shorter = replace(
-            settings, longest=longest, context=min(settings.context, longest) if cut else settings.context
-        )
-        starts = [shorter, replace(shorter, critic_offload=True)] if settings.critic else [shorter]
-        for tried in (replace(start, **measure) for start in starts for measure in MEASURES):
-            if lowered := _with_budgets(model, tried):
-                found = (one for one in _engines(lowered) if not shortfalls(model, one, MARGIN))
-                if better := next(found, None):
-                    return better
-    return None
+    given, batched = settings.tensor_parallel, settings.batched_tokens
+    shares = [percent / 100 for percent in range(round(settings.utilization * 100), 15, -5)]
+    sizes = [size for size in (1, 2, 4, 8) if given <= size <= settings.gpus * settings.nodes]
+    for size, tokens, share in product(sizes, sorted({batched, min(batched, 8192)}, reverse=True), shares):
+        wider: dict[str, Any] = {"tensor_parallel": size, "sequences": settings.sequences * size // given}
+        yield replace(settings, **wider, utilization=share, batched_tokens=tokens)
 
 
 def overrides(before: Settings, after: Settings, prompt: int) -> dict[str, Any]:
@@ -502,27 +466,24 @@ def fits_table(stage: str) -> str:
     that the caches of a card hold; GB of the host."""
     lines, cards = [], (24, 40, 80, 141)
     for gpus in (8, 1):
-        config = compose_stage(stage, ["hardware=gpu8", f"trainer.n_gpus_per_node={gpus}"])
+        config = compose_stage(stage, [f"trainer.n_gpus_per_node={gpus}"])
         processes = compose_stage(stage, [f"hardware=gpu{gpus}"]).launcher.needs.memory_gb
         heads = "".join(f" {card} GB |" for card in cards)
         lines += ["", f"| {gpus} GPU{'s' * (gpus > 1)} | |{heads}", "|---|---|" + "---|" * len(cards)]
-        for name in ("qwen2.5-1.5b", "qwen3-4b", "qwen2.5-7b", "qwen3-8b"):
-            for training, rank in (("full", 0), ("LoRA", 32)):
-                model, cells = load_architecture(name), []
-                for start in (read_settings(config, nominal_bytes(card)) for card in cards):
-                    start = replace(start, lora_rank=rank, reference=start.reference and not rank)
-                    found = advise(model, start)
-                    if found is None:
-                        cells.append("no")
-                        continue
-                    changes = overrides(start, found, config.data.max_prompt_length)
-                    said = (
-                        ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "as it is"
-                    )
-                    at_once = int(cache_tokens(model, found) // found.longest) / found.tensor_parallel
-                    host = processes + sum(host_parts(model, found).values()) / GB
-                    cells.append(f"{said}; {at_once:g}; {host:.0f}")
-                lines.append(f"| {name} | {training} | {' | '.join(cells)} |")
+        models = map(load_architecture, ("qwen2.5-1.5b", "qwen3-4b", "qwen2.5-7b", "qwen3-8b"))
+        for model, (training, rank) in product(models, (("full", 0), ("LoRA", 32))):
+            row = f"| {model.name} | {training} |"
+            for start in (read_settings(config, nominal_bytes(card)) for card in cards):
+                start = replace(start, lora_rank=rank, reference=start.reference and not rank)
+                if (found := advise(model, start)) is None:
+                    row += " no |"
+                    continue
+                changes = overrides(start, found, config.data.max_prompt_length)
+                said = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()) or "as it is"
+                at_once = int(cache_tokens(model, found) // found.longest) / found.tensor_parallel
+                host = processes + sum(host_parts(model, found).values()) / GB
+                row += f" {said}; {at_once:g}; {host:.0f} |"
+            lines.append(row)
     return "\n".join(lines[1:])
 
 
@@ -553,16 +514,16 @@ def main(arguments: list[str] | None = None) -> int:
     checkpoint, export = checkpoint_parts(model, settings)
     host = {"processes": config.launcher.needs.memory_gb * GB} | host_parts(model, settings)
     most, size = max(peaks(model, settings).items(), key=lambda item: item[1])
-    listed = ", ".join(f"{name} {size / GB:.0f}" for name, size in host.items())
     wrong = problem(model, settings, config.data.max_prompt_length)
-    name = f"{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}"
-    fits = f"{name}, fits on {settings.gpus * settings.nodes} GPUs of {card_text(card)}, by estimate."
+    fits = f"fits on {settings.gpus * settings.nodes} GPUs of {card_text(card)}, by estimate."
     print(
-        f"{wrong or fits}\n\n{most} takes most: {size / GB:.1f} of {card / GB:.1f} GB (10^9 bytes).\n"
+        f"{wrong or f'{model.name}, {model.parameters / GB:.2f} billion parameters, {config.stage.name}, {fits}'}\n\n"
+        f"{most} takes most: {size / GB:.1f} of {card / GB:.1f} GB (10^9 bytes).\n"
         f"Each phase at its peak, in GB a card, with micro-batches of {settings.update_tokens} tokens (update) and "
-        f"{settings.forward_tokens} (log-probs):\n\n{table(model, settings)}\n\n"
-        f"{cache_line(model, settings)}\nhost: {sum(host.values()) / GB:.0f} GB: {listed}\n"
-        f"disk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model"
+        f"{settings.forward_tokens} (log-probs):\n\n{table(model, settings)}\n\n{cache_line(model, settings)}\n"
+        f"host: {sum(host.values()) / GB:.0f} GB: "
+        + ", ".join(f"{name} {size / GB:.0f}" for name, size in host.items())
+        + f"\ndisk: {checkpoint / GB:.0f} GB a checkpoint, {export / GB:.0f} GB an exported model"
     )
     return 1 if wrong else 0
 

@@ -15,11 +15,11 @@ import inspect
 import json
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
+from importlib.machinery import SourceFileLoader
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -42,7 +42,7 @@ STEP_SCORES = "step_scores"
 NAMED_FAILURES = 10
 """Failures that a worker names in the log; verl logs each one with its traceback."""
 
-_locks: defaultdict[str, Lock] = defaultdict(Lock)  # verl calls a reward from several threads
+_lock = Lock()  # verl calls a reward from several threads
 _failures = count(1)
 
 
@@ -57,7 +57,7 @@ def load(source: str, name: str) -> Callable[..., Any]:
         RewardError: there is no such file, it cannot be imported, or it has no such function.
     """
     try:
-        with _locks[absolute(source)]:
+        with _lock:
             module = boundary.call(_imported, boundary.LOAD_SECONDS, source)
     except Exception as error:
         where = f"reward.custom_reward_function.path={source}"
@@ -70,14 +70,9 @@ def load(source: str, name: str) -> Callable[..., Any]:
 def _imported(source: str) -> Any:
     if source.startswith(PACKAGE):
         return importlib.import_module(source.removeprefix(PACKAGE).replace("/", "."))
-    path = absolute(source)
-    if not Path(path).is_file():
-        raise FileNotFoundError("there is no such file")
-    name = f"{boundary.MODULE}{sha256(path.encode()).hexdigest()[:16]}"
+    name = f"{boundary.MODULE}{sha256(absolute(source).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise FileNotFoundError(f"{path} is no Python file")
+        spec: Any = importlib.util.spec_from_loader(name, SourceFileLoader(name, absolute(source)))
         sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(sys.modules[name])
@@ -185,15 +180,20 @@ def _named(ours: Mapping[str, Any], question: Mapping[str, Any]) -> Iterator[Cal
 def caller(source: str, name: str, seconds: float, arguments: Mapping[str, Any]) -> Callable[..., Any]:
     """A reward outside of verl: takes what verl gives one, and `arguments` beside it.
 
-    All calls of an async one run in one event loop: a client that it keeps belongs to the loop of its first call.
+    Prints a NOTE for each argument that goes into `**kwargs`: if it is misspelt, it changes nothing. All calls of an
+    async reward run in one event loop: a client that it keeps belongs to the loop of its first call.
 
     Raises:
-        RewardError: as `load`; and as `compute_score`, when it is called.
+        RewardError: as `load`, or it takes no such argument; and as `compute_score`, when it is called.
     """
     ours = {"path": source, "name": name, "timeout": seconds, "metric": None}
     function = load(source, name)
-    for note in unnamed(function, arguments):
-        print(note, flush=True)
+    takes = inspect.signature(function).parameters
+    unknown, own = [argument for argument in arguments if argument not in takes], ", ".join(takes)
+    if unknown and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values()):
+        raise RewardError(f"the reward takes no argument {', '.join(unknown)}; its parameters are {own}.")
+    for argument in unknown:
+        print(f"NOTE the reward has no parameter `{argument}` ({own}): it goes into **kwargs", flush=True)
     if not inspect.iscoroutinefunction(function):
         return lambda **question: compute_score(ours, **question, **arguments)
     runner = asyncio.Runner()
@@ -209,23 +209,6 @@ def read_argument(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def unnamed(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
-    """A NOTE for each argument that goes into `**kwargs`: if it is misspelt, it changes nothing.
-
-    Raises:
-        RewardError: the reward takes no such argument.
-    """
-    try:
-        outer = inspect.signature(function, follow_wrapped=False).parameters
-        taken = {**outer, **inspect.signature(function).parameters}  # of a decorated function those of both
-    except (TypeError, ValueError):
-        return []
-    unknown, own = [name for name in arguments if name not in taken], ", ".join(taken)
-    if unknown and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in outer.values()):
-        raise RewardError(f"the reward takes no argument {', '.join(unknown)}; its parameters are {own}.")
-    return [f"NOTE the reward has no parameter `{name}` ({own}): it goes into **kwargs" for name in unknown]
 
 
 def sample_record(environment: str = DEFAULT, gold: bool = True) -> dict[str, Any]:

@@ -47,19 +47,13 @@ FREE = re.compile(
 UNUSED = ("reward.reward_model", "reward_model", "distillation")
 """Sections of verl's that are not used here; some of their values are missing."""
 
-MOST = 2**32 - 1
-"""The largest whole number; numpy takes no larger seed."""
-
-LONGEST_WAIT = 1e6
-"""Seconds; Python's pipes and threads overflow at longer limits."""
-
 Rule = tuple[str, Callable[[Any], bool]]
 """What is expected, and whether a value is that."""
 
 
 def whole(least: int) -> Rule:
     """A whole number."""
-    return f"a whole number of {least} or more", lambda value: type(value) is int and least <= value <= MOST
+    return f"a whole number of {least} or more", lambda value: type(value) is int and least <= value
 
 
 def number(low: float, high: float = math.inf, above: bool = False) -> Rule:
@@ -84,70 +78,81 @@ def is_folder_name(name: Any) -> bool:
     return isinstance(name, str) and bool(re.fullmatch(r"\w[\w.-]{0,99}", name)) and not re.fullmatch(taken, name)
 
 
+def is_threshold(value: Any) -> bool:
+    """Whether verl can read a `rollout_is_threshold`, and some weight is within it."""
+    try:
+        bounds = [float(part) for part in str(value).split("_")]
+    except ValueError:
+        return False
+    return len(bounds) in (1, 2) and bounds == sorted(bounds) and 0 < bounds[0] and bounds[-1] < math.inf
+
+
 FOLDER: Rule = "the name of a folder: letters, digits, _, - and ., and none that a run has already", is_folder_name
 WRITTEN: Rule = "a path, written without ~", lambda value: bool(re.match(r"[^~]", str(value or "")))
 STEPS: Rule = "a number of steps, or -1 for never", lambda value: value == "after_each_epoch" or whole(-1)[1](value)
 SAVED = {"model", "optimizer", "extra", "hf_model"}
 KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+MEANS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(("stage.name",), FOLDER),
-    **dict.fromkeys(("previous", "warm_start"), or_null(FOLDER)),
-    **dict.fromkeys(("paths.run", "paths.stage", "default_local_dir"), WRITTEN),
-    "record_dir": or_null(WRITTEN),
-    **dict.fromkeys(("train_batch_size", "ppo_mini_batch_size", "ppo_epochs", "total_epochs"), whole(1)),
-    **dict.fromkeys(("max_prompt_length", "max_response_length", "max_length", "max_num_batched_tokens"), whole(1)),
-    **dict.fromkeys(("ppo_max_token_len_per_gpu", "ppo_infer_max_token_len_per_gpu"), whole(1)),
-    **dict.fromkeys(("log_prob_max_token_len_per_gpu", "max_token_len_per_gpu", "max_num_seqs"), whole(1)),
-    **dict.fromkeys(
-        ("rollout.n", "val_kwargs.n", "trainer.n_gpus_per_node", "trainer.nnodes", "num_workers"), whole(1)
-    ),
-    **dict.fromkeys(("tensor_model_parallel_size", "lora_alpha", "group_size", "old_log_probs_every"), whole(1)),
-    **dict.fromkeys(("max_gen_batches", "max_inflight_gen_batches", "update_weights_bucket_megabytes"), whole(1)),
-    **dict.fromkeys(("ppo_micro_batch_size_per_gpu", "log_prob_micro_batch_size_per_gpu"), or_null(whole(1))),
-    **dict.fromkeys(("max_model_len", "max_tokens_per_reply", "trainer.total_training_steps"), or_null(whole(1))),
-    **dict.fromkeys(("lora_rank", "rollout.seed", "trainer.seed", "critic_warmup", "data.num_workers"), whole(0)),
-    "data.seed": or_null(whole(0)),
-    **dict.fromkeys(("rollout.top_k", "val_kwargs.top_k"), whole(-1)),
-    **dict.fromkeys(("save_freq", "test_freq"), STEPS),
-    **dict.fromkeys(("gamma", "lam", "gamma_token", "lam_token", "lr_warmup_steps_ratio"), number(0, 1)),
-    **dict.fromkeys(("max_lost_share",), number(0, 1)),
-    **dict.fromkeys(("min_lr_ratio", "val_share"), or_null(number(0, 1))),
-    **dict.fromkeys(("gpu_memory_utilization", "top_p", "overlong.window"), number(0, 1, above=True)),
-    **dict.fromkeys(("lr", "weight_decay", "clip_ratio", "clip_ratio_low", "clip_ratio_high"), number(0)),
-    **dict.fromkeys(("kl_loss_coef", "kl_coef", "horizon", "val_kwargs.temperature", "penalty"), number(0)),
-    **dict.fromkeys(("memory_gb", "disk_gb", *(f"alarms.{n}" for n in ("malformed", "truncated", "lost"))), number(0)),
-    **dict.fromkeys(("rollout.temperature", "clip_grad", "poll_interval"), number(0, above=True)),
-    **dict.fromkeys(("engine_timeout", "reward.timeout"), number(0, LONGEST_WAIT, above=True)),
-    "clip_ratio_c": number(1, above=True),
-    "rollout_is_threshold": ("a number, or two such as 0.5_5.0", lambda value: isinstance(value, float | int | str)),
-    "strategy": one_of("fsdp", "fsdp2", "fsdp_turbo"),
-    "loss_agg_mode": one_of(
-        *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
-    ),
-    **dict.fromkeys(("kl_loss_type", "kl_penalty"), one_of(*KL, *(f"{name}+" for name in KL))),
-    "kl_ctrl.type": one_of("fixed", "adaptive"),
-    "rollout_is": or_null(one_of("token", "sequence")),
-    "resume_mode": one_of("auto", "disable"),
-    "data.truncation": one_of("error", "left", "right", "middle", "drop", "messages"),
-    "trainer.device": one_of("cpu", "cuda", "npu"),
-    "rollout.name": one_of("vllm", "sglang", "trtllm"),
-    "rollout.dtype": one_of("auto", "half", "float16", "bfloat16", "float", "float32"),
-    "model_dtype": one_of("fp32", "float32", "bf16", "bfloat16", "fp16", "float16"),
-    "lr_scheduler_type": one_of("constant", "cosine"),
-    "save_contents": (
-        f"some of {', '.join(sorted(SAVED))}",
-        lambda value: isinstance(value, list) and {*value} <= SAVED,
-    ),
-    "ratio_norm": one_of("token_mean", "sum"),
-    "handover": one_of("last", "best"),
-    "stage.adapter": one_of("new", "continue"),
-    "over_budget": one_of("keep", "leave_out"),
-    "offline.rewards": one_of("steps", "final"),
-    "offline.old_log_probs": one_of("start", "step"),
-    "tiny_knows": one_of("bfcl", "lines"),
-}
+TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
+    (FOLDER, ("stage.name",)),
+    (or_null(FOLDER), ("previous", "warm_start")),
+    (WRITTEN, ("paths.run", "paths.stage", "default_local_dir")),
+    (or_null(WRITTEN), ("record_dir",)),
+    (whole(1), ("train_batch_size", "ppo_mini_batch_size", "ppo_epochs", "total_epochs", "rollout.n", "val_kwargs.n")),
+    (whole(1), ("max_prompt_length", "max_response_length", "max_length", "max_num_batched_tokens", "max_num_seqs")),
+    (whole(1), ("ppo_max_token_len_per_gpu", "ppo_infer_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu")),
+    (whole(1), ("trainer.n_gpus_per_node", "trainer.nnodes", "num_workers", "tensor_model_parallel_size")),
+    (whole(1), ("lora_alpha", "group_size", "old_log_probs_every", "max_gen_batches", "max_inflight_gen_batches")),
+    (whole(1), ("max_token_len_per_gpu", "update_weights_bucket_megabytes")),
+    (or_null(whole(1)), ("ppo_micro_batch_size_per_gpu", "log_prob_micro_batch_size_per_gpu", "max_model_len")),
+    (or_null(whole(1)), ("max_tokens_per_reply", "trainer.total_training_steps")),
+    (whole(0), ("lora_rank", "rollout.seed", "trainer.seed", "critic_warmup", "data.num_workers")),
+    (or_null(whole(0)), ("data.seed",)),
+    (whole(-1), ("rollout.top_k", "val_kwargs.top_k")),
+    (STEPS, ("save_freq", "test_freq")),
+    (number(0, 1), ("gamma", "lam", "gamma_token", "lam_token", "lr_warmup_steps_ratio", "max_lost_share")),
+    (or_null(number(0, 1)), ("min_lr_ratio", "val_share")),
+    (number(0, 1, above=True), ("gpu_memory_utilization", "top_p", "overlong.window")),
+    (number(0), ("lr", "weight_decay", "clip_ratio", "clip_ratio_low", "clip_ratio_high", "kl_loss_coef", "kl_coef")),
+    (number(0), ("val_kwargs.temperature", "penalty", "memory_gb", "disk_gb")),
+    (number(0), ("alarms.malformed", "alarms.truncated", "alarms.lost")),
+    (number(0, above=True), ("rollout.temperature", "clip_grad", "poll_interval", "engine_timeout", "reward.timeout")),
+    (number(0, above=True), ("kl_ctrl.horizon", "target_kl")),
+    (number(1, above=True), ("clip_ratio_c",)),
+    (("the largest weight, or smallest and largest such as 0.5_5.0", is_threshold), ("rollout_is_threshold",)),
+    (one_of("fsdp", "fsdp2", "fsdp_turbo"), ("strategy",)),
+    (one_of(*MEANS), ("loss_agg_mode",)),
+    (one_of(*KL, *(f"{name}+" for name in KL)), ("kl_loss_type", "kl_penalty")),
+    (one_of("fixed", "adaptive"), ("kl_ctrl.type",)),
+    (or_null(one_of("token", "sequence")), ("rollout_is",)),
+    (one_of("auto", "disable"), ("resume_mode",)),
+    (one_of("error", "left", "right", "middle", "drop", "messages"), ("data.truncation",)),
+    (one_of("cpu", "cuda", "npu"), ("trainer.device",)),
+    (one_of("vllm", "sglang", "trtllm"), ("rollout.name",)),
+    (one_of("fp32", "float32", "bf16", "bfloat16", "fp16", "float16"), ("model_dtype",)),
+    (one_of("constant", "cosine"), ("lr_scheduler_type",)),
+    ((f"some of {', '.join(sorted(SAVED))}", lambda value: {*as_list(value)} <= SAVED), ("save_contents",)),
+    (one_of("token_mean", "sum"), ("ratio_norm",)),
+    (one_of("last", "best"), ("handover",)),
+    (one_of("new", "continue"), ("stage.adapter",)),
+    (one_of("keep", "leave_out"), ("over_budget",)),
+    (one_of("steps", "final"), ("offline.rewards",)),
+    (one_of("start", "step"), ("offline.old_log_probs",)),
+    (one_of("bfcl", "lines"), ("tiny_knows",)),
+)
+RULES = {name: rule for rule, names in TABLE for name in names}
 """The end of a setting's name -> what it may be."""
+
+KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+    dict: ("a section, {name: value}", (dict,)),
+    list: ("a list", (list, str)),
+    str: ("a text; a number is one in quotes", (str, list)),
+}
+"""Type of a default -> what may stand in its place."""
 
 
 class ConfigFolders(SearchPathPlugin):
@@ -194,7 +199,7 @@ def as_list(files: Any) -> list[str]:
     """Names of files, which may be one or several; none for null."""
     if files is None:
         return []
-    return [str(name) for name in files] if OmegaConf.is_list(files) else [str(files)]
+    return [str(name) for name in files] if isinstance(files, list) or OmegaConf.is_list(files) else [str(files)]
 
 
 def compose(
@@ -226,14 +231,14 @@ def compose(
                 _apply(config, override)
         values = OmegaConf.to_container(config, resolve=True)
         shipped = (CONFIG_DIR / f"{name}.yaml").is_file()
-        defaults = _defaults(name if shipped else "sft" if group == "sft_hardware" else "stage1", tuple(chosen), own)
+        defaults = _composed(name if shipped else "sft" if group == "sft_hardware" else "stage1", tuple(chosen), own)
+        problems = [*_problems(OmegaConf.to_container(defaults, resolve=True), values, "")]
     except PreflightError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         where = getattr(error, "override", None) or getattr(error, "full_key", None)
         words = re.split(r"\nSee https|\n\s*full_key|\nConfig search path", str(error.__cause__ or error))[0]
         raise PreflightError(one_line(f"{where}: {words}" if where else words)) from error
-    problems = [*_problems(defaults, values, "")]
     direct = [line for line in problems if line.startswith(tuple(override.key_or_group for override in parsed))]
     if problems:  # by references one value may be wrong in several places
         raise PreflightError("\n".join(direct or problems))
@@ -247,22 +252,14 @@ def _composed(name: str, choices: tuple[str, ...], folder: str) -> DictConfig:
         return hydra.compose(name, overrides=list(choices))
 
 
-@lru_cache(maxsize=32)
-def _defaults(name: str, choices: tuple[str, ...], folder: str) -> Any:
-    return OmegaConf.to_container(_composed(name, choices, folder), resolve=True)
-
-
 def _is_choice(override: Override, folder: str) -> bool:
     """Whether an override chooses a file of a group."""
-    key = override.key_or_group
-    group = override.package is not None or any(
-        os.path.isdir(f"{place}/{key}") for place in (folder, CONFIG_DIR, verl_config_dir())
-    )
-    return group and not isinstance(override.value(), dict)
+    folders = (f"{place}/{override.key_or_group}" for place in (folder, CONFIG_DIR, verl_config_dir()))
+    return (override.package is not None or any(map(os.path.isdir, folders))) and not isinstance(override.value(), dict)
 
 
 def _apply(config: DictConfig, override: Override) -> None:
-    """Apply an override as Hydra does.
+    """Apply an override as Hydra does; it takes half a second to compose anew.
 
     Raises:
         PreflightError: there is no such key.
@@ -272,20 +269,16 @@ def _apply(config: DictConfig, override: Override) -> None:
     except HydraException as error:
         if not isinstance(error.__cause__, ConfigKeyError | ConfigAttributeError):
             raise
-        key = override.key_or_group
-        known = [*_keys(OmegaConf.to_container(config), "")]
-        ends = get_close_matches(_last(key), {_last(other) for other in known}, 3)
-        near = get_close_matches(key, [other for other in known if _last(other) in ends], 3, cutoff=0)
+        last = {key: key.rpartition(".")[2] for key in (override.key_or_group, *_keys(OmegaConf.to_container(config)))}
+        key = next(iter(last))
+        ends = get_close_matches(last.pop(key), {*last.values()}, 3)
+        near = get_close_matches(key, [other for other in last if last[other] in ends], 3, cutoff=0)
         hint = f"Nearest: {', '.join(near)}. " if near else ""
         line = f"{shown(key, quote=False)} is not known. {hint}A new key is added with a + before its name."
         raise PreflightError(line) from error
 
 
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _keys(node: Any, path: str) -> Iterator[str]:
+def _keys(node: Any, path: str = "") -> Iterator[str]:
     if isinstance(node, dict):
         for name, value in node.items():
             yield from (f"{path}{name}", *_keys(value, f"{path}{name}."))
@@ -305,7 +298,15 @@ def _problems(default: Any, value: Any, key: str) -> Iterator[str]:
         if not rule[1](value) and not (value is None and default is None):
             yield f"{key}={shown(value)}; expected {rule[0]}."
     elif FREE.fullmatch(key):
-        yield from _policy_problems(value, key)
+        try:
+            if key in ("interaction.train", "interaction.val"):
+                read(TurnPolicy, value, key)
+            elif key == "interaction.user":
+                from interaction.users import make_user  # here, because it imports the client of an endpoint
+
+                make_user(value)
+        except ValueError as error:
+            yield f"{error}." if key in str(error) else f"{key}: {error}."
     elif isinstance(default, dict) and isinstance(value, dict):
         for name in default:
             below = f"{key}.{name}".removeprefix(".")
@@ -315,37 +316,10 @@ def _problems(default: Any, value: Any, key: str) -> Iterator[str]:
                 yield f"{below} is missing. Leave out what takes it away."
         if OURS.match(key) and (unknown := [*(value.keys() - default.keys())]):
             yield f"{key} has no {shown(unknown[0], quote=False)}; it has {', '.join(default)}."
-    elif wanted := _other_kind(default, value):
-        yield f"{key}={shown(value)}; expected {wanted}."
-
-
-def _other_kind(default: Any, value: Any) -> str | None:
-    """What is expected in place of a value of another kind than its default; None where it is of the same kind."""
-    if default is None or (value is None and not isinstance(default, dict)):
-        return None
-    kinds: tuple[tuple[type, tuple[type, ...], str], ...] = (
-        (bool, (bool,), "true or false"),
-        (int, (int,), "a whole number"),
-        (float, (int, float), "a number"),
-        (dict, (dict,), "a section, {name: value}"),
-        (list, (list, str), "a list"),
-        (str, (str, list), "a text; a number is one in quotes"),
-    )
-    _, allowed, wanted = next(kind for kind in kinds if isinstance(default, kind[0]))
-    return None if type(value) in allowed else wanted
-
-
-def _policy_problems(value: Any, key: str) -> Iterator[str]:
-    """What is wrong with the rules of a conversation, or with whoever plays its user."""
-    try:
-        if key in ("interaction.train", "interaction.val"):
-            read(TurnPolicy, value, key)
-        elif key == "interaction.user":
-            from interaction.users import make_user  # here, because it imports the client of an endpoint
-
-            make_user(value)
-    except ValueError as error:
-        yield f"{error}." if key in str(error) else f"{key}: {error}."
+    elif default is not None and (value is not None or isinstance(default, dict)):
+        wanted, kinds = KINDS[type(default)]
+        if type(value) not in kinds:
+            yield f"{key}={shown(value)}; expected {wanted}."
 
 
 def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
@@ -357,16 +331,14 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     if not added:
         return []
     tree = _composed("sft" if "engine" in config else "base", (), str(CONFIG_DIR))
-    known, found = {*_keys(OmegaConf.to_container(tree), "")}, []
-    for override in added:
-        key = override.key_or_group
+    known, found = {*_keys(OmegaConf.to_container(tree))}, []
+    for key, line in ((one.key_or_group, str(one.input_line)) for one in added):
         section, _, name = key.rpartition(".")
-        if key in known or OURS.match(key) or FREE.match(key):
-            continue
         node = OmegaConf.select(config, section) if section else config
         target = hydra.utils.get_class(node["_target_"]) if "_target_" in node else None
-        if name not in getattr(target, "__dataclass_fields__", ()):
-            found.append(f"{shown(override.input_line, quote=False)}: verl has no such setting, so nothing may read it")
+        read_by_ours = key in known or OURS.match(key) or FREE.match(key)
+        if not read_by_ours and name not in getattr(target, "__dataclass_fields__", ()):
+            found.append(f"{shown(line, quote=False)}: verl has no such setting, so nothing may read it")
     return found
 
 
@@ -393,9 +365,7 @@ def command(arguments: Sequence[str], name: str = "stage1", group: str = "hardwa
         overrides.append(f"{group}={detect_hardware()}")
     sys.argv[1:] = [*overrides, *options]  # argparse wants them side by side
     folder = str((known.config_dir or CONFIG_DIR).absolute())
-    hydra.main(version_base=None, config_path=folder, config_name=known.config_name)(_shows_nothing)()
+    hydra.main(version_base=None, config_path=folder, config_name=known.config_name)(
+        lambda _: sys.exit("Of Hydra's options, those that show something can be used: --help, --cfg job, --info.")
+    )()
     sys.exit()
-
-
-def _shows_nothing(_: DictConfig) -> None:
-    sys.exit("Of Hydra's options, those that show something can be used here: --help, --cfg job, --info.")

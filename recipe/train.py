@@ -15,9 +15,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe import preflight, processes, reward
-from recipe.cluster import TOKEN, runtime_env, watching
+from recipe.cluster import TOKEN, Answer, runtime_env, watching
 from recipe.files import PreflightError
-from recipe.preflight.machine import Cluster, find_cluster
+from recipe.preflight.machine import find_cluster
 from recipe.preflight.settings import devices
 from recipe.settings import command, unread
 from recipe.stage import console, end, starts
@@ -27,10 +27,10 @@ from recipe.stage.starts import mask_prints, say, writing
 from recipe.trajectories import is_offline
 
 
-def join(config: DictConfig, cluster: Cluster) -> None:
+def join(config: DictConfig, address: str) -> None:
     """Have verl connect to the cluster instead of starting a Ray, and workers begin as they would on this machine."""
-    processes.note_cluster(Path(config.paths.run), cluster.address)
-    os.environ["RAY_ADDRESS"] = cluster.address
+    processes.note_cluster(Path(config.paths.run), address)
+    os.environ["RAY_ADDRESS"] = address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
     OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
     asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
@@ -38,7 +38,7 @@ def join(config: DictConfig, cluster: Cluster) -> None:
         config.ray_kwargs.ray_init = {"runtime_env": runtime_env(os.environ, launched, asked)}
 
 
-def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
+def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> None:
     """Run verl's trainer to the end of the stage. Imports torch, Ray and verl."""
     import ray
     from verl.plugin.platform import PlatformRegistry
@@ -87,9 +87,10 @@ def launch(config: DictConfig, cluster: Cluster | None = None) -> None:
         return
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
-    join(config, cluster)
-    with watching({node.id: str(node) for node in cluster.nodes}, grace=60.0):
+    address, answer = cluster
+    here = NodeAffinitySchedulingStrategy(answer.here, soft=False)
+    join(config, address)
+    with watching({node.id: str(node) for node in answer.nodes}, grace=60.0):
         task_runner = ray.remote(num_cpus=1, scheduling_strategy=here)(TaskRunner)  # beside the files that it writes
         run_ppo(reward.for_verl(config), task_runner_class=task_runner)
 

@@ -104,24 +104,24 @@ def summary(config: DictConfig) -> str:
     actor, rollout, algorithm = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, config.algorithm
     data, trainer, offline = config.data, config.trainer, is_offline(config)
     model, left_out, steps = config.actor_rollout_ref.model, data.get("leave_out"), trainer.total_training_steps
-    loss, clip = actor.policy_loss.loss_mode, f"{actor.clip_ratio_low} to {actor.clip_ratio_high}"
+    clip = f"clip {actor.clip_ratio_low} to {actor.clip_ratio_high}"
+    clip += " (inert with one update a step: see MINI_BATCH_SIZE)" * on_policy(config)
     rows = f"{data.train_batch_size} rows x {rollout.n} rollouts a step"
+    rows += f", {len(left_out or ())} tasks left out" * bool(left_out)
     filtering = f", dynamic sampling by {algorithm.filter_groups.metric}" * bool(algorithm.filter_groups.enable)
-    inert = " (inert with one update a step: see MINI_BATCH_SIZE)" * on_policy(config)
-    return "\n".join(
-        [
-            f"stage      {config.stage.name}",
-            f"model      {model.path}{f' with the adapter {model.lora_adapter_path}' * bool(model.lora_adapter_path)}",
-            f"data       {config.offline.files if offline else data.train_files}, {rows}"
-            + f", {len(left_out or ())} tasks left out" * bool(left_out),
-            f"reward     {'as stored' if offline else config.reward.custom_reward_function.path}",
-            f"algorithm  {algorithm.adv_estimator}{filtering}, loss {loss} {actor.loss_agg_mode}, clip {clip}{inert}",
-            f"learning   lr {actor.optim.lr}, temperature {rollout.temperature}, "
-            + (f"{trainer.total_epochs} epochs" if steps is None else f"{steps} steps (trainer.total_training_steps)"),
-            f"hardware   {trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
-            + f", {playing_devices(config)} more to play" * bool(playing_devices(config)),
-            f"output     {config.paths.stage}",
-            f"watch      tensorboard --logdir {config.paths.run}",
-            *(f"NOTE       {note}" for note in [*notes(config), *loopback.notes(trainer.nnodes)]),
-        ]
-    )
+    end = f"{trainer.total_epochs} epochs" if steps is None else f"{steps} steps (trainer.total_training_steps)"
+    lines = {
+        "stage": config.stage.name,
+        "model": f"{model.path}{f' with the adapter {model.lora_adapter_path}' * bool(model.lora_adapter_path)}",
+        "data": f"{config.offline.files if offline else data.train_files}, {rows}",
+        "reward": "as stored" if offline else config.reward.custom_reward_function.path,
+        "algorithm": f"{algorithm.adv_estimator}{filtering}, loss {actor.policy_loss.loss_mode} {actor.loss_agg_mode}, "
+        + clip,
+        "learning": f"lr {actor.optim.lr}, temperature {rollout.temperature}, {end}",
+        "hardware": f"{trainer.nnodes} x {trainer.n_gpus_per_node} x {trainer.device}"
+        + f", {playing_devices(config)} more to play" * bool(playing_devices(config)),
+        "output": config.paths.stage,
+        "watch": f"tensorboard --logdir {config.paths.run}",
+    }
+    found = [("NOTE", note) for note in (*notes(config), *loopback.notes(trainer.nnodes))]
+    return "\n".join(f"{name:<11}{text}" for name, text in (*lines.items(), *found))

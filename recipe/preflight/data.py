@@ -4,12 +4,10 @@ Each check yields its problems; what is worth a line in the log goes to `notes`.
 """
 
 import hashlib
-import importlib.util
-import json
 import os
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,8 @@ from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.files import Damaged, data_command, environment_of
-from recipe.reward import SCORE, RewardError, tried
+from recipe.files import Damaged, PreflightError, data_command, environment_of, read_json
+from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 
 GUARD = "environment.guard"
@@ -43,18 +41,15 @@ LOOPS = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 
 def environments(config: DictConfig) -> Iterator[str]:
     """A user's environments can be played, and settings of single environments are some that these have."""
-    files = {  # workers have other working directories
-        str(name): os.path.abspath(os.path.expanduser(str(path)))
-        for name, path in config.interaction.environments.items()
-    }
-    for name, path in files.items():
+    for name, path in config.interaction.environments.items():
+        path = os.path.abspath(os.path.expanduser(str(path)))  # workers have other working directories
+        config.interaction.environments[name] = path
         try:
-            register({name: path})
-            _try_tasks(name)
+            register({str(name): path})
+            _try_tasks(str(name))
         except ValueError as error:
             said = " ".join(str(error).split())
             yield f"interaction.environments.{name}={path}: {said}. See docs/your_tools.md, docs/your_data.md."
-    config.interaction.environments = files
     for split in ("train", "val"):
         for name, options in config.interaction[split].environments.items():
             try:
@@ -79,27 +74,6 @@ def _try_tasks(environment: str) -> None:
                 raise ValueError(f"task {task.id}: its gold does not pass: {how}")
 
 
-def check_whole(path: Path) -> dict[str, Any]:
-    """The file is the one that the manifest beside it describes, if that names it. Returns the manifest.
-
-    Raises:
-        FileNotFoundError, Damaged: there is none, or it is another one.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist")
-    try:
-        manifest = json.loads(path.with_name("manifest.json").read_text())
-        written = manifest["files"][path.name]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}  # none, or of another tool
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != written:
-            raise Damaged(
-                f"{path} is not the file that manifest.json beside it describes: it was changed or is damaged"
-            )
-    return manifest
-
-
 def parquet_rows(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
     """The rows of a parquet file.
 
@@ -109,30 +83,23 @@ def parquet_rows(path: Path, columns: list[str] | None = None) -> list[dict[str,
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read(columns=columns).to_pylist()
+    except FileNotFoundError as error:
+        raise Damaged(f"{path} does not exist") from error
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise Damaged(f"{path} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
-
-
-def agent_loops(config: DictConfig) -> tuple[list[str], list[str]]:
-    """(problems, names) of the file of agent loops, which verl reads in its workers. Their modules are there."""
-    agent = config.actor_rollout_ref.rollout.agent
-    path = agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
-    try:
-        entries: Any = OmegaConf.to_container(OmegaConf.load(path))
-        modules = {str(entry["name"]): entry["_target_"].rpartition(".")[0] for entry in entries}
-        missing = [module for module in modules.values() if importlib.util.find_spec(module) is None]
-    except Exception as error:  # YAML's, OmegaConf's, or of a module's parent
-        modules, missing = {}, [f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"]
-    wrong = f"{LOOPS}={path} is not a list of modules that are there, as recipe/config/agent_loops.yaml: {missing[:1]}."
-    return [] if modules and not missing else [wrong], list(modules)
 
 
 def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
     """Files are whole, hold enough rows for a batch and can be played with the settings; `~` is written out."""
     protocol = get_protocol(config.interaction.protocol, docs=config.interaction.docs)
-    problems, loops = agent_loops(config)
-    yield from problems
     options: Any = {split: OmegaConf.to_container(config.interaction[split].environments) for split in ("train", "val")}
+    agent = config.actor_rollout_ref.rollout.agent
+    path = agent.agent_loop_config_path = os.path.expanduser(agent.agent_loop_config_path)
+    try:  # a worker would read it and import their modules after minutes
+        entries: Any = OmegaConf.load(path)
+        loops = {loop.name for loop in entries if find_spec(loop._target_.rpartition(".")[0])}
+    except Exception as error:  # YAML's, OmegaConf's, or of a module's parent
+        raise PreflightError(f"{LOOPS}={path} is no list as recipe/config/agent_loops.yaml: {error!r:.200}") from error
 
     @cache
     def prompt(environment: str, task_id: str, split: str) -> list[Message]:
@@ -144,8 +111,8 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
             task, split = task_of(info), info["split"]
             if split not in options or None in (row["data_source"], row["reward_model"]["ground_truth"]):
                 return f"extra_info.split is {split!r}, or data_source or reward_model.ground_truth is empty"
-            if loops and loop not in loops:
-                return f"its agent loop {loop!r} is none of {', '.join(loops)} in {agent.agent_loop_config_path}"
+            if loop not in loops:
+                return f"its agent loop {loop!r} is none of {', '.join(loops)}, which {LOOPS}={path} has"
             if config.interaction.user is None and any(isinstance(item, UserWords) for item in task.gold()):
                 return f"a user has to be played in {task.environment}; set interaction.user"
             if reason := unwritable(task, protocol):
@@ -158,54 +125,57 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
             return f"{type(error).__name__}: {error!s:.200}"
         return None
 
-    agent, files = config.actor_rollout_ref.rollout.agent, dict[str, list[str]]()
-    sources = defaultdict[str, set[str]](set)
+    files, sources = dict[str, list[str]](), dict[str, set[str]]()
     for key, split in SPLITS.items():
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
+        OmegaConf.update(config, key, names if OmegaConf.is_list(given) else ",".join(names) or None)
         validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
         if not names and (key == GUARD or (key == "data.val_files" and not validates)):
             continue
-        of_split, listed, whole = Counter[str](), ",".join(names), True
+        played, wrong = list[Mapping[str, Any]](), list[str]()
         for name in names:
-            made = f"{data_command(config, environment_of(config, name))} --protocol {protocol.name}"
-            remedy = f"Make it with `{made} --docs {config.interaction.docs}`, or set {key}."
             try:
-                manifest, found = check_whole(Path(name)), parquet_rows(Path(name))
-                bad = next((place for place, row in enumerate(found) if fault(row)), None)
-                if bad is not None:
-                    raise Damaged(f"{name}, row {bad}: {fault(found[bad])}")
-            except (FileNotFoundError, Damaged) as error:
-                whole = False
-                yield f"{key}: {error}. {remedy}"
-                continue
-            notes += _changed(config, manifest, name)
-            of_split.update(row["extra_info"]["split"] for row in found)
-            sources[key].update(row["data_source"] for row in found)
-        OmegaConf.update(config, key, names if OmegaConf.is_list(given) else listed)
-        if not whole:
+                found = parquet_rows(Path(name))
+                for place, row in enumerate(found):
+                    if reason := fault(row):
+                        raise Damaged(f"{name}, row {place}: {reason}")
+            except Damaged as error:
+                made = f"{data_command(config, environment_of(config, name))} --protocol {protocol.name}"
+                wrong.append(f"{key}: {error}. Make it with `{made} --docs {config.interaction.docs}`, or set {key}.")
+            else:
+                notes += _changed(config, name)
+                played += found
+        yield from wrong
+        if wrong:
             continue
-        if not (rows := of_split.total()):
-            yield f"{key}={listed} has no rows: no task has the part that it takes (Task.part). Add some, or set {key}."
+        rows, of = len(played), f"{key}={','.join(names)}"
+        sources[key] = {row["data_source"] for row in played}
+        if not rows:
+            yield f"{of} has no rows: no task has the part that it takes (Task.part). Add some, or set {key}."
         if key == "data.train_files" and rows < config.data.train_batch_size:
             batch = config.data.train_batch_size
-            yield f"data.train_batch_size={batch} is more than the {rows} rows of {listed}. Set TRAIN_BATCH_SIZE lower."
-        if (others := rows - of_split[split]) and key == "data.val_files":
-            notes.append(
-                f"{others} of {rows} rows of {key}={listed} are training rows: val/ shows what is learned by heart"
-            )
+            yield f"data.train_batch_size={batch} is more than the {rows} rows of {of}. Set TRAIN_BATCH_SIZE lower."
+        others = sum(row["extra_info"]["split"] != split for row in played)
+        if others and key == "data.val_files":
+            notes.append(f"{others} of {rows} rows of {of} are training rows: val/ shows what is learned by heart")
         elif others:
-            yield f"{others} of {rows} rows of {key}={listed} are not for {split} (extra_info.split). Set others."
-    if both := sorted(sources[GUARD] & sources["data.val_files"]):
+            yield f"{others} of {rows} rows of {of} are not for {split} (extra_info.split). Set others."
+    guarded = sources.get(GUARD, set())
+    if both := sorted(guarded & sources.get("data.val_files", set())):
         yield f"{GUARD} and data.val_files both have rows of {', '.join(both)}. Leave them out of one of the two."
-    if sources[GUARD]:  # validated on as well, and known by its data sources
+    if guarded:  # validated on as well, and known by its data sources
         config.data.val_files = [*files["data.val_files"], *files[GUARD]]
         with open_dict(config):
-            config.environment.guarded = sorted(sources[GUARD])
+            config.environment.guarded = sorted(guarded)
 
 
-def _changed(config: DictConfig, manifest: Mapping[str, Any], name: str) -> Iterator[str]:
+def _changed(config: DictConfig, name: str) -> Iterator[str]:
     """A line for each environment of the user's whose file is another one than when the data were made."""
+    try:
+        manifest = read_json(Path(name).with_name("manifest.json"))
+    except (FileNotFoundError, Damaged):
+        return
     for own, path in config.interaction.environments.items():
         before = manifest.get("made_from", {own: manifest}).get(own, {}).get("environment_sha256")
         if before and hashlib.sha256(Path(path).read_bytes()).hexdigest() != before:
@@ -218,14 +188,15 @@ def user(config: DictConfig) -> Iterator[str]:
     played = make_user(settings)
     if isinstance(played, Replay):
         config.interaction.user.file = os.path.abspath(os.path.expanduser(played.file))
-    if isinstance(played, EndpointUser):
-        if not played.local and not played.remote and loopback.environment(config.trainer.nnodes):
-            yield f"interaction.user.url={played.url} is another machine. Set interaction.user.remote=true to ask it."
-            return
-        try:
-            require_answer(settings)
-        except UserFault as error:
-            yield f"interaction.user: {error}"
+    if not isinstance(played, EndpointUser):
+        return
+    if not played.local and not played.remote and loopback.environment(config.trainer.nnodes):
+        yield f"interaction.user.url={played.url} is another machine. Set interaction.user.remote=true to ask it."
+        return
+    try:
+        require_answer(settings)
+    except UserFault as error:
+        yield f"interaction.user: {error}"
 
 
 def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
@@ -236,19 +207,16 @@ def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
             infos = (row["extra_info"] or {} for row in parquet_rows(Path(name), ["extra_info"]))
             environments |= {info.get("environment") or DEFAULT for info in infos}
     try:
-        results = tried(config, sorted(environments) or [DEFAULT])
-        for record, result in results:
+        for record, result in tried(config, sorted(environments) or [DEFAULT]):
             values = result if isinstance(result, Mapping) else {"acc": result}  # verl's name for a bare number
             if values.get("step_scores") is not None:
                 check_step_scores(values["step_scores"], steps_of(record), values["score"])
-            if filtering.enable and filtering.metric == "acc" and "acc" not in values:  # DAPO's; ours need not have it
+            if not filtering.enable or filtering.metric == SCORE:
+                continue
+            if filtering.metric == "acc" and "acc" not in values:  # DAPO's; ours need not have it
                 filtering.metric = SCORE
                 notes.append(f"the reward returns no acc: algorithm.filter_groups.metric={SCORE}, its score")
-            if (
-                filtering.enable
-                and filtering.metric != SCORE
-                and not isinstance(values.get(filtering.metric), int | float)
-            ):
+            elif not isinstance(values.get(filtering.metric), int | float):
                 yield f"algorithm.filter_groups.metric={filtering.metric} is no number of the reward's. Set {SCORE}."
-    except (RewardError, ValueError) as error:
+    except ValueError as error:
         yield f"{error} This was on a sample record; see rewards/README.md."

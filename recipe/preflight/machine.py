@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.cluster import Answer, ClusterError, Node, ask, describe, secrets
+from recipe.cluster import Answer, ClusterError, ask, describe, secrets
 from recipe.files import PreflightError
 from recipe.memory import (
     cache_line,
@@ -37,12 +36,9 @@ from recipe.stage.starts import PACKAGES
 from recipe.stage.state import step_folders
 
 GB = 10**9
-CHECKPOINT_PER_WEIGHTS, EXPORT_PER_WEIGHTS = 8, 2
-"""Sizes of the model's weight files, at most, where its layers are not known: weights in bfloat16 have 2 bytes a
-parameter, a checkpoint has them in float32 (4), Adam's moments (8) and the export (4)."""
 CPUS_PER_GPU, CPUS_BESIDE = 3, 2
 """What verl's resource pools ask Ray for beside each GPU, and its other actors on a node."""
-ATTENTION, MEMORY = "override_config.attn_implementation", "launcher.needs.memory_gb"
+MEMORY = "launcher.needs.memory_gb"
 
 ROOT = CONFIG_DIR.parents[1]
 CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
@@ -93,24 +89,14 @@ def wanted_memory(config: DictConfig) -> float:
 
 def wanted_disk(config: DictConfig) -> float:
     """Bytes of disk that a stage's checkpoints take, beside what an earlier start of it has written."""
+    stated, model = config.launcher.needs.disk_gb * GB, known_model(config)
+    if config.trainer.save_freq <= 0 or model is None:
+        return stated
     resumed = step_folders(Path(config.trainer.default_local_dir)) if config.trainer.resume_mode == "auto" else {}
     there = sum(path.stat().st_size for old in resumed.values() for path in old.rglob("*") if path.is_file())
-    return max(config.launcher.needs.disk_gb * GB, checkpoint_bytes(config) - there)
-
-
-def checkpoint_bytes(config: DictConfig) -> float:
-    """What the stage's checkpoints take on the disk; 0 where none are saved or nothing is known of the model."""
-    if config.trainer.save_freq <= 0:
-        return 0
+    checkpoint, export = checkpoint_parts(model, read_settings(config, card=0))
     exports = 2 if config.stage.handover == "last" else 4  # a new copy beside the old one; the best model likewise
-    kept = (config.trainer.max_actor_ckpt_to_keep or 1) + 1
-    if (model := known_model(config)) is not None:
-        checkpoint, export = checkpoint_parts(model, read_settings(config, card=0))
-        return checkpoint * kept + export * exports
-    folder = Path(str(config.actor_rollout_ref.model.path)).expanduser()
-    weights = sum(path.stat().st_size for end in ("safetensors", "bin") for path in folder.glob(f"*.{end}"))
-    models = 2 if config.critic.enable else 1
-    return weights * (models * CHECKPOINT_PER_WEIGHTS * kept + EXPORT_PER_WEIGHTS * exports)
+    return max(stated, checkpoint * ((config.trainer.max_actor_ckpt_to_keep or 1) + 1) + export * exports - there)
 
 
 def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
@@ -138,9 +124,7 @@ def check_attention(config: DictConfig, notes: list[str]) -> Iterator[str]:
         return
     elsewhere = config.preflight_only or loopback.cluster(config.trainer.nnodes) is not None
     if elsewhere and not count_gpus():
-        notes.append(
-            "attention: not tried, nvidia-smi shows no GPU here; `python -m recipe.gpu.selfcheck` does elsewhere"
-        )
+        notes.append("attention: not tried, nvidia-smi shows no GPU here; try `python -m recipe.gpu.selfcheck` there")
         return
     try:
         notes += choose_attention(config, "cuda")
@@ -161,16 +145,14 @@ def choose_attention(config: DictConfig, device: str) -> list[str]:
         PreflightError: neither is right, or torch cannot use the device.
     """
     place = "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
-    model, key = OmegaConf.select(config, place), f"{place}.{ATTENTION}"
+    model, key = OmegaConf.select(config, place), f"{place}.override_config.attn_implementation"
     chosen, other = str(model.override_config.get("attn_implementation")), "varlen_repeat_kv"
     if not chosen.startswith("varlen"):
         return []
     shape = head_shape(str(model.path))
     found = run_selfcheck(device, shape)
     if found["device"] is None:
-        raise PreflightError(
-            f"the attention cannot be tried on a GPU: {found['cuda']}. Set hardware=cpu for the CPU profile."
-        )
+        raise PreflightError(f"the attention cannot be tried on a GPU: {found['cuda']}. hardware=cpu needs none.")
     where = f"on {found['device']} with {shape}"
     for name in (chosen, other):
         if found[name]["right"]:
@@ -217,18 +199,11 @@ def run_selfcheck(device: str, shape: Mapping[str, int | None], timeout: float =
         return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """What a run joins."""
-
-    address: str
-    here: str
-    """Id of the node that this process is on."""
-    nodes: tuple[Node, ...]
-
-
-def find_cluster(config: DictConfig) -> Cluster | None:
+def find_cluster(config: DictConfig) -> tuple[str, Answer] | None:
     """Look at each node of the cluster that this run joins; None where it starts a Ray of its own.
+
+    Returns:
+        The cluster's address, and what it says.
 
     Raises:
         PreflightError: there is none, or something is missing on a node.
@@ -243,10 +218,10 @@ def find_cluster(config: DictConfig) -> Cluster | None:
         )
     run = Path(config.paths.run).absolute()
     existing = next(path for path in (run, *run.parents) if path.is_dir())
-    key = config.interaction.user.get("api_key_env") if config.interaction.user else None
+    key = str(config.interaction.user.get("api_key_env")) if config.interaction.user else ""
     asked = {
         **{"root": str(ROOT), "code": list(CODE), "packages": list(PACKAGES), "folder": os.getcwd()},
-        "secrets": sorted({*secrets(os.environ), *([str(key)] if key and os.environ.get(str(key)) else [])}),
+        "secrets": sorted({*secrets(os.environ), *([key] if os.environ.get(key) else [])}),
         **{"variables": list(LOOPBACK), "salt": uuid.uuid4().hex, "paths": read_paths(config)},
         "shared": str(existing / f".nodes-{uuid.uuid4().hex}"),
     }
@@ -258,7 +233,7 @@ def find_cluster(config: DictConfig) -> Cluster | None:
         shutil.rmtree(str(asked["shared"]), ignore_errors=True)
     if wrong := [*node_problems(config, answer, asked, describe(asked))]:
         raise PreflightError("\n- ".join([f"the Ray cluster at {address} is not ready for this run:", *wrong]))
-    return Cluster(address, answer.here, answer.nodes)
+    return address, answer
 
 
 def read_paths(config: DictConfig) -> list[str]:
@@ -266,10 +241,9 @@ def read_paths(config: DictConfig) -> list[str]:
     model = config.actor_rollout_ref.model
     named = [config.data.train_files, config.data.val_files, model.path, model.lora_adapter_path]
     named += [config.reward.custom_reward_function.path, list(config.interaction.environments.values())]
-    named += [OmegaConf.select(config, "environment.guard"), OmegaConf.select(config, "offline.files")]
-    texts = [text for item in named for text in (item if isinstance(item, list) else as_list(item))]
-    paths = [os.path.abspath(os.path.expanduser(text)) for text in texts if "://" not in text]
-    return sorted({path for path in paths if os.path.exists(path)})  # what is not here, other checks tell
+    named += [config.environment.guard, config.offline.files]
+    paths = {os.path.abspath(os.path.expanduser(text)) for item in named for text in as_list(item) if "://" not in text}
+    return sorted(path for path in paths if os.path.exists(path))  # what is not here, other checks tell
 
 
 def node_problems(
@@ -282,17 +256,15 @@ def node_problems(
         here: of `recipe.cluster.describe` in this process.
     """
     working = [node for node in answer.nodes if node.resources.get("CPU", 0) or node.resources.get("GPU", 0)]
-    nodes, each, gpus = (
-        int(config.trainer.nnodes),
-        int(config.trainer.n_gpus_per_node),
-        [n.resources.get("GPU", 0) for n in working],
-    )
+    nodes, each = int(config.trainer.nnodes), int(config.trainer.n_gpus_per_node)
+    gpus = [node.resources.get("GPU", 0) for node in working]
     if sum(has >= each for has in gpus) < nodes or sum(gpus) < devices(config):
         has = ", ".join(f"{node} has {number:.0f}" for node, number in zip(working, gpus, strict=True))
         yield (
             f"{nodes} nodes with {each} GPUs, and {playing_devices(config)} more to play, are asked for: {has}. Start "
             "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
         )
+    wanted, cpus = wanted_memory(config), CPUS_PER_GPU * each + CPUS_BESIDE
     for node in working:
         if node.fault:
             yield f"{node} cannot be asked: {node.fault}."
@@ -302,38 +274,26 @@ def node_problems(
             yield f"{node} has no folder {asked['folder']} or {asked['root']}. Mount the checkout at the same place."
         elif here["code"] != there["code"]:
             yield f"{node} has other code in {asked['root']}. Use one checkout that all nodes mount."
-        own, found = ({"python": one["python"], **one["packages"]} for one in (here, there))
-        if other := _differing(own, found):
-            yield f"{node} has other packages in {there['executable']}: {other}. Run `bash setup.sh` there."
-        if other := _differing(here["paths"], there["paths"]):
-            yield f"{node} has not the same of what is read: {other}. Put it at the same place on all nodes."
-        if other := _differing(here["secrets"], there["secrets"], values=False):
-            yield f"{node} lacks variables of this start, or has others: {other}. Set them before `ray start` there."
+        for name, what, remedy in (
+            ("packages", "packages", f"Run `bash setup.sh` where {there['executable']} is"),
+            ("paths", "files", "Put the same ones at the same place on all nodes"),
+            ("secrets", "variables", "Set them as here, before `ray start` there"),
+        ):
+            own, found = here[name], there[name]
+            if other := [key for key in sorted({*own, *found}) if own.get(key) != found.get(key)]:
+                yield f"{node} has other {what}, or lacks some: {', '.join(other[:3])}. {remedy}."
+        if here["python"] != there["python"]:
+            yield f"{node} has Python {there['python']}, not {here['python']}. Run `bash setup.sh` there."
         closed = [f"{name}={value}" for name, value in LOOPBACK.items() if there["variables"].get(name) == value]
         if closed and nodes > 1 and not node.address.startswith("127."):
             yield f"{node} has {', '.join(closed)}, and reaches no other node. Unset that before `ray start` there."
-        if cards and there["memory"] < (wanted := wanted_memory(config)):
+        if cards and there["memory"] < wanted:
             yield f"{node} has {there['memory'] / GB:.1f} GB of memory, {wanted / GB:.0f} are needed ({MEMORY})."
-        cpus = CPUS_PER_GPU * each + CPUS_BESIDE
         if cards >= each and node.resources.get("CPU", 0) < cpus:
             yield f"{node} has fewer than {cpus} CPUs, for which verl would wait. Start its Ray with --num-cpus={cpus}."
-    yield from _unshared([node for node in working if not node.fault], str(Path(asked["shared"]).parent))
-
-
-def _differing(here: Mapping[str, Any], there: Mapping[str, Any], values: bool = True) -> str:
-    """The first three names whose values differ."""
-    other = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
-    shown = [f"{name} {there.get(name)} (here {here.get(name)})" if values else name for name in other]
-    return ", ".join(shown[:3])
-
-
-def _unshared(nodes: Sequence[Node], folder: str) -> Iterator[str]:
-    """One problem for all: where a folder is not shared, every node misses every other one's file."""
-    for node in nodes:
-        missing = ", ".join(str(other) for other in nodes if other.id not in node.answer["seen"])
+    for node in (node for node in working if not node.fault):
+        missing = ", ".join(str(other) for other in working if not other.fault and other.id not in node.answer["seen"])
         if (fault := node.answer["wrote"]) is not None or missing:
-            how = (
-                f"cannot write into {folder}: {fault}" if fault else f"does not see what {missing} writes into {folder}"
-            )
-            yield f"{node} {how}. Set paths.run (or RUN) to a folder that all nodes mount at the same place."
-            return
+            how = f"cannot write: {fault}" if fault else f"does not see what {missing} writes"
+            yield f"{node} {how}, in {Path(asked['shared']).parent}. Set paths.run (or RUN) to a folder on all nodes."
+            return  # where a folder is not shared, every node misses every other one's file

@@ -4,7 +4,6 @@
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from interaction.trajectory import closing_ids
 from recipe import smollm2
-from recipe.files import Damaged, PreflightError
+from recipe.files import Damaged, PreflightError, one_line
 from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
@@ -56,18 +55,15 @@ def start(config: DictConfig, notes: list[str]) -> Iterator[str]:
         notes.append(f"LoRA: rank {adapter.rank}, alpha {adapter.alpha} and modules are those of the adapter")
         model.lora_rank, model.lora_alpha, model.target_modules = adapter.rank, adapter.alpha, modules
     if model.path is None:
-        tiny = config.paths.get("tiny_policy")
-        places = (
-            [run / stage.previous / "hf"] if stage.previous else [warm_started(config), *([Path(tiny)] if tiny else [])]
-        )
-        there = [path for path in places if (path / "config.json").is_file()]
-        if not there:
-            how = (
-                f"run the stage {stage.previous} with the same RUN" if stage.previous else "run `bash run_sft.sh` first"
-            )
+        places, how = [warm_started(config)], "run `bash run_sft.sh` first"
+        if stage.previous:
+            places, how = [run / stage.previous / "hf"], f"run the stage {stage.previous} with the same RUN"
+        elif tiny := config.paths.get("tiny_policy"):
+            places.append(Path(tiny))
+        model.path = next((str(path) for path in places if (path / "config.json").is_file()), None)
+        if model.path is None:
             yield f"no model to start from: {places[-1]} is not there. Set MODEL=/path/to/huggingface/folder, or {how}."
             return
-        model.path = str(there[0])
     try:
         model.path = start_model(str(model.path))
     except PreflightError as error:
@@ -93,21 +89,18 @@ def start_model(given: str) -> str:
     path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
     if os.path.isdir(path):
         if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-            raise PreflightError(
-                f"{given} is a LoRA adapter, not a model. Merge it, or set {MODEL}.lora_adapter_path to it."
-            )
+            raise PreflightError(f"{given} is a LoRA adapter, no model. Merge it, or set {MODEL}.lora_adapter_path.")
         if fault := broken_weights(path):
             raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
         return str(path)
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", given):
-        raise PreflightError(f"{given} is not a model folder: there is none. {FOLDER}")
     from huggingface_hub import hf_hub_download
 
     try:
         hf_hub_download(given, "config.json", etag_timeout=5)
     except Exception as error:
-        words = " ".join(str(error).split())
-        raise PreflightError(f"{given} is no folder, and the hub does not give it: {words[:200]}. {FOLDER}") from error
+        raise PreflightError(
+            f"{given} is no folder, and the hub does not give it: {one_line(error)}. {FOLDER}"
+        ) from error
     return given
 
 
@@ -124,10 +117,7 @@ def load_tokenizer(path: str) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the tokenizers library is no Exception
-        words = " ".join(str(error).split())
-        raise PreflightError(
-            f"the tokenizer of {path} cannot be read: {type(error).__name__}: {words[:200]}."
-        ) from error
+        raise PreflightError(f"the tokenizer of {path} cannot be read: {one_line(repr(error))}.") from error
     if tokenizer.eos_token_id is None or not tokenizer.chat_template:
         lacks = "eos_token" if tokenizer.eos_token_id is None else "chat template"
         raise PreflightError(f"the tokenizer of {path} has no {lacks}. Take the instruct version of the model.")
@@ -143,11 +133,9 @@ def load_settings(path: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        settings = AutoConfig.from_pretrained(path)
+        return AutoConfig.from_pretrained(path).get_text_config()
     except Exception as error:
-        words = " ".join(str(error).split())
-        raise PreflightError(f"config.json of {path} cannot be used: {type(error).__name__}: {words[:200]}.") from error
-    return getattr(settings, "text_config", settings)
+        raise PreflightError(f"config.json of {path} cannot be used: {one_line(repr(error))}.") from error
 
 
 def weights(path: str) -> Iterator[str]:
@@ -162,17 +150,14 @@ def weights(path: str) -> Iterator[str]:
 def context(config: DictConfig, settings: Any) -> Iterator[str]:
     """The model has positions for the whole context. verl says so too, a minute after the start."""
     data, longest = config.data, config.actor_rollout_ref.rollout.max_model_len
-    both = data.max_prompt_length + data.max_response_length
+    both, plays = data.max_prompt_length + data.max_response_length, not is_offline(config)
     given = config.actor_rollout_ref.model.override_config.get("max_position_embeddings")
     positions = given or getattr(settings, "max_position_embeddings", None)
-    needed = longest if longest and is_offline(config) else max(both, longest or 0)
+    needed = max(both, longest or 0) if plays else longest or both
     if isinstance(positions, int) and needed > positions:
         yield f"the model has {positions} positions, {needed} tokens are asked for. Lower max_model_len and lengths."
-    if longest and both > longest and not is_offline(config):
-        yield (
-            f"data.max_prompt_length + data.max_response_length={both} is more than actor_rollout_ref.rollout."
-            f"max_model_len={longest}. Lower one of the first two."
-        )
+    if plays and longest and both > longest:
+        yield f"data.max_prompt_length + max_response_length={both} is more than max_model_len={longest}. Lower one."
 
 
 def vocabulary(tokenizer: Any, settings: Any) -> Iterator[str]:
@@ -216,7 +201,7 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
         header = render(MADE_UP, header=True).removeprefix(before)
         closing = closing_ids(lambda messages: ids(render(messages)))
     except Exception as error:  # a template may raise anything
-        yield f"the chat template cannot be used: {type(error).__name__}: {' '.join(str(error).split())[:200]}."
+        yield f"the chat template cannot be used: {one_line(repr(error))}."
         return
     if lost := [message["role"] for message in (*MADE_UP, LATER) if message["content"] not in after]:
         yield f"the chat template leaves out the text of a message of the role {lost[0]}. Take another template."
@@ -234,19 +219,17 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
     answer = {"role": "assistant", "content": protocol.render_answer("an earlier thought", "done")}
     whole = render([*MADE_UP, answer, LATER, answer])
     dropped = whole.count("an earlier thought") < 2 * answer["content"].count("an earlier thought")
-    notes.append(
-        f"chat template: messages end with {tokenizer.decode(closing)!r}"
-        + "; drops earlier thoughts, which rollouts keep" * dropped
-    )
+    end = f"chat template: messages end with {tokenizer.decode(closing)!r}"
+    notes.append(end + "; drops earlier thoughts, which rollouts keep" * dropped)
 
 
 def prompts(config: DictConfig, tokenizer: Any, notes: list[str]) -> Iterator[str]:
     """The longest prompts fit; verl would cut them on the left, and with them the function documentation."""
-    limit, found = config.data.max_prompt_length, list[tuple[int, str]]()
+    limit, found, plain = config.data.max_prompt_length, list[tuple[int, str]](), PlainText.of(tokenizer)
     for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
         texts = [row["prompt"] for row in parquet_rows(Path(name), ["prompt"])]
         texts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
-        for messages in map(PlainText.of(tokenizer).messages, texts[-LONGEST:]):
+        for messages in map(plain.messages, texts[-LONGEST:]):
             ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
             found.append((len(ids), name))
     longest, name = max(found, default=(0, ""))

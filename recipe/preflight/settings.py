@@ -40,28 +40,15 @@ DEAD = {
     f"{ACTOR}.grad_clip": (1.0, f"{ACTOR}.optim.clip_grad"),
     "critic.grad_clip": (1.0, "critic.optim.clip_grad"),
     f"{ACTOR}.fsdp_config.dtype": ("bfloat16", f"{ACTOR}.fsdp_config.mixed_precision.param_dtype"),
-    f"{REF}.fsdp_config.dtype": ("bfloat16", f"{REF}.fsdp_config.mixed_precision.param_dtype"),
-    "critic.fsdp.dtype": ("bfloat16", "critic.fsdp.mixed_precision.param_dtype"),
     f"{ACTOR}.use_torch_compile": (True, f"{ACTOR}.fsdp_config.use_torch_compile"),
-    f"{REF}.use_torch_compile": (True, f"{REF}.fsdp_config.use_torch_compile"),
     f"{ACTOR}.use_remove_padding": (None, f"{MODEL}.use_remove_padding"),
-    f"{ACTOR}.use_fused_kernels": (None, f"{MODEL}.use_fused_kernels"),
-    f"{ACTOR}.ppo_micro_batch_size": (None, f"{ACTOR}.ppo_micro_batch_size_per_gpu"),
-    f"{ROLLOUT}.log_prob_micro_batch_size": (None, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
-    "critic.use_dynamic_bsz": (True, "critic.ppo_max_token_len_per_gpu"),
-    "critic.ppo_micro_batch_size": (None, "critic.ppo_max_token_len_per_gpu"),
     "critic.ppo_micro_batch_size_per_gpu": (None, "critic.ppo_max_token_len_per_gpu"),
-    "critic.ulysses_sequence_parallel_size": (1, "critic.fsdp.ulysses_sequence_parallel_size"),
-    f"{MODEL}.lora.rank": (0, f"{MODEL}.lora_rank"),
-    f"{MODEL}.lora.alpha": (32, f"{MODEL}.lora_alpha"),
     f"{ROLLOUT}.do_sample": (True, f"{ROLLOUT}.temperature"),
     f"{ROLLOUT}.multi_turn.max_assistant_turns": (None, "interaction.train.max_steps_per_turn"),
-    f"{ROLLOUT}.multi_turn.max_user_turns": (None, "nothing: the task says how many turns there are"),
     f"{ROLLOUT}.multi_turn.max_tool_response_length": (256, "interaction.train.max_result_chars"),
     f"{ROLLOUT}.multi_turn.format": ("hermes", "interaction.protocol"),
     "algorithm.filter_groups.max_num_gen_batches": (0, "stage.max_gen_batches"),
     "custom_reward_function.path": (None, "reward.custom_reward_function.path"),
-    "trainer.balance_batch": (True, "nothing: verl's V1 trainer always balances"),
     "trainer.use_v1": (True, "nothing: this recipe is built on verl's V1 trainer"),
 }
 """Settings of verl's that nothing reads on this path -> their default, and what does what they promise."""
@@ -71,12 +58,6 @@ def problems(config: DictConfig) -> Iterator[str]:
     """What is wrong with settings that need neither data nor model nor machine to be judged."""
     if (version := importlib.metadata.version("verl")) != VERL_VERSION:
         yield f"verl {version} is installed, this recipe is written for {VERL_VERSION}. Run `bash setup.sh`."
-    for check in CHECKS:
-        yield from check(config)
-
-
-def names(config: DictConfig) -> Iterator[str]:
-    """Protocol and loggers; verl would miss a logger's package after minutes."""
     try:
         get_protocol(config.interaction.protocol, docs=config.interaction.docs)
     except ValueError as error:
@@ -84,12 +65,14 @@ def names(config: DictConfig) -> Iterator[str]:
     for name in set(as_list(config.trainer.logger)) - {"console", "file", "rl_insight", "vemlp_wandb"}:
         if importlib.util.find_spec(name) is None:
             yield f"trainer.logger has {name}, and no such package is installed. Install it, or leave it out."
+    for check in CHECKS:
+        yield from check(config)
 
 
 def algorithm(config: DictConfig) -> Iterator[str]:
     """Estimator, critic and loss fit each other."""
     algorithm, actor, rollout = config.algorithm, config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    name, loss, control = str(algorithm.adv_estimator), actor.policy_loss.loss_mode, algorithm.kl_ctrl
+    name, loss, mean = str(algorithm.adv_estimator), actor.policy_loss.loss_mode, actor.loss_agg_mode
     given, rejection = f"algorithm.adv_estimator={name}", algorithm.rollout_correction.rollout_rs
     registered = os.environ.get("VERL_USE_EXTERNAL_MODULES")  # which may have estimators and losses of their own
     if name not in (*WITH_CRITIC, *GROUPED, *UNFED, "reinforce_plus_plus") and not registered:
@@ -102,19 +85,14 @@ def algorithm(config: DictConfig) -> Iterator[str]:
         yield f"{given} compares the rollouts of a task, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
     if name in WITH_CRITIC and config.critic.enable is not True:
         yield f"{given} needs a critic, and critic.enable={config.critic.enable}. Set it to true, or algorithm=tppo."
-    if algorithm.use_kl_in_reward and control.type == "adaptive" and min(control.target_kl, control.horizon) <= 0:
-        yield f"algorithm.kl_ctrl.target_kl={control.target_kl}, horizon={control.horizon}: both must be above 0."
     if rejection is not None and (name in OURS or loss == "appo_step"):
-        yield (
-            f"algorithm.rollout_correction.rollout_rs={rejection} takes away tokens that {given} needs for its steps. "
-            "Set it to null."
-        )
+        yield f"algorithm.rollout_correction.rollout_rs={rejection} takes tokens from {given}'s steps. Set it to null."
     if loss == "appo_step" and name not in WHOLE_STEPS:
         yield f"the loss appo_step has one ratio a step, {given} an advantage a token. Take {', '.join(WHOLE_STEPS)}."
-    if loss == "appo_step" and actor.loss_agg_mode == "token-mean":
+    if loss == "appo_step" and mean == "token-mean":
         yield f"{ACTOR}.loss_agg_mode=token-mean weighs steps by their tokens. Set seq-mean-token-mean for appo_step."
-    if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
-        yield f"{ACTOR}.loss_agg_mode={actor.loss_agg_mode} divides by a micro-batch's width. Set loss_scale_factor."
+    if mean == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
+        yield f"{ACTOR}.loss_agg_mode={mean} divides by a micro-batch's width. Set loss_scale_factor."
     if rollout.val_kwargs.get("do_sample") and rollout.val_kwargs.temperature == 0:
         yield f"{ROLLOUT}.val_kwargs.do_sample=true with temperature=0 is greedy. Set {ROLLOUT}.val_kwargs.temperature."
 
@@ -136,26 +114,20 @@ def batches(config: DictConfig) -> Iterator[str]:
 
 def split_models(config: DictConfig) -> Iterator[str]:
     """Sequence parallelism needs flash-attn: else each GPU attends to its own part of a text."""
-    rollout = config.actor_rollout_ref.rollout
-    for key, part, engine in (*_trained(config), (REF, config.actor_rollout_ref.ref, "fsdp_config")):
-        model = config.critic.model if key == "critic" else config.actor_rollout_ref.model
+    policy = config.actor_rollout_ref
+    for key, part, engine in (*_trained(config), (REF, policy.ref, "fsdp_config")):
+        model, where = (config.critic.model, "critic.model") if key == "critic" else (policy.model, MODEL)
         attention = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")
         right = model.get("use_remove_padding") and str(attention).startswith("flash_attention_")
         if sequence_parts(part, engine) > 1 and not right:
-            where = "critic.model" if key == "critic" else MODEL
             yield (
                 f"{key}: ulysses_sequence_parallel_size above 1 needs {where}.use_remove_padding=true and "
                 f"{where}.override_config.attn_implementation=flash_attention_2 (it is {attention})."
             )
-    backend = "engine_kwargs.vllm.distributed_executor_backend"
-    if rollout.tensor_model_parallel_size > 1 and OmegaConf.select(rollout, backend) == "uni":
-        yield f"{ROLLOUT}.{backend}=uni is one process, and tensor_model_parallel_size is above 1. Set it to mp."
-    model = config.actor_rollout_ref.model
-    if str(attention := model.override_config.get("attn_implementation")).startswith("varlen"):
-        if not model.use_remove_padding:
-            yield f"{MODEL}.override_config.attn_implementation={attention} needs {MODEL}.use_remove_padding=true."
-        if "recipe.gpu.plugin" not in str(model.external_lib):
-            yield f"{MODEL}.override_config.attn_implementation={attention} needs external_lib=recipe.gpu.plugin."
+    plugin = "recipe.gpu.plugin" in str(policy.model.external_lib)
+    varlen = str(policy.model.override_config.get("attn_implementation")).startswith("varlen")
+    if varlen and not (policy.model.use_remove_padding and plugin):
+        yield f"the attention varlen needs {MODEL}.use_remove_padding=true and external_lib=recipe.gpu.plugin."
 
 
 def sampling(config: DictConfig) -> Iterator[str]:
@@ -165,28 +137,12 @@ def sampling(config: DictConfig) -> Iterator[str]:
     if filtering.enable and rollout.n < 2:
         yield f"algorithm.filter_groups compares rollouts, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
     if filtering.enable and sampler.path and sampler.name:
-        yield (
-            "algorithm.filter_groups.enable=true does nothing with trainer.v1.sampler.custom_sampler.path="
-            f"{sampler.path}. Leave one of the two out."
-        )
+        yield "algorithm.filter_groups.enable=true does nothing with trainer.v1.sampler.custom_sampler. Leave one out."
     corrected = correction.rollout_is or correction.rollout_rs
     if correction.bypass_mode and corrected:
-        yield (
-            "algorithm.rollout_correction.bypass_mode=true leaves nothing for rollout_is or rollout_rs to correct. Set "
-            "those two to null, or bypass_mode=false."
-        )
+        yield "algorithm.rollout_correction: rollout_is and rollout_rs do nothing with bypass_mode=true. Set it false."
     if (correction.bypass_mode or corrected) and not rollout.calculate_log_probs:
         yield f"algorithm.rollout_correction needs {ROLLOUT}.calculate_log_probs=true."
-    if correction.rollout_is:
-        try:
-            bounds = [float(part) for part in str(correction.rollout_is_threshold).split("_")]
-        except ValueError:
-            bounds = []
-        if not (len(bounds) in (1, 2) and bounds == sorted(bounds) and 0 < bounds[0] and bounds[-1] < float("inf")):
-            yield (
-                f"algorithm.rollout_correction.rollout_is_threshold={correction.rollout_is_threshold}; expected the "
-                "largest weight, such as 2.0, or the smallest and the largest, such as 0.5_5.0."
-            )
 
 
 def lora(config: DictConfig) -> Iterator[str]:
@@ -212,18 +168,14 @@ def model_lora(model: DictConfig, name: str) -> Iterator[str]:
 
 def trainer_mode(config: DictConfig) -> Iterator[str]:
     """A stage plays and trains in turn, or at the same time, with one of this recipe's trainers."""
-    modes, correction, rollout = (
-        config.trainer.v1,
-        config.algorithm.rollout_correction,
-        config.actor_rollout_ref.rollout,
-    )
-    mode, hybrid = modes.trainer_mode, config.actor_rollout_ref.hybrid_engine
-    given, oldest = f"trainer.v1.trainer_mode={mode}", modes.sampler.max_off_policy_threshold
+    modes, policy, correction = config.trainer.v1, config.actor_rollout_ref, config.algorithm.rollout_correction
+    mode, oldest = modes.trainer_mode, modes.sampler.max_off_policy_threshold
+    given, rollout = f"trainer.v1.trainer_mode={mode}", policy.rollout
     if mode not in (SYNC, *GROUPS):
         yield f"{given} is verl's own trainer, without gates and metrics. Set trainer=sync, async or separate."
         return
-    if hybrid != (mode != SEPARATE):
-        yield f"{given} with actor_rollout_ref.hybrid_engine={hybrid}. Set trainer=separate, or neither."
+    if policy.hybrid_engine != (mode != SEPARATE):
+        yield f"{given} with actor_rollout_ref.hybrid_engine={policy.hybrid_engine}. Set trainer=separate, or neither."
     if mode == SYNC:
         return
     if is_offline(config):
@@ -234,23 +186,18 @@ def trainer_mode(config: DictConfig) -> Iterator[str]:
         yield f"{given}: rollouts are older than the policy. Set algorithm.rollout_correction.rollout_is=token."
     if not oldest or oldest < 2 or not 0 <= modes[mode].num_warmup_batches <= 1:
         yield (
-            f"{given} bounds the age of an episode by trainer.v1.sampler.max_off_policy_threshold of 2 or more (it is "
-            f"{oldest}) and trainer.v1.{mode}.num_warmup_batches of 0 or 1. Set both."
+            f"{given}: the age of an episode is bounded by trainer.v1.sampler.max_off_policy_threshold of 2 or more "
+            f"(it is {oldest}) and trainer.v1.{mode}.num_warmup_batches of 0 or 1. Set both."
         )
-    if mode == SEPARATE:
-        yield from _separate(config, rollout, given)
-
-
-def _separate(config: DictConfig, rollout: DictConfig, given: str) -> Iterator[str]:
-    """Engines on devices of their own."""
-    model, mini = config.actor_rollout_ref.model, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    if mode != SEPARATE:
+        return
     engine = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
-    if config.trainer.v1[SEPARATE].parameter_sync_step != 1 or config.data.train_batch_size != mini:
+    if modes[mode].parameter_sync_step != 1 or config.data.train_batch_size != policy.actor.ppo_mini_batch_size:
         yield (
             f"{given} sends weights after one optimizer step. Set TRAIN_BATCH_SIZE and MINI_BATCH_SIZE to one number, "
-            f"and trainer.v1.{SEPARATE}.parameter_sync_step=1."
+            f"and trainer.v1.{mode}.parameter_sync_step=1."
         )
-    if model.lora_rank > 0 and not OmegaConf.select(model, "lora.merge"):
+    if policy.model.lora_rank > 0 and not OmegaConf.select(policy.model, "lora.merge"):
         yield f"{given} with {MODEL}.lora_rank sends no adapter. Set +{MODEL}.lora.merge=true, or trainer=async."
     if (playing := playing_devices(config)) < 1 or playing % engine:
         yield f"{given}: an engine takes {engine} devices. {ROLLOUT}.nnodes x n_gpus_per_node={playing} is no multiple."
@@ -267,11 +214,7 @@ def offline(config: DictConfig) -> Iterator[str]:
         if (config.offline.rewards, config.offline.old_log_probs) != ("steps", "start"):
             yield "offline.rewards and offline.old_log_probs do nothing without offline.files. Leave them out."
         return
-    metric, manager = (
-        str((stage.gate or {}).get("metric", "critic/score/mean")),
-        rollout.agent.get("agent_loop_manager_class"),
-    )
-    own = f"pkg://{STORED}"
+    metric = str((stage.gate or {}).get("metric", "critic/score/mean"))
     for asked, remedy in (
         (config.environment.guard is not None, "environment.guard=null"),
         (config.algorithm.filter_groups.enable, "algorithm.filter_groups.enable=false"),
@@ -279,8 +222,7 @@ def offline(config: DictConfig) -> Iterator[str]:
         (stage.handover == "best", "stage.handover=last"),
         (stage.over_budget == "leave_out", "stage.over_budget=keep; what is too long is left out anyway"),
         (config.interaction.overlong.penalty > 0, "interaction.overlong.penalty=0"),
-        (config.data.custom_cls.path not in (None, own), "data.custom_cls.path=null"),
-        (manager not in (None, f"{STORED}.StoredTrajectories"), f"{ROLLOUT}.agent.agent_loop_manager_class=null"),
+        (config.data.custom_cls.path not in (None, f"pkg://{STORED}"), "data.custom_cls.path=null"),
     ):
         if asked:
             yield f"offline.files: nothing is played. Set {remedy}."
@@ -295,7 +237,7 @@ def offline(config: DictConfig) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[DictConfig], Iterator[str]], ...] = (
-    *(names, algorithm, batches, split_models, sampling, lora, trainer_mode, offline),
+    *(algorithm, batches, split_models, sampling, lora, trainer_mode, offline),
 )
 
 
@@ -339,9 +281,8 @@ def fill_in(config: DictConfig) -> list[str]:
         config.data.val_batch_size = 1  # of a data set that verl makes and nobody asks for a row
         config.data.shuffle = True  # anew in each epoch, by data.seed; the CPU profile has it off for its one batch
         config.trainer.test_freq, config.trainer.val_before_train = -1, False
-        if config.offline.old_log_probs == "start" and not (
-            policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward
-        ):
+        has_reference = policy.actor.use_kl_loss or config.algorithm.use_kl_in_reward
+        if config.offline.old_log_probs == "start" and not has_reference:
             policy.actor.use_kl_loss, policy.actor.kl_loss_coef = True, 0.0  # verl's reference policy, without a KL
     actor, ref = (sequence_parts(part, "fsdp_config") for part in (policy.actor, policy.ref))
     longest = config.data.max_prompt_length + config.data.max_response_length
@@ -371,13 +312,11 @@ def fill_in(config: DictConfig) -> list[str]:
 
 def fit_bucket(config: DictConfig) -> None:
     """Raise the bucket in which weights go to the engine, so that it holds the largest of them: the embedding."""
+    policy = config.actor_rollout_ref
     if model := known_model(config):
-        dtype = config.actor_rollout_ref.actor.fsdp_config.model_dtype
-        checkpoint, least = (
-            config.actor_rollout_ref.rollout.checkpoint_engine,
-            -(-model.embedding * BYTES[dtype] // 2**20),
-        )
-        checkpoint.update_weights_bucket_megabytes = max(checkpoint.update_weights_bucket_megabytes, least)
+        least = -(-model.embedding * BYTES[policy.actor.fsdp_config.model_dtype] // 2**20)
+        bucket = policy.rollout.checkpoint_engine.update_weights_bucket_megabytes
+        policy.rollout.checkpoint_engine.update_weights_bucket_megabytes = max(bucket, least)
 
 
 def on_policy(config: DictConfig) -> bool:

@@ -64,19 +64,12 @@ class Lengths:
         return len(self._tokenizer.encode(self._plain(text), add_special_tokens=False))
 
     def most(self, texts: list[str]) -> int:
-        """What these messages cannot have more tokens than, without tokenizing them."""
+        """The largest number of tokens that these messages can have. Nothing is tokenized."""
         return self._around * len(texts) + sum(len(self._plain(text).encode()) for text in texts)
 
-    def response(self, texts: list[str], limit: int) -> int:
-        """Tokens of all later messages with what stands around them; counted until they are more than `limit`."""
-        if (most := self.most(texts)) <= limit:
-            return most
-        found = self._around * len(texts)
-        for text in texts:
-            if found > limit:
-                break
-            found += self.of(text)
-        return found
+    def fit(self, texts: list[str], limit: int) -> bool:
+        """Whether all later messages, with what stands around them, have at most so many tokens."""
+        return self.most(texts) <= limit or self._around * len(texts) + sum(map(self.of, texts)) <= limit
 
 
 def over_budget(
@@ -97,14 +90,12 @@ def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budg
         opening, texts = _play(task, conversation, lengths, budget)
         if texts and conversation.stop_reason in (None, *LIMITS):
             return False
-    if budget.response is not None and lengths.response(texts, budget.response) > budget.response:
+    if budget.response is not None and not lengths.fit(texts, budget.response):
         return False
-    if budget.context is None:
+    whole = [*(message["content"] for message in opening), *texts]
+    if budget.context is None or lengths.most(whole) <= budget.context - TEMPLATE:
         return True
-    if lengths.most([*(message["content"] for message in opening), *texts]) <= budget.context - TEMPLATE:
-        return True
-    left = budget.context - lengths.prompt(opening)
-    return lengths.response(texts, left) <= left
+    return lengths.fit(texts, budget.context - lengths.prompt(opening))
 
 
 def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> tuple[list[Message], list[str]]:
@@ -154,7 +145,6 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
     data, interaction, context = config.data, config.interaction, config.actor_rollout_ref.rollout.max_model_len
     lengths = Lengths(tokenizer)
     budget = Budget(context, data.max_response_length, interaction.max_tokens_per_reply)
-    limits = f"max_model_len={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}"
 
     @cache
     def fits(environment: str, task_id: str, split: str) -> bool:
@@ -162,36 +152,35 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         task = load_tasks(environment)[task_id]
         return _fits(task, Conversation(task, protocol=protocol, **policy), lengths, budget)
 
-    trained, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
+    stay, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
     for key in ("train_files", "val_files"):
         for file in as_list(data[key]):
             infos = [row["extra_info"] for row in parquet_rows(Path(file).expanduser(), ["extra_info"])]
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
-            if over:
-                where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
-                listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
-                end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"
-                if key == "val_files":
-                    end = f"accuracy can reach {1 - len(over) / len(infos):.3f} at most"
-                elif leaves:
-                    end = f"left out of training, {len(infos) - len(over)} rows stay"
-                notes.append(
-                    f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit "
-                    f"{limits}: {end}. Longer limits or interaction.{over[0]['split']}.max_result_chars let more fit"
-                )
             if key == "train_files":
-                trained += [task_name(*task_key_of(info)) for info in infos]
-                left_out |= {task_name(*task_key_of(info)) for info in over}
-    names = sorted(left_out) if leaves else []
-    stay = [name for name in trained if name not in names]
-    if names and len(stay) < data.train_batch_size:
+                left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
+                stay += [name for info in infos if (name := task_name(*task_key_of(info))) not in left_out]
+            if not over:
+                continue
+            where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
+            listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
+            end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"
+            if key == "val_files":
+                end = f"accuracy can reach {1 - len(over) / len(infos):.3f} at most"
+            elif leaves:
+                end = f"left out of training, {len(infos) - len(over)} rows stay"
+            notes.append(
+                f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit max_model_len"
+                f"={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}: {end}"
+            )
+    if left_out and len(stay) < data.train_batch_size:
         yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
-    if names and data.custom_cls.path is not None:
+    if left_out and data.custom_cls.path is not None:
         yield f"stage.over_budget=leave_out does not work with data.custom_cls.path={data.custom_cls.path}. Set keep."
     digest = hashlib.sha256("\n".join(stay).encode()).hexdigest()
     check_same_rows(config, len(stay), digest)
     with open_dict(config):
-        config.data.tasks = {"rows": len(stay), "digest": digest}
-        if names:
-            config.data.leave_out = names
-            config.data.custom_cls = {"path": "pkg://recipe.training.left_out", "name": "FittingRows"}
+        data.tasks = {"rows": len(stay), "digest": digest}
+        if left_out:
+            data.leave_out = sorted(left_out)
+            data.custom_cls = {"path": "pkg://recipe.training.left_out", "name": "FittingRows"}

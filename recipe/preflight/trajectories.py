@@ -9,7 +9,7 @@ from omegaconf import DictConfig, open_dict
 
 from recipe.credit import GROUPED
 from recipe.stage.starts import check_same_rows
-from recipe.trajectories import MOST_SHOWN, Limits, Survey, survey
+from recipe.trajectories import MOST_SHOWN, Limits, survey
 
 N = "actor_rollout_ref.rollout.n"
 WHY = {"too_long": "too long", "earlier": "played again after a resume", "silent": "without a token of the model"}
@@ -21,7 +21,8 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
     Args:
         settings: the model's, as `preflight.model.load_settings` returns them.
     """
-    limits, rollout = Limits.of(config), config.actor_rollout_ref.rollout
+    rollout, model = config.actor_rollout_ref.rollout, str(config.actor_rollout_ref.model.path)
+    limits = Limits.of(config)
     known = min(settings.vocab_size, len(tokenizer))  # recipe/vocabulary.py: no other id has a log-probability
     result = survey([Path(name) for name in config.data.train_files], limits, tokenizer, known)
     counts, grouped = result.counts, config.algorithm.adv_estimator in GROUPED
@@ -38,7 +39,16 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
             f"data.train_batch_size={config.data.train_batch_size} is more than the {rows} {what} of offline.files "
             f"that can be trained on{f'; left out: {left}' * bool(left)}. Set TRAIN_BATCH_SIZE lower."
         )
-    notes += _notes(config, result)
+    short = f"{counts['shortened']} without their last steps, {counts['steps_dropped']} in all"
+    lone = f"{result.lone} left out, alone in their group"
+    more = "".join(f"; {text}" for text, number in ((short, counts["shortened"]), (lone, result.lone)) if number)
+    more += f"; left out: {left}" * bool(left)
+    old = {"start": f"{model} in every step", "step": "the policy at the beginning of each step"}
+    notes += [
+        f"offline: {counts['trained']} of {counts['read']} trajectories, up to {result.longest} tokens{more}",
+        f"offline: they are another policy's; old log-probabilities are those of {old[config.offline.old_log_probs]}",
+        "offline: nothing is validated by playing; rewards are stored ones, so critic/score/mean does not rise",
+    ]
     log_probs, correction = counts["log_probs"] == counts["trained"], config.algorithm.rollout_correction
     if not log_probs and (correction.bypass_mode or correction.rollout_rs):
         yield "offline.files: not all trajectories have log-probabilities. Set bypass_mode=false and rollout_rs=null."
@@ -52,20 +62,3 @@ def check_trajectories(config: DictConfig, tokenizer: Any, settings: Any, notes:
             **{"rows": rows, "digest": digest, "limits": asdict(limits), "vocabulary": known},
             **{"grouped": grouped, "log_probs": log_probs},
         }
-
-
-def _notes(config: DictConfig, result: Survey) -> list[str]:
-    """How many there are, and in what such a training differs from one that plays."""
-    counts, model = result.counts, config.actor_rollout_ref.model.path
-    old = {"start": f"{model} in every step", "step": "the policy at the beginning of each step"}
-    left = "".join(f"; {counts[name]} left out, {text}" for name, text in WHY.items() if counts[name])
-    short = f"; {counts['shortened']} without their last steps, {counts['steps_dropped']} in all" * bool(
-        counts["shortened"]
-    )
-    lone = f"; {result.lone} left out, alone in their group" * bool(result.lone)
-    return [
-        f"offline: {counts['trained']} of {counts['read']} trajectories, up to {result.longest} tokens"
-        f"{lone}{short}{left}",
-        f"offline: they are another policy's; old log-probabilities are those of {old[config.offline.old_log_probs]}",
-        "offline: nothing is validated by playing; rewards are stored ones, so critic/score/mean does not rise",
-    ]

@@ -66,21 +66,15 @@ def test_samples_whose_reward_is_nan_are_lost_and_counted_and_the_others_train(f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "body", "said"),
-    [
-        ("nan", "return math.nan", "returned nan"),
-        ("hang", "time.sleep(10_000)", "has not returned within 2 s"),
-        ("exit", "os._exit(0)", "failed for 2 prompts"),
-    ],
-)
-def test_a_reward_that_always_fails_stops_training_before_the_update(
-    folder: Path, name: str, body: str, said: str
-) -> None:
-    done, stage = train(folder, name, body, *(["reward.timeout=2"] if name == "hang" else []))
-    assert done.returncode == 1
-    assert said in done.stdout
-    reward = f"the reward compute_score of {folder}/{name}.py"
-    assert f"8 of 8 samples of step 1 were lost because {reward} failed for 2 prompts" in done.stdout
-    assert read_steps(stage) == {}
-    assert read_done(stage) is None and not (stage / "hf").exists()
+def test_a_reward_that_always_fails_stops_training_before_the_update(folder: Path) -> None:
+    for name, body, said, given in (
+        ("nan", "return math.nan", "returned nan", ()),
+        ("hang", "time.sleep(10_000)", "has not returned within 2 s", ("reward.timeout=2",)),
+        ("exit", "os._exit(0)", "failed for 2 prompts", ()),
+    ):
+        done, stage = train(folder, name, body, *given)
+        reward = f"the reward compute_score of {folder}/{name}.py"
+        assert done.returncode == 1 and said in done.stdout
+        assert f"8 of 8 samples of step 1 were lost because {reward} failed for 2 prompts" in done.stdout
+        assert read_steps(stage) == {}
+        assert read_done(stage) is None and not (stage / "hf").exists()

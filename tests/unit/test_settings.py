@@ -1,8 +1,6 @@
 """What a configuration may hold: shipped ones pass, mistakes are named, right overrides arrive as Hydra has them."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +9,10 @@ import hydra
 import pytest
 from omegaconf import OmegaConf
 
+from recipe import settings
 from recipe.files import PreflightError
 from recipe.preflight import check_settings
-from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, command, compose, one_of, quoted
-
-ROOT = Path(__file__).parents[2]
+from recipe.settings import CONFIG_DIR, FREE, OURS, RULES, command, compose, quoted
 
 
 def names(group: str) -> list[str]:
@@ -41,12 +38,11 @@ def line_of(overrides: list[str], name: str = "stage1", folder: Path | None = No
 
 def test_every_shipped_configuration_passes() -> None:
     wrong = []
-    for name in (*names("")[:0], "stage1", "stage2", "stage3", "stage4", "fctncalling"):
+    for name in ("stage1", "stage2", "stage3", "stage4", "fctncalling"):
         wrong += [(name, said) for profile in names("hardware") if (said := line_of([f"hardware={profile}"], name))]
     wrong += [(name, said) for name in names("algorithm") if (said := line_of([f"algorithm={name}"], "stage2"))]
     for name in ("sft", "tau_sft"):
         for profile in names("sft_hardware"):
-            compose(name, [f"sft_hardware={profile}"], group="sft_hardware")
             compose(name, [f"sft_hardware={profile}", "preset=steptool"], group="sft_hardware")
     assert not wrong
 
@@ -54,12 +50,10 @@ def test_every_shipped_configuration_passes() -> None:
 BAD = {
     "trainer.total_epoch=3": "trainer.total_epoch is not known. Nearest: trainer.total_epochs",
     "lr=3": "Nearest: critic.optim.lr, actor_rollout_ref.actor.optim.lr",
-    "algoritm.lam=1": "Nearest: algorithm.lam",
     "+interaction.train.max_step=3": "interaction.train.max_step is not known",
     "~trainer.total_epochs": "trainer.total_epochs is missing",
     "hydra.run.dir=x": "hydra.run.dir is not known",
     "hardware=gpu9": "Could not find 'hardware/gpu9' Available options in 'hardware': cpu gpu1 gpu8",
-    "trainer=null": "Config group override must be a string",
     "data.train_files=a,b": "a list is written [a,b]",
     "data.train_batch_size=abc": "data.train_batch_size='abc'; expected a whole number",
     "data.train_batch_size=???": "data.train_batch_size is missing",
@@ -67,17 +61,17 @@ BAD = {
     "actor_rollout_ref.actor.strategy=fsdp3": "expected one of fsdp, fsdp2, fsdp_turbo",
     "actor_rollout_ref.rollout.gpu_memory_utilization=7": "expected a number above 0 to 1",
     "actor_rollout_ref.rollout.temperature=nan": "expected a finite number",
+    "actor_rollout_ref.rollout.temperature=0": "expected a number above 0",
     "actor_rollout_ref.actor.optim.lr=high": "actor_rollout_ref.actor.optim.lr='high'; expected a number",
     "actor_rollout_ref.actor.ppo_mini_batch_size=3": "does not divide data.train_batch_size=4",
     "actor_rollout_ref.actor.checkpoint.save_contents=[hf_model,optimzer]": "expected some of",
     "actor_rollout_ref.rollout.enforce_eager=yes please": "expected true or false",
+    "algorithm.rollout_correction.rollout_is_threshold=5.0_0.5": "0.5_5.0",
     "trainer.v1=null": "trainer.v1=None; expected a section",
     "trainer.experiment_name=2026": "a number is one in quotes",
     "trainer.resume_mode=foo": "expected one of auto, disable",
-    "trainer.logger=[console,wndb]": "wndb",
     "interaction.user={kind: nobody}": "interaction.user.kind='nobody'",
     "stage.gate={kind: leave_at, value: high}": "stage.gate.value='high'",
-    "stage.max_lost_share=25": "stage.max_lost_share=25; expected a number from 0 to 1",
     "stage.name=../../evil": "expected the name of a folder",
     "stage.name=manifest.json": "none that a run has already",
     "paths.run='~/runs'": "paths.run='~/runs'; expected a path, written without ~",
@@ -86,39 +80,27 @@ BAD = {
 
 def test_a_mistake_is_named_in_at_most_two_lines() -> None:
     said = {override: line_of([override]) for override in BAD}
-    wrong = {
-        override: line
-        for override, line in said.items()
-        if BAD[override] not in line or line.count("\n") > 1 or len(line) > 500
-    }
-    assert not wrong
+    assert {key: line for key, line in said.items() if BAD[key] not in line or line.count("\n") > 1} == {}
     assert "Cannot find primary config 'stage9'" in line_of([], "stage9")
 
 
 RIGHT = [
-    ["trainer.total_epochs=3", "actor_rollout_ref.rollout.n=4", "data.train_files=[a.parquet,b.parquet]"],
     ["+reward.custom_reward_function.reward_kwargs.scale=100", "reward.custom_reward_function.path='a b.py'"],
-    ["algorithm=tppo", "trainer.logger=[console,wandb]", "++trainer.total_epochs=5"],
-    ["stage.gate={kind: leave_at, value: 1.0}", "interaction.overlong={train: false}", "+stage.gate.window=3"],
+    ["algorithm=tppo", "trainer.logger=[console,wandb]", "++trainer.total_epochs=5", "+stage.gate.window=3"],
     ["stage.gate=null", "interaction.train.max_result_chars=null", "actor_rollout_ref.actor.optim.betas=[0.9,0.99]"],
     ["+actor_rollout_ref.rollout.engine_kwargs.vllm={seed: 3, a: [1, {b: c}]}", "stage.alarms.lost=1e-2"],
     ["trainer.default_local_dir=${paths.stage}/x", "+custom.mine.x=1", "actor_rollout_ref.model.path=/a/b-c_d.e"],
     ['trainer.experiment_name="a=b, c"', "trainer.project_name='it\\'s'", "data.seed=${oc.decode:'7'}"],
     ["launcher.env.OMP_NUM_THREADS=2", "~launcher.env.MALLOC_ARENA_MAX", "trainer.max_actor_ckpt_to_keep=null"],
     ["algorithm.rollout_correction.rollout_is_threshold=0.5_5.0", "+data.apply_chat_template_kwargs.x=false"],
-    ["actor_rollout_ref.model.target_modules=[q_proj]", "actor_rollout_ref.actor.optim.lr=1", "trainer.logger=console"],
-    [
-        "+interaction.environments.mine=a.py",
-        "actor_rollout_ref.rollout.max_model_len=null",
-    ],
 ]
 
 
-@pytest.mark.parametrize("overrides", RIGHT, ids=lambda overrides: overrides[0])
-def test_right_overrides_give_what_hydra_composes(overrides: list[str]) -> None:
+def test_right_overrides_give_what_hydra_composes() -> None:
     with hydra.initialize_config_dir(str(CONFIG_DIR), version_base=None):
-        theirs = hydra.compose("stage2", overrides=["hardware=tiny", *overrides])
-    assert OmegaConf.to_yaml(compose("stage2", overrides)) == OmegaConf.to_yaml(theirs)
+        theirs = [hydra.compose("stage2", overrides=["hardware=tiny", *overrides]) for overrides in RIGHT]
+    for overrides, config in zip(RIGHT, theirs, strict=True):
+        assert OmegaConf.to_yaml(compose("stage2", overrides)) == OmegaConf.to_yaml(config), overrides
 
 
 def test_every_key_of_verls_that_our_files_set_is_one_that_verl_has_and_reads() -> None:
@@ -157,50 +139,38 @@ def test_choices_are_those_that_verl_takes() -> None:
     for key, call in (tried | {"model_dtype": PrecisionType.to_dtype}).items():
         for name in RULES[key][0].removeprefix("one of ").split(", "):
             call(name)
-    assert not one_of("a", "b")[1]("c")
 
 
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder of configurations, in the working directory."""
-    files = {
+def test_a_users_folder_of_configurations_is_built_on_ours_and_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own"
+    for name, text in {
         "mine.yaml": "defaults: [stage2, {override algorithm: dapo}, _self_]\nstage: {name: mine}\n",
         "typo.yaml": "defaults: [stage2, _self_]\nstage: {name: mine, max_lost_shar: 0.5}\n",
         "kind.yaml": "defaults: [stage2, _self_]\ntrainer: {critic_warmup: two}\n",
         "hardware/mycpu.yaml": "# @package _global_\ndefaults: [cpu]\nlauncher: {needs: {memory_gb: 1}}\n",
         "algorithm/grpo.yaml": "# @package _global_\nalgorithm: {gamma: 0.5}\n",
-    }
-    for name, text in files.items():
-        (path := tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    }.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    return tmp_path / "own"
-
-
-def test_a_users_folder_of_configurations_is_built_on_ours_and_comes_first(own: Path) -> None:
     mine = compose("mine", folder=Path("own"))
     assert (mine.stage.name, mine.algorithm.filter_groups.enable, mine.trainer.device) == ("mine", True, "cpu")
     config = compose("stage1", ["hardware=mycpu"], folder=own)
     assert (config.launcher.needs.memory_gb, config.algorithm.gamma) == (1, 0.5)
     assert "stage has no max_lost_shar" in line_of([], "typo", own)
     assert "trainer.critic_warmup='two'; expected a whole number" in line_of([], "kind", own)
-
-
-def test_options_of_hydras_that_show_something_are_answered_by_hydra(
-    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for option in (["--cfg", "job"], ["--help"]):
-        words = ["--config-dir", "own", "--config-name", "mine", *option, "hardware=mycpu"]
-        monkeypatch.setattr("sys.argv", ["recipe.train", *words])
-        with pytest.raises(SystemExit) as end:
-            command(words)
-        shown = capsys.readouterr().out
-        assert not end.value.code and "name: mine" in shown and "memory_gb: 1" in shown
+    words = ["--config-dir", "own", "--config-name", "mine", "--cfg", "job", "hardware=mycpu"]  # Hydra answers
+    monkeypatch.setattr("sys.argv", ["recipe.train", *words])
+    with pytest.raises(SystemExit) as end:
+        command(words)
+    shown = capsys.readouterr().out
+    assert not end.value.code and "name: mine" in shown and "memory_gb: 1" in shown
     monkeypatch.setattr("sys.argv", ["recipe.train", "--multirun", "trainer.total_epochs=1"])
     with pytest.raises(SystemExit) as end:
         command(sys.argv[1:])
-    assert end.value.code
-    assert not (own.parent / "multirun").exists() or "show something" in str(end.value.code)
+    assert end.value.code and "show something" in str(end.value.code)
 
 
 def test_a_text_is_quoted_so_that_it_is_read_back_and_runs_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,12 +184,13 @@ def test_a_text_is_quoted_so_that_it_is_read_back_and_runs_have_any_name(monkeyp
     assert compose("stage1").paths.run == "outputs/default"
 
 
-def test_a_project_may_stand_in_a_folder_of_any_printable_name(tmp_path: Path) -> None:
-    folder = tmp_path / "é ü, it's = #[x]{y} 50% $HOME"
-    for part in ("recipe", "interaction", "bfcl_env", "rewards"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage2", "--cfg", "job"]
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0 and "stage2_base" in done.stdout, done.stderr
+def test_a_project_may_stand_in_a_folder_of_any_printable_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(CONFIG_DIR, tmp_path / "é ü, it's = #[x]{y} 50% $HOME" / "config"))
+    monkeypatch.setattr(settings, "CONFIG_DIR", folder)
+    assert compose("stage2").stage.name == "stage2_base"
+    monkeypatch.setattr("sys.argv", ["recipe.train"])
+    with pytest.raises(SystemExit) as end:
+        command(["--config-name", "stage2", "--cfg", "job"])
+    assert not end.value.code and "stage2_base" in capsys.readouterr().out

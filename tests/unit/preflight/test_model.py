@@ -18,12 +18,6 @@ from recipe.stage.weights import note_base
 
 
 @pytest.fixture
-def folder(policy, tmp_path) -> Path:
-    """A copy of the tiny policy."""
-    return Path(shutil.copytree(policy, tmp_path / "model"))
-
-
-@pytest.fixture
 def checked(configured, made, tmp_path):
     """A configuration of the tiny data, and what all checks say."""
 
@@ -42,17 +36,14 @@ def checked(configured, made, tmp_path):
     return checked
 
 
-def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy, tmp_path):
+def test_a_stage_starts_from_what_the_one_before_it_has_exported(checked, policy, tmp_path, monkeypatch):
     assert "stage1_format" in checked()[1] and "run_sft.sh" in checked(stage="stage1")[1]
     for place, stage in (("none", "stage1"), ("run/stage0_sft/hf", "stage1"), ("run/stage1_format/hf", "stage2")):
         shutil.copytree(policy, tmp_path / place)
         config, said = checked(stage=stage)
         assert said == "" and config.actor_rollout_ref.model.path == f"{tmp_path}/{place}"
-
-
-def test_the_home_folder_is_written_out(folder, monkeypatch):
-    monkeypatch.setenv("HOME", str(folder.parent))
-    assert model.start_model("~/model") == str(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert model.start_model("~/none") == f"{tmp_path}/none"
 
 
 def edited(name: str, **changes: Any) -> Any:
@@ -101,19 +92,16 @@ def flipped(folder: Path) -> None:
 
 BROKEN = [
     (edited("config.json", max_position_embeddings=64), "64 positions"),
-    (edited("config.json", max_position_embeddings="many"), "config.json"),
     (edited("config.json", model_type="nothing-known"), "nothing-known"),
     (edited("config.json", num_hidden_layers=9, layer_types=None), "missing"),
     (edited("config.json", vocab_size=100), "another shape"),
     (edited("tokenizer_config.json", eos_token=None), "eos_token"),
-    *[(written("config.json", text), "config.json") for text in (b"", b"[]", b'{"model_type": "qw', b"\xff\xfe{")],
-    *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b"[]", b"{", b'{"model": {}}')],
-    *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"{{ 1 / 0 }}", b"x")],
+    *[(written("config.json", text), "config.json") for text in (b"", b"[]", b"\xff\xfe{")],
+    *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b'{"model": {}}')],
+    *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"x")],
     (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
-    (lambda folder: [(folder / name).unlink() for name in ("tokenizer.json", "tokenizer_config.json")], "tokenizer"),
     (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
     (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "LoRA adapter"),
-    (written("model.safetensors", b""), "model.safetensors"),
     (cut, "model.safetensors"),
     (flipped, "model.safetensors"),
     (swallowed, "think_xml"),
@@ -129,23 +117,20 @@ def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp
         _, said = checked(f"actor_rollout_ref.model.path={folder}")
         if word not in said or "Traceback" in said:
             wrong.append(f"{number}, {word}: {said or 'passed'}")
-    for name in ("/no/such/model", "~nobody/m", "a b", "x" * 5000):
+    for name in ("/no/such/model", "~nobody/m", "a b"):
         with pytest.raises(PreflightError, match="Set MODEL"):
             model.start_model(name)
     assert not wrong, "\n".join(wrong)
 
 
-LENGTHS = [
-    (["actor_rollout_ref.rollout.max_model_len=1500"], "max_model_len=1500"),
-    (["data.max_prompt_length=200"], "data.max_prompt_length="),
-    (["data.max_prompt_length=200", "data.filter_overlong_prompts=true"], ""),
-    (["interaction.docs=json"], "its prompt"),
-]
-
-
-def test_prompts_and_lengths_have_to_fit_each_other(checked, folder, capsys):
-    for given, word in LENGTHS:
-        _, said = checked(f"actor_rollout_ref.model.path={folder}", *given)
+def test_prompts_and_lengths_have_to_fit_each_other(checked, policy, capsys):
+    short = "data.max_prompt_length=200"
+    for given, word in (
+        (["actor_rollout_ref.rollout.max_model_len=1500"], "max_model_len=1500"),
+        ([short, "data.filter_overlong_prompts=false"], "data.max_prompt_length="),
+        ([short, "data.filter_overlong_prompts=true"], ""),
+    ):
+        _, said = checked(f"actor_rollout_ref.model.path={policy}", *given)
         assert word in said and bool(said) is bool(word), (given, said)
     assert "such rows are left out" in capsys.readouterr().out
 

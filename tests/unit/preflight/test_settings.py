@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy
 import pytest
 from omegaconf import OmegaConf
 
@@ -22,58 +21,42 @@ LORA, ALONE = f"{MODEL}.lora_rank=8", (f"{ROLLOUT}.n=1", "algorithm.adv_estimato
 OFFLINE = ("offline.files=FILES", f"{ROLLOUT}.n=1", "algorithm=step_grained")
 ASYNC, SEPARATE = "trainer=async", "trainer=separate"
 V1 = "trainer.v1"
-GATE = (
-    "stage.gate.metric=val_dev/reward",
-    "stage.gate.value=1.0",
-    "stage.gate.kind=leave_at",
-    "stage.gate.window=2",
-)
+GATE = ("stage.gate.metric=val_dev/reward", "stage.gate.value=1.0", "stage.gate.kind=leave_at", "stage.gate.window=2")
 
 BAD: list[tuple[list[str], str]] = [
     # what is set, and a word that the problem must have
     (["algorithm.adv_estimator=grpoo"], "grpoo"),
     ([f"{ACTOR}.policy_loss.loss_mode=gspoo"], "gspoo"),
     (["algorithm.adv_estimator=remax"], "remax"),
-    (["algorithm.adv_estimator=gdpo"], "gdpo"),
     *[([f"algorithm.adv_estimator={name}", f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n=1") for name in GROUPED],
     (["algorithm.adv_estimator=gae_bad"], "critic.enable"),
     (["algorithm=appo", "critic.enable=false"], "critic.enable"),
     (["algorithm=appo", f"{CORRECTION}.rollout_rs=seq_mean_k3"], "rollout_rs"),
     (["algorithm=tppo", f"{ACTOR}.policy_loss.loss_mode=appo_step"], "appo_step"),
     (["algorithm=appo", f"{ACTOR}.loss_agg_mode=token-mean"], "seq-mean-token-mean"),
-    (["algorithm=step_grained", "algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.target_kl=0"], "target_kl"),
     ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], "loss_scale_factor"),
     ([f"{ROLLOUT}.val_kwargs.do_sample=true"], "val_kwargs.temperature"),
     ([GPU, f"{MINI}=64"], f"{MINI}=64"),
     ([GPU, f"{MINI}=12"], "MINI_BATCH_SIZE"),
     ([GPU, "algorithm=tppo", "critic.ppo_mini_batch_size=64"], "critic.ppo_mini_batch_size=64"),
     ([GPU, f"{MINI}=2", f"{ROLLOUT}.n=2"], "among 8"),
-    ([GPU, f"{MINI}=1", f"{ROLLOUT}.n=8", "trainer.nnodes=2"], "among 16"),
     ([GPU, ULYSSES], "flash_attention_2"),
     ([GPU, f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2", FLASH, f"{MODEL}.use_remove_padding=false"], ACTOR),
     ([GPU, f"{REF}.ulysses_sequence_parallel_size=2"], REF),
     ([GPU, "algorithm=tppo", "critic.fsdp.ulysses_sequence_parallel_size=2"], "critic.model"),
     ([GPU, f"{MODEL}.use_remove_padding=false"], "use_remove_padding=true"),
     ([GPU, f"{MODEL}.external_lib=null"], "recipe.gpu.plugin"),
-    ([f"{ROLLOUT}.tensor_model_parallel_size=2", "trainer.n_gpus_per_node=2"], "mp"),
     ([FILTER, *ALONE], f"{ROLLOUT}.n=1"),
     ([FILTER, f"{V1}.sampler.custom_sampler.path=a.py", f"{V1}.sampler.custom_sampler.name=A"], "custom_sampler"),
     ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"], "bypass_mode"),
     ([f"{CORRECTION}.rollout_is=token", f"{ROLLOUT}.calculate_log_probs=false"], "calculate_log_probs"),
-    *[
-        ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold={value}"], "0.5_5.0")
-        for value in ("0", "0.5-5", "5.0_0.5", ".inf")
-    ],
     ([f"{MODEL}.lora.rank=8"], f"{MODEL}.lora_rank"),
     ([LORA, f"{MODEL}.target_parameters=[experts]"], "target_modules"),
     ([LORA, f"{MODEL}.target_modules=[q_proj,lm_head]"], "embeddings"),
-    ([LORA, f"{MODEL}.target_modules=.*embed_tokens"], "embeddings"),
     (["algorithm=tppo", "critic.model.lora_rank=8"], "critic.model.lora_rank"),
     ([LORA, f"{ROLLOUT}.layered_summon=true"], "load_format=safetensors"),
     ([f"{V1}.trainer_mode=mine"], "trainer=sync"),
-    ([f"{V1}.trainer_mode=separate_async"], "trainer=separate"),
     (["actor_rollout_ref.hybrid_engine=false"], "hybrid_engine"),
-    ([f"{V1}.trainer_mode=colocate_async"], "rollout_is=token"),
     ([ASYNC, f"{CORRECTION}.rollout_is=null"], "rollout_is=token"),
     ([ASYNC, "algorithm=dapo"], "filter_groups"),
     ([ASYNC, *OFFLINE], "offline.files"),
@@ -83,10 +66,8 @@ BAD: list[tuple[list[str], str]] = [
     ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], "parameter_sync_step=1"),
     ([SEPARATE, LORA], "lora.merge=true"),
     ([SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes"),
-    ([SEPARATE, f"{ROLLOUT}.pipeline_model_parallel_size=2"], f"{ROLLOUT}.nnodes"),
     ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], "gloo"),
     (["offline.rewards=final"], "offline.files"),
-    (["offline.old_log_probs=step"], "offline.files"),
     (["stage.name=offline"], "offline.files"),
     ([*OFFLINE, "environment.guard=a.parquet"], "environment.guard"),
     ([*OFFLINE, FILTER], "filter_groups"),
@@ -97,7 +78,6 @@ BAD: list[tuple[list[str], str]] = [
     ([*OFFLINE, "data.custom_cls.path=mine.py"], "custom_cls.path=null"),
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
-    ([*OFFLINE, f"{CORRECTION}.bypass_mode=true"], "offline.old_log_probs=step"),
     (["trainer.logger=[console,wandbb]"], "wandbb"),
     (["interaction.protocol=xml"], "interaction.protocol"),
     (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
@@ -109,7 +89,6 @@ GOOD = [
     [GPU, "critic.fsdp.ulysses_sequence_parallel_size=2"],  # no critic
     list(ALONE),
     ["algorithm=tppo", f"{ROLLOUT}.n=1"],
-    *[[f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold={value}"] for value in ("5", "0.5_5.0")],
     [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
     [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
     ["data.val_files=[]", "trainer.test_freq=-1", "trainer.val_before_train=false"],
@@ -160,9 +139,6 @@ def test_every_stage_and_algorithm_passes_on_every_machine(configured):
         config = configured(f"trainer={mode}", "algorithm=appo", "trainer.n_gpus_per_node=1")
         check_settings(config)
         assert any("may span 4 versions" in note for note in settings.notes(config))
-
-
-def test_engines_on_cards_of_their_own_leave_those_that_train_to_the_trainer(configured):
     config = configured(SEPARATE, GPU, "trainer.n_gpus_per_node=4")
     assert settings.devices(config) == 8 and not read_settings(config, 80e9).plays
 
@@ -180,20 +156,17 @@ def test_micro_batches_are_made_to_divide_the_trajectories(judged, capsys):
         assert (said, found) == ("", sizes) and ("NOTE" in capsys.readouterr().out) is bool(given)
 
 
-def test_token_budgets_hold_the_longest_episode(judged, capsys):
+def test_token_budgets_hold_the_longest_episode(judged):
+    infer = "critic.ppo_infer_max_token_len_per_gpu"
     for given, key, least in (
         ([LONG], UPDATE, 65536),
         ([LONG, f"{FORWARD}=65535"], FORWARD, 65536),
         ([LONG, f"{REFERENCE}=40960"], REFERENCE, 65536),
         ([ULYSSES, FLASH, f"{UPDATE}=9000"], UPDATE, 9096),
-        (
-            ["algorithm=tppo", "critic.ppo_infer_max_token_len_per_gpu=16384"],
-            "critic.ppo_infer_max_token_len_per_gpu",
-            18192,
-        ),
+        (["algorithm=tppo", f"{infer}=16384"], infer, 18192),
     ):
         config, said = judged([GPU, *given])
-        assert said == "" and OmegaConf.select(config, key) == least and f"{key}={least}" in capsys.readouterr().out
+        assert said == "" and OmegaConf.select(config, key) == least
 
 
 def test_stored_trajectories_are_the_data_and_the_start_model_gives_the_old_log_probabilities(judged):
@@ -225,59 +198,17 @@ def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none
     assert "NOTE" in summary(configured(*NOTES[0][0])) and "inert" in summary(configured(GPU))
 
 
-def test_dead_settings_have_the_defaults_that_are_written_down(configured):
-    for config in (configured(), configured(GPU, "algorithm=tppo")):
-        for key, (default, live) in settings.DEAD.items():
-            assert OmegaConf.select(config, key) in (default, OmegaConf.select(config, live)), key
-    for name in ("tppo", "appo"):  # verl's engine reads this key alone
+def test_the_gradients_are_clipped_by_the_key_that_verls_engine_reads(configured):
+    for name in ("tppo", "appo"):
         config = configured(f"algorithm={name}")
         assert config.actor_rollout_ref.actor.optim.clip_grad == config.critic.optim.clip_grad == 0.5
 
 
-# What is written down of verl.
-
-
-def advantages(name: str, groups: list[str], scores: list[float]) -> Any:
-    """verl's advantages of episodes of three tokens, from the columns that its trainer hands over."""
-    import torch
-    from verl import DataProto
-    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
-
-    ones = torch.ones(len(scores), 3)
-    rewards = torch.zeros(len(scores), 3)
-    rewards[:, -1] = torch.tensor(scores)
-    names = ("old_log_probs", "rollout_log_probs", "ref_log_prob", "values")
-    data = DataProto.from_dict(
-        {"response_mask": ones.long(), "rm_scores": rewards, "token_level_scores": rewards.clone()}
-        | {"token_level_rewards": rewards.clone(), **{column: -ones for column in names}},
-        non_tensors={"uid": numpy.array(groups, dtype=object)},
-    )
-    config = OmegaConf.create({"gamma": 1.0, "lam": 1.0, "norm_adv_by_std_in_grpo": True, "gdpo_reward_keys": ["acc"]})
-    keys = [f"{group}_{place}_0" for place, group in enumerate(groups)]
-    found = compute_advantage_for_multi_trajectories(data, keys, adv_estimator=name, config=config)
-    return found.batch["advantages"]
-
-
-def test_of_verls_estimators_those_named_need_more_or_compare_groups():
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
-
-    names = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY} - set(settings.OURS)
-    unfed, grouped, scores = set(), set(), [1.0, 0.25, 2.0, 0.5]
-    for name in names:
-        try:
-            first, second = (advantages(name, list(groups), scores) for groups in ("aabb", "abab"))
-        except (AssertionError, TypeError, KeyError):
-            unfed.add(name)
-            continue
-        if not numpy.allclose(first, second):
-            grouped.add(name)
-    assert unfed == set(settings.UNFED) and grouped == set(GROUPED) - set(settings.OURS)
-    assert names == {"gae", "reinforce_plus_plus", *unfed, *grouped}
-
-
-def test_verl_has_the_known_losses_and_no_other():
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+def test_verl_has_the_known_estimators_and_losses_and_no_other():
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
     import recipe.credit.policy_loss  # noqa: F401
 
+    names = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY} | set(settings.OURS)
+    assert names == {*settings.WITH_CRITIC, *GROUPED, *settings.UNFED, "reinforce_plus_plus"}
     assert set(settings.LOSSES) == set(POLICY_LOSS_REGISTRY)
