@@ -80,10 +80,8 @@ def paid(record):
 def test_tasks_are_those_of_the_release_and_cannot_be_changed(monkeypatch):
     assert Counter(task.category for task in TASKS.values()) == COUNTS
     for task in TASKS.values():
-        entry = json.loads(task.entry_json)
-        assert entry["id"] == task.id and len(entry["question"]) == 1
-        assert bool(task.answer_json) == (task.kind.wanted == "accepted")
-        assert not task.answer_json or json.loads(task.answer_json)["id"] == task.id
+        assert json.loads(task.entry_json)["id"] == task.id
+        assert json.loads(task.answer_json)["id"] == task.id if task.kind.wanted == "accepted" else not task.answer_json
     task = TASKS["multiple_0"]
     with pytest.raises(FrozenInstanceError):
         task.part = "train"
@@ -139,11 +137,11 @@ def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_cat
 
 def test_whatever_the_message_is_it_is_the_only_one():
     for category in COUNTS:
-        task = first(category)
         for text in (XML.render_calls("t", [Call("f", {})]), XML.render_answer("t", "x"), JUNK, ""):
-            reply, record = said(task, text, max_format_errors_per_turn=3)
-            assert reply.done and not reply.messages and record.stop_reason == "done", category
-            assert len(record.turns) == 1 and record.turns[0].user == task.messages[-1]["content"]
+            reply, record = said(first(category), text, max_format_errors_per_turn=3)
+            assert reply.done and not reply.messages and (record.stop_reason, len(record.turns)) == ("done", 1), (
+                category
+            )
 
 
 def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_does_not_pass():
@@ -213,17 +211,17 @@ def test_a_call_that_does_not_fit_the_documentation_is_an_error_of_its_kind():
     assert environment.call(call).error == ErrorKind.LIMIT
 
 
-# The checker.
+# The checker: messages of any size are judged in a second of CPU time.
 
 
 def judged(calls, type_="string", language="python", accepted=("km", ""), items="string"):
     properties = {"a": {"type": type_, "items": {"type": items}}}
     document = {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
     answers = [{"f": {"a": list(accepted)}}] * max(1, len(calls))
-    return check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
-
-
-# Messages of any size are judged in a second of CPU time.
+    began = time.process_time()
+    checked = check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
+    assert time.process_time() - began < 1, (str(calls)[:80], type_)
+    return checked
 
 
 def deep(levels, wrap):
@@ -233,12 +231,11 @@ def deep(levels, wrap):
     return value
 
 
-def test_ten_megabytes_of_anything_are_judged_in_a_second():
+def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_take_no_time():
     size = 10_000_000
     arguments = [
         *({"a": value} for value in ("a" * size, " ," * (size // 2), [0] * (size // 2), 1 << 8 * size)),
         {"a": deep(size // 100, lambda value: [value])},
-        {"a": deep(size // 100, lambda value: {"a": value})},
         {"a": {str(number): number for number in range(size // 20)}},
         {"a" * size: "km"},
         {str(number): "km" for number in range(size // 20)},
@@ -247,23 +244,14 @@ def test_ten_megabytes_of_anything_are_judged_in_a_second():
     messages += [[Call("f" * size, {"a": "km"})], [Call("f", {"a": "km"}, tuple(range(size // 10)))]]
     messages += [[Call("f", {"a": "km"})] * count for count in (5_000, MAX_CALLS)]
     messages += [[Call("f", {"a": "- " * (MAX_CHARS // 70) + "x"})] * MAX_CALLS]
-    for number, calls in enumerate(messages):
+    for calls in messages:
         for type_ in ("string", "array", "dict"):
-            began = time.process_time()
             judged(calls, type_)
-            assert time.process_time() - began < 1, (number, type_)
     few, many = ([Call("f", {"a": "km"})] * count for count in (MAX_CALLS, MAX_CALLS + 1))
     assert judged(few).passed and [mismatch.kind for mismatch in judged(many).mismatches] == ["limit"]
-
-
-def test_bfcls_exponential_and_quadratic_patterns_take_no_time_here():
-    texts = [("[[]" + ",[]" * 12_000, "array", "javascript")]
+    judged([Call("f", {"a": "[[]" + ",[]" * 12_000})], "array", "javascript")
     for piece in ("new HashMap<", "new HashMap<>() {{ ", 'put("', 'put("",', "> ()"):
-        texts.append((("new HashMap<" + piece * 48_000)[:48_000], "HashMap", "java"))
-    for text, type_, language in texts:
-        began = time.process_time()
-        judged([Call("f", {"a": text})], type_, language)
-        assert time.process_time() - began < 1, text[:40]
+        judged([Call("f", {"a": ("new HashMap<" + piece * 48_000)[:48_000]})], "HashMap", "java")
 
 
 def anything(rng, depth=0):
