@@ -4,16 +4,13 @@ import json
 import random
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from bfcl_env.single_turn.checker import Checked, check_calls
-from bfcl_env.single_turn.tasks import SingleTurnTask, _written, load_tasks
+from bfcl_env.single_turn.tasks import SingleTurnTask, _plain, _written, gold_calls, load_tasks
 from interaction.call import Call
-
-LEFT_OUT = object()
-"""Instead of a value: the argument does not stand in the call."""
 
 
 @cache
@@ -61,49 +58,21 @@ def official(task: SingleTurnTask, calls: Sequence[Call]) -> bool:
         return False
 
 
-def variants(accepted: Any) -> Iterator[Any]:
-    """Values that one accepted value stands for: an object's keys have lists of accepted values of their own.
-
-    An empty text says that the argument may be left out; given as it is, it is what a model may write, too.
-    """
-    if accepted == "":
-        yield from (LEFT_OUT, "")
-    elif isinstance(accepted, dict):
-        keys = {key: values if isinstance(values, list) else [values] for key, values in accepted.items()}
-        yield from one_at_a_time(keys)
-    elif isinstance(accepted, list) and any(isinstance(item, dict) for item in accepted):
-        for items in one_at_a_time({index: [item] for index, item in enumerate(accepted)}):
-            yield list(items.values())
-    else:
-        yield accepted
-
-
-def one_at_a_time(accepted: Mapping[Any, Sequence[Any]]) -> Iterator[dict[Any, Any]]:
-    """The first value of every key, then each other one of each key; LEFT_OUT leaves the key out."""
-    choices = {key: [one for item in values for one in variants(item)] for key, values in accepted.items()}
-    first = {key: options[0] if options else LEFT_OUT for key, options in choices.items()}
-    changed = [{**first, key: option} for key, options in choices.items() for option in options[1:]]
-    for chosen in [first, *changed]:
-        yield {key: value for key, value in chosen.items() if value is not LEFT_OUT}
-
-
 @cache
 def gold(task: SingleTurnTask) -> tuple[tuple[Call, ...], ...]:
-    """Messages of calls by the accepted answers: all first values, then every other one of each argument."""
+    """Messages of accepted calls: all first values, then every other one of each argument, left out where it may be."""
     documents = {item["name"]: item["parameters"]["properties"] for item in task.functions}
-    messages = []
-    for item in task.accepted:
-        ((name, accepted),) = item.items()
-        write = {key: documents[name].get(key, {"type": "any"}) for key in accepted}
-        messages.append(
-            [
-                Call(name, {key: _written(value, write[key], task.kind.language) for key, value in chosen.items()})
-                for chosen in one_at_a_time(accepted)
-            ]
-        )
-    first = tuple(calls[0] for calls in messages)
-    others = [(index, call) for index, calls in enumerate(messages) for call in calls[1:]]
-    return first, *((*first[:index], call, *first[index + 1 :]) for index, call in others)
+    first = gold_calls(task.accepted, task.functions, task.kind.language)
+    messages = [first]
+    for index, (call, item) in enumerate(zip(first, task.accepted, strict=True)):
+        for name, values in item[call.name].items():
+            document = documents[call.name].get(name, {"type": "any"})
+            for value in values[1:]:
+                changed = {**call.arguments, name: _written(_plain(value), document, task.kind.language)}
+                if value == "":
+                    changed.pop(name)
+                messages.append((*first[:index], Call(call.name, changed), *first[index + 1 :]))
+    return tuple(messages)
 
 
 # Faults, of every kind that a model commits.
@@ -119,10 +88,6 @@ def mutants(count: int, seed: int) -> Iterator[tuple[SingleTurnTask, tuple[Call,
         calls = list(rng.choice(gold(task)))
         FAULTS[number % len(FAULTS)](rng, task, calls)
         yield task, tuple(calls)
-
-
-def _none(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    pass
 
 
 def _name(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
@@ -189,43 +154,28 @@ def _changed(change: Callable[[random.Random, Any], Any]) -> Callable[..., None]
 def _type(rng: random.Random, value: Any) -> Any:
     others = [str(value), json.dumps(value), [value], (value,), {"value": value}, None, True, False, 0, 1.0, "", [], {}]
     if isinstance(value, int | float):
-        others += [float(value), bool(value), int(value)]
+        others += [float(value), bool(value), int(value), value + 1, -value, 10**400, float("nan"), float("inf")]
     return rng.choice(others + ([tuple(value), *value[:1]] if isinstance(value, list) else []))
 
 
-def _value(rng: random.Random, value: Any) -> Any:
-    """Another value of the same type, on any level."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int | float):
-        return rng.choice([value + 1, -value, value * 10, float(value), 10**400, float("nan"), float("inf")])
-    if isinstance(value, str):
-        return rng.choice([value + "x", value[1:], value * 2, "", value[::-1], "-", "1" * 5000, "\ud800"])
+def _inside(rng: random.Random, value: Any) -> Any:
+    """Another value somewhere in it; of a text another spelling, which mostly does not count, or one that does."""
     if isinstance(value, list) and value:
         at = rng.randrange(len(value))
-        other = rng.choice([_value(rng, value[at]), _type(rng, value[at])])
-        replaced = [*value[:at], other, *value[at + 1 :]]
+        replaced = [*value[:at], _inside(rng, value[at]), *value[at + 1 :]]
         return rng.choice([replaced, replaced, [value], value[:-1], value[::-1], [*value, value[0]]])
     if isinstance(value, dict) and value:
         key = rng.choice(list(value))
         kept = {name: item for name, item in value.items() if name != key}
-        other = rng.choice([_value(rng, value[key]), _type(rng, value[key])])
-        return rng.choice([kept, {**value, "extra": 1}, {**value, key: other}, {**kept, key.upper(): value[key]}])
-    return rng.choice([[], {}, [value], None])
-
-
-def _spelling(rng: random.Random, value: Any) -> Any:
-    """Case, spaces and punctuation, which mostly do not count."""
-    if isinstance(value, list):
-        return [_spelling(rng, item) for item in value]
-    if isinstance(value, dict):
-        return {key: _spelling(rng, item) for key, item in value.items()}
-    if not isinstance(value, str):
-        return value
+        other = {**value, key: _inside(rng, value[key])}
+        return rng.choice([kept, {**value, "extra": 1}, other, other, {**kept, key.upper(): value[key]}])
+    if not isinstance(value, str) or rng.random() < 0.2:
+        return _type(rng, value)
     at, sign = rng.randint(0, len(value)), rng.choice(" ,./-_*^'\"!;:\n")
     plain = "".join(letter for letter in value if letter not in " ,./-_*^")
-    quotes = [value.replace("'", '"'), value.replace('"', "'"), f'"{value}"', f"'{value}'"]
-    return rng.choice([value.upper(), value[:at] + sign + value[at:], plain, value + "\n", *quotes])
+    quoted = [value.replace("'", '"'), value.replace('"', "'"), f'"{value}"', f"'{value}'"]
+    others = [value + "x", value[1:], "", value[::-1], "-", "1" * 5000, "\ud800"]
+    return rng.choice([value.upper(), value[:at] + sign + value[at:], plain, value + "\n", *quoted, *others])
 
 
 _PIECES = """true false null 1 1L 2.5f 3n new [ ] [] { } {} ( ) , : ; " ' "a" 'b' [1,2] new_int[]{1,2} new_Array(1,2)
@@ -239,12 +189,11 @@ def _literal(rng: random.Random, value: Any) -> Any:
     at, piece = rng.randint(0, len(text)), rng.choice(PIECES)
     cut = rng.randint(at, len(text))
     replaced = [text.replace(*pair) for pair in ((", ", ","), ('"', ""), ('"', "'"), ("<>", "<Object>"), ("(", "( "))]
-    ended = [text + end for end in ("L", "n", "f", ".0", piece)]
     around = [text[:at] + piece + text[at:], text[:at] + piece + text[cut:], text[:at] + text[cut:]]
-    return rng.choice([*around, *replaced, *ended, text.rstrip("fFlLn"), piece])
+    return rng.choice([*around, *replaced, *(text + end for end in ("L", "n", "f", ".0")), text.rstrip("fFlLn"), piece])
 
 
-FAULTS: list[Callable[..., None]] = [
-    *(_none, _name, _count, _missing, _surplus, _order, _mixed_up),
-    *map(_changed, (_type, _value, _value, _spelling, _literal, _literal)),
+FAULTS: list[Callable[..., Any]] = [
+    *(lambda *_: None, _name, _count, _missing, _surplus, _order, _mixed_up),
+    *map(_changed, (_type, _inside, _inside, _inside, _literal, _literal)),
 ]

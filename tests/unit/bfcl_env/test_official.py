@@ -16,11 +16,10 @@ from support.single_turn import mutants as single_turn_mutants
 
 from bfcl_env import CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call
 from bfcl_env.proof.differences import MULTI_TURN, SINGLE_TURN
-from bfcl_env.proof.mutants import FAULTS, READ_ONLY, mutants, random_call
+from bfcl_env.proof.mutants import FAULTS, mutants, random_call
 from bfcl_env.proof.official import OfficialEpisode
 from bfcl_env.single_turn import java, javascript
-from bfcl_env.source import function_owners, load_class
-from bfcl_env.state import matches, snapshot
+from bfcl_env.source import function_owners, load_class, load_padding
 from interaction.call import Call
 
 MUTANTS = 1_000
@@ -158,19 +157,6 @@ def test_positional_arguments_mean_what_they_mean_to_bfcl():
 
 
 @pytest.mark.slow
-def test_functions_listed_as_read_only_change_no_state():
-    rng = random.Random(SEED)
-    for name in sorted(READ_ONLY):
-        for category in ("multi_turn_base", "multi_turn_long_context"):
-            scenario = with_class(function_owners()[name], category)
-            with Episode(scenario) as episode:
-                before = snapshot(episode._instances)
-                for _ in range(20):
-                    episode.execute(random_call(scenario, rng, frozenset({name})))
-                assert matches(before, episode._instances), name
-
-
-@pytest.mark.slow
 def test_single_turn_messages_are_judged_as_bfcl_does():
     messages = [(task, calls) for task in tasks() for calls in gold(task)] + [*single_turn_mutants(4 * MUTANTS, SEED)]
     wrong = []
@@ -289,14 +275,14 @@ def check_turns_without_gold():
 
 
 def check_shared_cards():
-    from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
-
-    scenario, card = with_class("TravelAPI", "multi_turn_long_context"), next(iter(CREDIT_CARD_EXTENSION))
+    scenario, card = (
+        with_class("TravelAPI", "multi_turn_long_context"),
+        next(iter(load_padding().CREDIT_CARD_EXTENSION)),
+    )
     with OfficialEpisode(scenario, share=True) as one, OfficialEpisode(scenario, share=True) as other:
         assert one._model["TravelAPI"].credit_card_list[card] is other._gold["TravelAPI"].credit_card_list[card]
-    with Episode(scenario) as one, Episode(scenario) as other:
-        cards = [episode._instances["TravelAPI"].credit_card_list for episode in (one, other)]
-        assert cards[0][card] == cards[1][card] and cards[0][card] is not cards[1][card]
+    cards = [Episode(scenario)._instances["TravelAPI"].credit_card_list for _ in range(2)]
+    assert cards[0][card] == cards[1][card] and cards[0][card] is not cards[1][card]
 
 
 def check_shared_tweet_lists():
@@ -328,11 +314,8 @@ def check_process_precision():
 def check_instances_stay():
     mkdir = make_call("mkdir", {"dir_name": "mine"})
     with OfficialEpisode(FILES) as theirs:
-        assert "exists" not in theirs.execute(mkdir)[0]
-        assert "exists" in theirs.execute(mkdir)[0]  # The same names go on with the instance.
-    for _ in range(2):
-        with Episode(FILES) as episode:
-            assert episode.execute(mkdir).error is None
+        assert ["exists" in theirs.execute(mkdir)[0] for _ in range(2)] == [False, True]
+    assert [Episode(FILES).execute(mkdir).error for _ in range(2)] == [None, None]
 
 
 @pytest.mark.parametrize("name", MULTI_TURN)
@@ -361,7 +344,6 @@ CASES = [
     Case("untyped_elements", "array", [["a", 1, True]], '["a", 1, true]', False, SCRIPT, "any"),
     Case("nested_literals", "dict", [{"a": [{"b": 1}]}], '{"a": {"b": 1}}', False, SCRIPT),
     Case("nested_literals", "dict", [{"a": ["5"]}], '{"a": "5"}', False, SCRIPT),
-    Case("nested_literals", "dict", [{"a": [5]}], '{"a": "5"}', True, SCRIPT),
     Case("nested_literals", "HashMap", [{"a": ["x)"]}], 'new HashMap<>() {{ put("a", "x)"); }}', False, JAVA_),
     Case("whole_literal", "array", [[1, 2]], "[1, 2].concat(more)", True, SCRIPT, "integer"),
     Case("whole_literal", "dict", [{"a": [1]}], '{"a": 1}; drop()', True, SCRIPT),
@@ -370,11 +352,9 @@ CASES = [
     Case("bare_values", "dict", [{"a": "text"}], {"a": "text"}, False),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "t"}, True),
     Case("whole_numbers_in_lists", "array", [[1.0, 2.5]], [1, 2.5], False, items="float"),
-    Case("truth_values", "dict", [{"a": [1]}], {"a": True}, True),
     Case("truth_values", "dict", [{"a": [[{"b": 0}]]}], {"a": [{"b": False}]}, True),
     Case("truth_values", "array", [[1], ""], [True], True, items="integer"),
     Case("punctuation", "string", ["km", ""], "-", True),
-    Case("punctuation", "array", [["km", "."]], ["km", "*"], True),
     Case("punctuation", "dict", [{"a": ["km", ""]}], {"a": "^"}, True),
     Case("number_texts", "string", ["5.5"], "55", True),
     Case("raises", "float", [5.0], 10**400, False, ours=False),
