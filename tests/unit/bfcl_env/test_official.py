@@ -220,14 +220,7 @@ TEXTS: dict[str, list[tuple[Any, Any, str, str]]] = {
     ],
     "not_a_number": [(LOGIC, make_call("add", {"a": float("nan"), "b": 1.0}), '{"result": NaN}', "name 'nan' is not")],
     "lone_surrogates": [(FILES, make_call("cd", {"\ud800": 1}), "\\ud800", "codec can't encode")],
-    "limits": [
-        (
-            LOGIC,
-            make_call("square_root", {"number": 4, "precision": 1_001}),
-            "precision must be between 1",
-            "Decimal('2')",
-        )
-    ],
+    "limits": [(LOGIC, "square_root(number=4, precision=1001)", "precision must be between 1", "Decimal('2')")],
     "withheld_functions": [(WITHHELD, "sort('final_report.pdf')", UNDEFINED.format("sort"), "No such file")],
 }
 """Difference -> scenario, call, and what our text and BFCL's say."""
@@ -245,20 +238,17 @@ def check_expressions():
 
 
 def check_turns_without_gold():
-    scenario = load_scenarios("multi_turn_miss_func")[0]
-    number = next(number for number, turn in enumerate(scenario.turns) if not turn.gold)
+    number = next(number for number, turn in enumerate(WITHHELD.turns) if not turn.gold)
     junk = make_call("no_such_function", {})
-    turns = tuple((junk,) if at == number else turn.gold for at, turn in enumerate(scenario.turns))
-    found, _, verdicts = disagreements(scenario, turns)
-    assert official_check(scenario, turns) and not found
+    turns = tuple((junk,) if at == number else turn.gold for at, turn in enumerate(WITHHELD.turns))
+    found, _, verdicts = disagreements(WITHHELD, turns)
+    assert official_check(WITHHELD, turns) and not found
     assert not verdicts[number].passed and verdicts[number].passed_official
 
 
 def check_shared_cards():
-    scenario, card = (
-        with_class("TravelAPI", "multi_turn_long_context"),
-        next(iter(load_padding().CREDIT_CARD_EXTENSION)),
-    )
+    scenario = with_class("TravelAPI", "multi_turn_long_context")
+    card = next(iter(load_padding().CREDIT_CARD_EXTENSION))
     with OfficialEpisode(scenario, share=True) as one, OfficialEpisode(scenario, share=True) as other:
         assert one._model["TravelAPI"].credit_card_list[card] is other._gold["TravelAPI"].credit_card_list[card]
     cards = [Episode(scenario)._instances["TravelAPI"].credit_card_list for _ in range(2)]
@@ -279,16 +269,13 @@ def check_shared_tweet_lists():
 
 
 def check_process_precision():
-    calls = (
-        make_call("logarithm", {"value": 10, "base": 2, "precision": 77}),
-        make_call("square_root", {"number": 2, "precision": 66}),
-    )
+    calls = [parse_call(f"{text}=77)", LOGIC) for text in ("logarithm(10, 2, precision", "square_root(2, precision")]
     before = mpmath.mp.dps, decimal.getcontext().prec
-    with Episode(with_class("MathAPI")) as ours, OfficialEpisode(with_class("MathAPI")) as theirs:
+    with Episode(LOGIC) as ours, OfficialEpisode(LOGIC) as theirs:
         mine = [ours.execute(call).text for call in calls]
         assert (mpmath.mp.dps, decimal.getcontext().prec) == before
         assert theirs.execute(*calls) == mine
-    assert (mpmath.mp.dps, decimal.getcontext().prec) == (77, 66)
+    assert (mpmath.mp.dps, decimal.getcontext().prec) == (77, 77)
 
 
 def check_instances_stay():

@@ -138,9 +138,8 @@ def test_whatever_the_message_is_it_is_the_only_one():
     for category in COUNTS:
         for text in (XML.render_calls("t", [Call("f", {})]), XML.render_answer("t", "x"), JUNK, ""):
             reply, record = said(first(category), text, max_format_errors_per_turn=3)
-            assert reply.done and not reply.messages and (record.stop_reason, len(record.turns)) == ("done", 1), (
-                category
-            )
+            assert reply.done and not reply.messages
+            assert (record.stop_reason, len(record.turns)) == ("done", 1), category
 
 
 def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_does_not_pass():
