@@ -1,7 +1,6 @@
 """A call in Python syntax, as BFCL writes its gold and some models their calls.
 
-Text is parsed with `ast` and only literals are taken from the tree; nothing is evaluated, so what a model writes
-cannot run code.
+Text is parsed with `ast`, and only literals are taken from the tree (`ast.literal_eval`, which runs no code).
 """
 
 import ast
@@ -9,37 +8,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from bfcl_env.source import function_docs, load_class
-from interaction.call import MAX_CHARS, MAX_DEPTH, SCALARS, Call, CallError, make_call
+from interaction.call import MAX_CHARS, Call, CallError, make_call
 from interaction.protocol.python_calls import dotted_name
 
 if TYPE_CHECKING:
     from bfcl_env.scenarios import Scenario
-
-_NUMBERS = (int, float)
-
-
-def _literal(node: ast.expr, depth: int = 0) -> Any:
-    if depth > MAX_DEPTH:
-        raise CallError(f"arguments nested too deeply: at most {MAX_DEPTH} levels are allowed")
-    if isinstance(node, ast.Constant) and type(node.value) in SCALARS:
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        number: Any = node.operand.value if isinstance(node.operand, ast.Constant) else None
-        if type(number) in _NUMBERS:
-            return -number if isinstance(node.op, ast.USub) else number
-    if isinstance(node, ast.List):
-        return [_literal(item, depth + 1) for item in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple(_literal(item, depth + 1) for item in node.elts)
-    if isinstance(node, ast.Dict):
-        keys = []
-        for key in node.keys:
-            value = None if key is None else _literal(key, depth + 1)
-            if key is None or isinstance(value, list | tuple | dict):
-                raise CallError("dictionary keys must be text or numbers, and ** is not allowed")
-            keys.append(value)
-        return dict(zip(keys, (_literal(item, depth + 1) for item in node.values), strict=True))
-    raise CallError(f"arguments must be literal values, not {type(node).__name__}")
 
 
 def parse_call(text: str, scenario: "Scenario") -> Call:
@@ -67,19 +40,19 @@ def parse_call(text: str, scenario: "Scenario") -> Call:
     name = dotted_name(tree.func)
     if name is None:
         raise CallError("the called function must be a plain name")
-    positional = tuple(_literal(item) for item in tree.args)
-    arguments: dict[str, Any] = {}
-    for keyword in tree.keywords:
-        if keyword.arg is None:
-            raise CallError("** is not allowed in a call")
-        if keyword.arg in arguments:
-            raise CallError(f"keyword argument repeated: {keyword.arg}")
-        arguments[keyword.arg] = _literal(keyword.value)
+    names = [keyword.arg for keyword in tree.keywords]
+    if None in names or len({*names}) < len(names):
+        raise CallError("** is not allowed in a call" if None in names else "a keyword argument is repeated")
+    try:
+        positional: tuple[Any, ...] = tuple(map(ast.literal_eval, tree.args))
+        arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in tree.keywords}
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        raise CallError("arguments must be literal values") from None
     docs = function_docs()
     owner = next((class_name for class_name in scenario.classes if name in docs[class_name]), None)
     if positional and owner is not None:
-        names = list(inspect.signature(getattr(load_class(owner), name)).parameters)[1:]
-        bound = dict(zip(names, positional, strict=False))
-        if len(positional) <= len(names) and bound.keys().isdisjoint(arguments):
+        order = list(inspect.signature(getattr(load_class(owner), name)).parameters)[1:]
+        bound = dict(zip(order, positional, strict=False))
+        if len(positional) <= len(order) and bound.keys().isdisjoint(arguments):
             arguments, positional = {**bound, **arguments}, ()
     return make_call(name, arguments, positional)

@@ -26,6 +26,7 @@ from typing import IO, Any, Self
 
 from bfcl_env import ErrorKind, Scenario, load_scenarios
 from bfcl_env.proof.differences import MULTI_TURN as LISTED
+from bfcl_env.proof.grounding import leaves
 from bfcl_env.source import function_owners, load_padding
 from interaction.protocol import get_protocol
 from interaction.protocol.python_calls import PythonCalls
@@ -107,10 +108,8 @@ def applying_differences(record: EpisodeRecord, scenario: Scenario) -> tuple[str
     if scenario.long_context and "TravelAPI" in scenario.classes:
         bookings = scenario.initial_config.get("TravelAPI", {}).get("booking_record", {})
         shared = {*_shared_ids(), *(key for key, item in bookings.items() if item.get("card_id") in _shared_ids())}
-        texts = {
-            text for name, given in pairs if name in _CARD_FUNCTIONS for text in given.values() if type(text) is str
-        }
-        if shared & texts:
+        used = [value for name, given in pairs if name in _CARD_FUNCTIONS for value in given.values()]
+        if any(isinstance(value, str) and value in shared for value in used):
             found.add("shared_cards")
     posts_bare = any(name == "post_tweet" and not {"tags", "mentions"} <= arguments.keys() for name, arguments in pairs)
     if posts_bare and any(name == "mention" for name, _ in pairs):
@@ -196,21 +195,13 @@ def _of_call(call: CallRecord, scenario: Scenario) -> Iterator[str]:
         yield "names_that_are_not_names"
     if call.error == ErrorKind.LIMIT:
         yield "limits"
-    if not all(map(_finite, call.arguments.values())):
+    if not all(math.isfinite(value) for value in leaves(call.arguments) if isinstance(value, float)):
         yield "not_a_number"
     text = call_text(call, scenario)
     head = text.index("(")
     for match in _CALL_LIKE.finditer(text, head):
         if match[0] != match[1] or function_owners().get(match[1]) in scenario.classes:
             yield "call_like_text"
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_finite, value))
-    if isinstance(value, dict):
-        return all(map(_finite, value.values()))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 @cache

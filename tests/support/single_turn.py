@@ -1,61 +1,39 @@
-"""BFCL's single-turn tasks as its files hold them, its own checker, and calls made from accepted answers."""
+"""BFCL's own single-turn checker, calls made from accepted answers, and messages with one fault, drawn from a seed."""
 
 import json
+import random
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from bfcl_env.single_turn.checker import Language
+from bfcl_env.single_turn.checker import Checked, check_calls
+from bfcl_env.single_turn.tasks import SingleTurnTask, _plain, _written, gold_calls, load_tasks
 from interaction.call import Call
 
-CATEGORIES = (
-    "simple_python simple_java simple_javascript multiple parallel parallel_multiple "
-    "live_simple live_multiple live_parallel live_parallel_multiple"
-).split()
-LEFT_OUT = object()
-"""Instead of a value: the argument does not stand in the call."""
+
+@cache
+def tasks() -> tuple[SingleTurnTask, ...]:
+    """All with accepted calls."""
+    return tuple(task for task in load_tasks() if task.kind.wanted == "accepted")
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    id: str
-    category: str
-    functions: Sequence[Mapping[str, Any]]
-    accepted: Sequence[Mapping[str, Mapping[str, Sequence[Any]]]]
+def task_of(language: str, document: Any, accepted: Any) -> SingleTurnTask:
+    """One of a function and its accepted calls; `language` as in `simple_java`."""
+    entry, answer = {"function": [document]}, {"ground_truth": accepted}
+    return SingleTurnTask("one", f"simple_{language}", "", "train", json.dumps(entry), json.dumps(answer))
 
-    @property
-    def language(self) -> Language:
-        return {"simple_java": "java", "simple_javascript": "javascript"}.get(self.category, "python")
 
-    @property
-    def parallel(self) -> bool:
-        return "parallel" in self.category
-
-    def document(self, function: str) -> Mapping[str, Any]:
-        return next(document for document in self.functions if document["name"] == function)["parameters"]
+def check(task: SingleTurnTask, calls: Sequence[Call]) -> Checked:
+    return check_calls(calls, task.functions, task.accepted, task.kind.language, parallel=task.kind.parallel)
 
 
 @cache
-def tasks(category: str) -> tuple[Task, ...]:
-    spec = find_spec("bfcl_eval")
-    data = Path(spec.submodule_search_locations[0]) / "data"
-    name = f"BFCL_v4_{category}.json"
-    entries = [json.loads(line) for line in (data / name).read_text().splitlines()]
-    answers = [json.loads(line) for line in (data / "possible_answer" / name).read_text().splitlines()]
-    accepted = {item["id"]: item["ground_truth"] for item in answers}
-    return tuple(Task(item["id"], category, item["function"], accepted[item["id"]]) for item in entries)
-
-
-@cache
-def ast_checker():
+def ast_checker() -> Any:
     """BFCL's checker; of the module that imports all vendors' packages it needs one table."""
     name = "bfcl_eval.constants.model_config"
-    stub = types.ModuleType(name)
+    stub: Any = types.ModuleType(name)
     stub.MODEL_CONFIG_MAPPING = {"model": types.SimpleNamespace(underscore_to_dot=False)}
     before = sys.modules.get(name)
     sys.modules[name] = stub
@@ -69,86 +47,153 @@ def ast_checker():
     return ast_checker, {"python": Official.PYTHON, "java": Official.JAVA, "javascript": Official.JAVASCRIPT}
 
 
-def official(task: Task, calls: Sequence[Call]) -> tuple[bool, str]:
-    """BFCL's verdict and its error type, without the function's name; a checker that raises does not pass."""
-    check, languages = ast_checker()
+def official(task: SingleTurnTask, calls: Sequence[Call]) -> bool:
+    """BFCL's verdict; a checker that raises does not pass."""
+    judge, languages = ast_checker()
     output = [{call.name: call.arguments} for call in calls]
+    language = languages[task.kind.language]
     try:
-        result = check(task.functions, output, task.accepted, languages[task.language], task.category, "model")
-    except Exception as error:
-        return False, f"raised {type(error).__name__}"
-    kind = result.get("error_type", "")
-    if kind.split(":")[0] not in ("type_error", "value_error"):
-        kind = kind.rpartition(":")[2]
-    return result["valid"], "" if result["valid"] else kind.replace("unclear", "value_error:others")
-
-
-def variants(accepted: Any) -> Iterator[Any]:
-    """Values that one accepted value stands for: an object's keys have lists of accepted values of their own.
-
-    An empty text says that the argument may be left out; given as it is, it is what a model may write, too.
-    """
-    if accepted == "":
-        yield from (LEFT_OUT, "")
-    elif isinstance(accepted, dict):
-        keys = {key: values if isinstance(values, list) else [values] for key, values in accepted.items()}
-        keys = {key: [value for item in values for value in variants(item)] for key, values in keys.items()}
-        yield from one_at_a_time(keys)
-    elif isinstance(accepted, list) and any(isinstance(item, dict) for item in accepted):
-        for items in one_at_a_time({index: list(variants(item)) for index, item in enumerate(accepted)}):
-            yield list(items.values())
-    else:
-        yield accepted
-
-
-def one_at_a_time(choices: Mapping[Any, Sequence[Any]]) -> Iterator[dict[Any, Any]]:
-    """The first choice of every key, then each other choice of each key; LEFT_OUT leaves the key out."""
-    first = {key: options[0] if options else LEFT_OUT for key, options in choices.items()}
-    changed = [{**first, key: option} for key, options in choices.items() for option in options[1:]]
-    for chosen in [first, *changed]:
-        yield {key: value for key, value in chosen.items() if value is not LEFT_OUT}
+        return judge(task.functions, output, task.accepted, language, task.category, "model")["valid"]
+    except Exception:
+        return False
 
 
 @cache
-def gold(task: Task) -> tuple[tuple[Call, ...], ...]:
-    """Messages of calls by the accepted answers: all first values, then every other one of each argument."""
-    messages = []
-    for item in task.accepted:
-        ((name, accepted),) = item.items()
-        properties = task.document(name)["properties"]
-        choices = {key: [value for item in values for value in variants(item)] for key, values in accepted.items()}
-        messages.append(
-            [
-                Call(
-                    name, {key: render(value, properties.get(key, {}), task.language) for key, value in chosen.items()}
-                )
-                for chosen in one_at_a_time(choices)
-            ]
-        )
-    first = tuple(calls[0] for calls in messages)
-    others = [(index, call) for index, calls in enumerate(messages) for call in calls[1:]]
-    return first, *((*first[:index], call, *first[index + 1 :]) for index, call in others)
+def gold(task: SingleTurnTask) -> tuple[tuple[Call, ...], ...]:
+    """Messages of accepted calls: all first values, then every other one of each argument, left out where it may be."""
+    documents = {item["name"]: item["parameters"]["properties"] for item in task.functions}
+    first = gold_calls(task.accepted, task.functions, task.kind.language)
+    messages = [first]
+    for index, (call, item) in enumerate(zip(first, task.accepted, strict=True)):
+        for name, values in item[call.name].items():
+            document = documents[call.name].get(name, {"type": "any"})
+            for value in values[1:]:
+                changed = {**call.arguments, name: _written(_plain(value), document, task.kind.language)}
+                if value == "":
+                    changed.pop(name)
+                messages.append((*first[:index], Call(call.name, changed), *first[index + 1 :]))
+    return tuple(messages)
 
 
-def render(value: Any, document: Mapping[str, Any], language: Language) -> Any:
-    """A value as BFCL's handlers hand it to the checker: as it is, or as a text with a literal."""
-    if language == "python" or isinstance(value, str):
-        return value
-    kind, inner = document["type"], document.get("items", {}).get("type", "any")
-    if isinstance(value, list):
-        parts = ", ".join(_literal(item, inner) for item in value)
-        if language == "javascript":
-            return f"[{parts}]"
-        if kind == "Array":
-            return f"new {'Object' if inner == 'any' else inner}[]{{{parts}}}"
-        return f"new ArrayList<>(Arrays.asList({parts}))"
-    if isinstance(value, dict):
-        if language == "javascript":
-            return "{" + ", ".join(f'"{key}": {_literal(item, "any")}' for key, item in value.items()) + "}"
-        puts = " ".join(f'put("{key}", {_literal(item, "any")});' for key, item in value.items())
-        return f"new HashMap<String, Object>() {{{{ {puts} }}}}" if puts else "new HashMap<String, Object>()"
-    return _literal(value, kind)
+# Faults, of every kind that a model commits.
 
 
-def _literal(value: Any, kind: str) -> str:
-    return json.dumps(value) + {"long": "L", "Bigint": "n"}.get(kind, "")
+def mutants(count: int, seed: int) -> Iterator[tuple[SingleTurnTask, tuple[Call, ...]]]:
+    """Task and message; kinds of faults and categories in turn, so that rare ones are as frequent as others."""
+    rng = random.Random(seed)
+    categories = sorted({task.category for task in tasks()})
+    by_category = [[task for task in tasks() if task.category == name] for name in categories]
+    for number in range(count):
+        task = rng.choice(by_category[number // len(FAULTS) % len(by_category)])
+        calls = list(rng.choice(gold(task)))
+        FAULTS[number % len(FAULTS)](rng, task, calls)
+        yield task, tuple(calls)
+
+
+def _name(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    index = rng.randrange(len(calls))
+    name = calls[index].name
+    others = [document["name"] for document in task.functions]
+    changed = [name.upper(), name + "_", name.replace(".", "_"), "", " " + name, name.split(".")[-1], *others]
+    calls[index] = Call(rng.choice(changed), calls[index].arguments)
+
+
+def _count(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    """One call less, one more, none, or one in the place of another."""
+    index, other = rng.randrange(len(calls)), rng.choice(calls)
+    changed = [calls[:index] + calls[index + 1 :], [*calls, other], [], [*calls[:index], other, *calls[index + 1 :]]]
+    calls[:] = rng.choice(changed)
+
+
+def _missing(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    index = rng.randrange(len(calls))
+    arguments = dict(calls[index].arguments)
+    if arguments:
+        arguments.pop(rng.choice(list(arguments)))
+    calls[index] = Call(calls[index].name, arguments)
+
+
+def _surplus(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    index = rng.randrange(len(calls))
+    document = next(item for item in task.functions if item["name"] == calls[index].name)
+    documented = list(document["parameters"]["properties"])
+    name = rng.choice([*documented, "extra", "", *(key.upper() for key in documented)])
+    value = rng.choice(["", 1, True, None, [], {}, "text"])
+    calls[index] = Call(calls[index].name, {**calls[index].arguments, name: value})
+
+
+def _order(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    rng.shuffle(calls)
+    for index, call in enumerate(calls):
+        names = rng.sample(list(call.arguments), len(call.arguments))
+        calls[index] = Call(call.name, {name: call.arguments[name] for name in names})
+
+
+def _mixed_up(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    """An argument as another accepted call has it; in parallel tasks this makes pairings cross."""
+    ((name, accepted),) = rng.choice(task.accepted).items()
+    index = next((index for index, call in enumerate(calls) if call.name == name), 0)
+    if values := [(key, value) for key, options in accepted.items() for value in options]:
+        key, value = rng.choice(values)
+        calls[index] = Call(calls[index].name, {**calls[index].arguments, key: value})
+
+
+def _changed(change: Callable[[random.Random, Any], Any]) -> Callable[..., None]:
+    """A fault of one argument of one call, by what `change` makes of its value."""
+
+    def fault(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+        index = rng.randrange(len(calls))
+        call = calls[index]
+        if call.arguments:
+            name = rng.choice(list(call.arguments))
+            calls[index] = Call(call.name, {**call.arguments, name: change(rng, call.arguments[name])})
+
+    return fault
+
+
+def _type(rng: random.Random, value: Any) -> Any:
+    others = [str(value), json.dumps(value), [value], (value,), {"value": value}, None, True, False, 0, 1.0, "", [], {}]
+    if isinstance(value, int | float):
+        others += [float(value), bool(value), int(value), value + 1, -value, 10**400, float("nan"), float("inf")]
+    return rng.choice(others + ([tuple(value), *value[:1]] if isinstance(value, list) else []))
+
+
+def _inside(rng: random.Random, value: Any) -> Any:
+    """Another value somewhere in it; of a text another spelling, which mostly does not count, or one that does."""
+    if isinstance(value, list) and value:
+        at = rng.randrange(len(value))
+        replaced = [*value[:at], _inside(rng, value[at]), *value[at + 1 :]]
+        return rng.choice([replaced, replaced, [value], value[:-1], value[::-1], [*value, value[0]]])
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        kept = {name: item for name, item in value.items() if name != key}
+        other = {**value, key: _inside(rng, value[key])}
+        return rng.choice([kept, {**value, "extra": 1}, other, other, {**kept, key.upper(): value[key]}])
+    if not isinstance(value, str) or rng.random() < 0.2:
+        return _type(rng, value)
+    at, sign = rng.randint(0, len(value)), rng.choice(" ,./-_*^'\"!;:\n")
+    plain = "".join(letter for letter in value if letter not in " ,./-_*^")
+    quoted = [value.replace("'", '"'), value.replace('"', "'"), f'"{value}"', f"'{value}'"]
+    others = [value + "x", value[1:], "", value[::-1], "-", "1" * 5000, "\ud800"]
+    return rng.choice([value.upper(), value[:at] + sign + value[at:], plain, value + "\n", *quoted, *others])
+
+
+_PIECES = """true false null 1 1L 2.5f 3n new [ ] [] { } {} ( ) , : ; " ' "a" 'b' [1,2] new_int[]{1,2} new_Array(1,2)
+new_ArrayList<>() new_HashMap<>() add(1) put("a",1) // -1 .5 1e3 undefined \\ ` ${x}"""
+PIECES = [piece.replace("_", " ") for piece in _PIECES.split()]
+
+
+def _literal(rng: random.Random, value: Any) -> Any:
+    """Java's and JavaScript's texts; for Python what a model writes that has met these languages."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    at, piece = rng.randint(0, len(text)), rng.choice(PIECES)
+    cut = rng.randint(at, len(text))
+    replaced = [text.replace(*pair) for pair in ((", ", ","), ('"', ""), ('"', "'"), ("<>", "<Object>"), ("(", "( "))]
+    around = [text[:at] + piece + text[at:], text[:at] + piece + text[cut:], text[:at] + text[cut:]]
+    return rng.choice([*around, *replaced, *(text + end for end in ("L", "n", "f", ".0")), text.rstrip("fFlLn"), piece])
+
+
+FAULTS: list[Callable[..., Any]] = [
+    *(lambda *_: None, _name, _count, _missing, _surplus, _order, _mixed_up),
+    *map(_changed, (_type, _inside, _inside, _inside, _literal, _literal)),
+]

@@ -8,13 +8,13 @@ import copy
 import dataclasses
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from bfcl_env import Call, Episode, augmentation, load_scenarios
 from bfcl_env.augmentation import office, trading, travel, vehicle
 from bfcl_env.augmentation.__main__ import END, START, example, table
+from bfcl_env.proof.grounding import leaves
 from bfcl_env.proof.mutants import mutants
 from bfcl_env.scenarios import Turn
 from bfcl_env.source import CLASS_MODULES, function_docs, function_owners
@@ -29,6 +29,17 @@ TABLES = " ".join(
     ]
 )
 """What is the same in every scenario, whatever its gold is: it says nothing about it."""
+READS = (
+    *(Call("ls", {"a": True}), Call("find", {"path": "/"}), Call("search_tweets", {"keyword": ""})),
+    *(Call("displayCarStatus", {"option": option}) for option in ("fuel", "doors", "brakePedal", "engine")),
+    Call("get_order_details", {"order_id": -1}),
+    *map(
+        lambda name: Call(name, {}),
+        "pwd list_users view_messages_sent get_account_info get_order_history get_watchlist get_all_credit_cards "
+        "list_all_airports get_user_tickets list_all_following check_tire_pressure".split(),
+    ),
+)
+"""Calls that change nothing and show the state."""
 
 
 def words(text):
@@ -61,49 +72,8 @@ def test_the_documentation_contains_the_generated_table():
 # Plays.
 
 
-@dataclass
-class Found:
-    """What playing conversations brought to light."""
-
-    wrong: list = field(default_factory=list)
-    failing: Counter = field(default_factory=Counter)
-    hinted: Counter = field(default_factory=Counter)
-    silent: set = field(default_factory=set)
-    """(task index, function) of calls that got a hint although BFCL marks no error."""
-
-
 def occurs(value, text):
     return value in text and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
-
-
-def values(arguments):
-    """The texts and numbers in a call's arguments, as they would be written."""
-    for value in arguments.values() if isinstance(arguments, dict) else arguments:
-        if isinstance(value, dict | list | tuple):
-            yield from values(value)
-        elif isinstance(value, str) and value.strip():
-            yield value
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield from (str(value), str(int(value)) if value == int(value) else str(value))
-
-
-def visible_state(scenario, turn, episode, known):
-    """What functions that change nothing and are visible in this turn show, on a copy of the state."""
-    with Episode(scenario) as reader:
-        reader._instances = copy.deepcopy(episode._instances)
-        reader._turn, reader._callable = turn, scenario.visible(turn)
-        names = (
-            "pwd list_users view_messages_sent get_account_info get_order_history get_watchlist get_all_credit_cards "
-            "list_all_airports get_user_tickets list_all_following check_tire_pressure"
-        )
-        reads = [Call(name, {}) for name in names.split()]
-        reads += [Call("ls", {"a": True}), Call("find", {"path": "/"}), Call("search_tweets", {"keyword": ""})]
-        reads += [Call("get_order_details", {"order_id": -1})]
-        reads += [Call("displayCarStatus", {"option": option}) for option in ("fuel", "doors", "brakePedal", "engine")]
-        bookings = reader._instances.get("TravelAPI")
-        if bookings is not None and bookings.access_token and occurs(bookings.access_token, known):
-            reads.append(Call("get_booking_history", {"access_token": bookings.access_token}))
-        return " ".join(reader.execute(call).text for call in reads if call.name in reader._callable)
 
 
 def leaks(scenario, turn, episode, said, hint):
@@ -112,14 +82,21 @@ def leaks(scenario, turn, episode, said, hint):
     It could know the user's texts so far, the calls and results so far, the documents, `TABLES`, and visible state.
     """
     hint = re.sub(r" and \d+ more", "", hint)
-    gold = {value for later in scenario.turns[turn:] for call in later.gold for value in values(call.arguments)}
-    if not (found := [value for value in gold if occurs(value, hint)]):
+    calls = [call for later in scenario.turns[turn:] for call in later.gold]
+    values = [value for call in calls for value in leaves(call.arguments) if not isinstance(value, bool)]
+    gold = {str(value) for value in values} | {f"{value:g}" for value in values if isinstance(value, float)}
+    if not (found := [value for value in gold if value.strip() and occurs(value, hint)]):
         return []
     users = [item.user for item in scenario.turns[: turn + 1]]
     known = " ".join([TABLES, str(scenario.functions(turn)), *users, *said])
     if not (found := [value for value in found if not occurs(value, known)]):
         return []
-    state = visible_state(scenario, turn, episode, known)
+    with Episode(scenario) as reader:
+        reader._instances, reader._callable = copy.deepcopy(episode._instances), scenario.visible(turn)
+        reads, bookings = [*READS], reader._instances.get("TravelAPI")
+        if bookings is not None and bookings.access_token and occurs(bookings.access_token, known):
+            reads.append(Call("get_booking_history", {"access_token": bookings.access_token}))
+        state = " ".join(reader.execute(call).text for call in reads if call.name in reader._callable)
     return [value for value in found if not occurs(value, state)]
 
 
@@ -132,32 +109,32 @@ def probes(scenario, turn):
         yield Call(name, {})
 
 
-def play(scenario, turns, found, probe=False):
+def play(scenario, turns, probe=False):
+    """What is wrong; for each class how many calls fail and get a hint; who got a hint although BFCL marks no error."""
+    wrong, failing, hinted, silent, said = [], Counter(), Counter(), set(), []
     with Episode(scenario) as plain, Episode(scenario, augment=True) as augmented:
-        said = []
         for number, calls in enumerate(turns):
             for call in chain(probes(scenario, number) if probe else (), calls):
                 one, two = plain.execute(call), augmented.execute(call)
-                where = (scenario.id, number, str(call), two.hint)
-                if (one.text, one.error) != (two.text, two.error) or one.hint is not None:
-                    found.wrong.append(("another result", where))
                 said += [str(call), two.text]
                 owner = function_owners().get(call.name) if call.name in scenario.visible(number) else None
                 if two.error is not None:
-                    found.failing[owner or "no such function"] += 1
-                    found.hinted[owner or "no such function"] += two.hint is not None
-                if two.hint is None:
-                    continue
-                if two.error is None:
-                    found.silent.add((scenario.index, call.name))
-                if not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint:
-                    found.wrong.append(("no short line", where))
-                if words(two.hint).intersection(scenario.withheld(number)):
-                    found.wrong.append(("names a withheld function", where))
-                if leaked := leaks(scenario, number, augmented, said, two.hint):
-                    found.wrong.append((leaked, where))
+                    failing[owner or "no such function"] += 1
+                    hinted[owner or "no such function"] += two.hint is not None
+                elif two.hint is not None:
+                    silent.add((scenario.index, call.name))
+                if (one.text, one.error) != (two.text, two.error) or one.hint is not None:
+                    wrong.append(("another result", call))
+                if two.hint is not None and (not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint):
+                    wrong.append(("no short line", two.hint))
+                if two.hint is not None and words(two.hint).intersection(scenario.withheld(number)):
+                    wrong.append(("names a withheld function", two.hint))
+                if two.hint is not None and (leaked := leaks(scenario, number, augmented, said, two.hint)):
+                    wrong.append((leaked, two.hint))
             if plain.end_turn() != augmented.end_turn():
-                found.wrong.append(("another verdict", scenario.id, number))
+                wrong.append(("another verdict", number))
+    assert not wrong, (scenario.id, wrong)
+    return failing, hinted, silent
 
 
 def strict(situation):
@@ -167,31 +144,22 @@ def strict(situation):
 
 
 def test_gold_gets_no_hint_where_it_succeeds():
-    found = Found()
+    silent = set()
     for scenario in load_scenarios():
-        play(scenario, [turn.gold for turn in scenario.turns], found)
-    assert found.wrong == [] and found.failing == Counter()
+        failing, _, found = play(scenario, [turn.gold for turn in scenario.turns])
+        silent |= found
+        assert not failing
     verify = "verify_traveler_information"  # and two others whose failure BFCL does not mark as an error
-    assert found.silent == {
-        *((index, verify) for index in (153, 154, 181)),
-        (188, "authenticate_twitter"),
-        (195, "retweet"),
-    }
+    assert silent == {*((at, verify) for at in (153, 154, 181)), (188, "authenticate_twitter"), (195, "retweet")}
 
 
 def test_hints_change_nothing_give_nothing_away_and_nine_of_ten_failing_calls_get_one(monkeypatch):
     monkeypatch.setattr(augmentation, "hint", strict)
-    played, probed = Found(), Found()
-    for mutant in mutants(SEED, 1_000):
-        play(mutant.scenario, mutant.turns, played)
-    for category in ("multi_turn_miss_func", "multi_turn_miss_param"):
-        for scenario in load_scenarios(category)[::10]:
-            play(scenario, [turn.gold for turn in scenario.turns], probed, probe=True)
-    for name, found in (("mutants", played), ("probes", probed)):
-        assert found.wrong == []
-        failing, hinted = sum(found.failing.values()), sum(found.hinted.values())
-        print(f"\n{name}: {hinted} of {failing} failing calls have a hint ({hinted / failing:.1%})")
-        for owner, count in sorted(found.failing.items()):
-            print(f"  {owner}: {found.hinted[owner]} of {count} ({found.hinted[owner] / count:.1%})")
-            assert found.hinted[owner] / count >= 0.9
-    assert set(CLASS_MODULES) < set(probed.failing) and sum(played.failing.values()) > 700
+    played = [play(mutant.scenario, mutant.turns) for mutant in mutants(SEED, 1_000)]
+    withheld = [*load_scenarios("multi_turn_miss_func")[::10], *load_scenarios("multi_turn_miss_param")[::10]]
+    probed = [play(scenario, [turn.gold for turn in scenario.turns], probe=True) for scenario in withheld]
+    for found in (played, probed):
+        failing, hinted = (sum((one[at] for one in found), Counter()) for at in (0, 1))
+        assert {owner: count for owner, count in failing.items() if hinted[owner] / count < 0.9} == {}
+        assert failing.total() > 700
+    assert set(CLASS_MODULES) < set(failing)

@@ -1,4 +1,4 @@
-"""Episodes: verdicts of turns, withheld functions, error texts, and what a verdict says is different."""
+"""Episodes: verdicts of turns, withheld functions, and what a verdict says is different."""
 
 import json
 
@@ -12,13 +12,9 @@ FILES = load_scenarios("multi_turn_base")[0]
 WITHHELD = load_scenarios("multi_turn_miss_func")
 
 
-def play(scenario, turns, **switches):
-    with Episode(scenario, **switches) as episode:
-        return [([episode.execute(call) for call in calls], episode.end_turn()) for calls in turns]
-
-
 def test_a_turn_with_gold_needs_a_call_the_state_and_the_responses():
-    ((_, verdict), *_) = play(FILES, [() for _ in FILES.turns])
+    with Episode(FILES) as episode:
+        verdict = episode.end_turn()
     assert not verdict.passed and not verdict.passed_official
     assert not verdict.state_matches and not verdict.responses_match
     found = {item["attribute"]: item for item in verdict.difference}
@@ -40,10 +36,8 @@ def test_a_turn_without_gold_passes_only_for_an_answer_that_leaves_the_state_alo
                 episode.execute(parse_call(text, scenario))
             return episode.end_turn(answered=answered)
 
-    assert verdict().passed and verdict("ls()").passed
-    assert not verdict(answered=False).passed
-    assert not verdict("no_such_function()").passed
-    assert not verdict("sort('final_report.pdf')").passed
+    assert verdict().passed and verdict("ls()").passed and not verdict(answered=False).passed
+    assert not verdict("no_such_function()").passed and not verdict("sort('final_report.pdf')").passed
     changed = verdict("touch('new.txt')")
     assert not changed.passed and not changed.state_matches and changed.passed_official
     assert changed.difference[0]["class"] == "GorillaFileSystem"
@@ -66,22 +60,15 @@ def test_an_episode_is_used_once():
         Episode(FILES, withheld="yes")
 
 
-# Withheld functions.
-
-
-def later_gold(scenario, name):
-    """Gold's own call of a function, or one without arguments if it has none."""
-    return next((call for turn in scenario.turns for call in turn.gold if call.name == name), Call(name, {}))
-
-
 def test_every_withheld_function_is_unknown_until_its_turn_and_changes_nothing():
     refused = 0
     for scenario in WITHHELD:
+        gold = {call.name: call for turn in scenario.turns for call in turn.gold}
         with Episode(scenario) as episode:
             for number, turn in enumerate(scenario.turns):
                 before = snapshot(episode._instances)
                 for name in scenario.withheld(number):
-                    result = episode.execute(later_gold(scenario, name))
+                    result = episode.execute(gold.get(name, Call(name, {})))
                     assert result.error is ErrorKind.WITHHELD_FUNCTION
                     assert result.text == f"Error during execution: name '{name}' is not defined"
                     refused += 1
@@ -91,20 +78,17 @@ def test_every_withheld_function_is_unknown_until_its_turn_and_changes_nothing()
     assert refused > 200
 
 
-# Texts of results.
-
-
-# Differences.
-
-
 def test_a_verdict_names_differences_in_short_texts_exactly_if_something_did_not_match():
     seen = 0
     for mutant in mutants(11, 330):
-        for _, verdict in play(mutant.scenario, mutant.turns):
-            assert bool(verdict.difference) != (verdict.state_matches and verdict.responses_match)
-            for item in verdict.difference:
-                seen += 1
-                assert set(item) == {"class", "attribute", "expected", "actual"}
-                assert item["class"] in ("", *mutant.scenario.classes) and item["expected"] != item["actual"]
-                assert len(json.dumps(item)) < 4 * MAX_SHOWN
+        with Episode(mutant.scenario) as episode:
+            for calls in mutant.turns:
+                for call in calls:
+                    episode.execute(call)
+                verdict = episode.end_turn()
+                assert bool(verdict.difference) != (verdict.state_matches and verdict.responses_match)
+                for item in verdict.difference:
+                    seen += 1
+                    assert set(item) == {"class", "attribute", "expected", "actual"}
+                    assert item["expected"] != item["actual"] and len(json.dumps(item)) < 4 * MAX_SHOWN
     assert seen > 150

@@ -1,29 +1,30 @@
 """Our executor and checkers beside BFCL's own, on trusted input, and each deliberate difference with both sides."""
 
 import decimal
+import hashlib
 import inspect
+import json
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpmath
 import pytest
-from support.single_turn import CATEGORIES as SINGLE_TURN_CATEGORIES
-from support.single_turn import Task, ast_checker, gold, official, tasks
-from support.single_turn_mutants import mutants as single_turn_mutants
+from support.single_turn import ast_checker, check, gold, official, task_of, tasks
+from support.single_turn import mutants as single_turn_mutants
 
-from bfcl_env import CATEGORIES, CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call
+from bfcl_env import CallError, Episode, ErrorKind, load_scenarios, make_call, parse_call
 from bfcl_env.proof.differences import MULTI_TURN, SINGLE_TURN
-from bfcl_env.proof.mutants import FAULTS, READ_ONLY, mutants, random_call
+from bfcl_env.proof.mutants import FAULTS, mutants, random_call
 from bfcl_env.proof.official import OfficialEpisode
 from bfcl_env.single_turn import java, javascript
-from bfcl_env.single_turn.checker import check_calls
-from bfcl_env.source import function_owners, load_class
-from bfcl_env.state import matches, snapshot
+from bfcl_env.source import function_owners, load_class, load_padding
 from interaction.call import Call
 
 MUTANTS = 1_000
 SEED = 20260323
+RECORDED = Path(__file__).with_name("mutants_recorded.json")
 FILES = load_scenarios("multi_turn_base")[0]
 
 
@@ -34,6 +35,44 @@ def restored_process():
     before = mpmath.mp.dps, decimal.getcontext().prec, post_tweet.__defaults__
     yield
     mpmath.mp.dps, decimal.getcontext().prec, post_tweet.__defaults__ = before
+
+
+# What was recorded when it agreed with BFCL's own code: a hash for each conversation, and for 20 messages each.
+
+
+def hashed(found):
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:8]
+
+
+def played(mutant):
+    found = []
+    with Episode(mutant.scenario) as episode:
+        for number, calls in enumerate(mutant.turns):
+            for call in calls:
+                result = episode.execute(call)
+                match = episode.match_gold(call, result)
+                found.append([result.text, result.error, match, episode.closeness()])
+            verdict = episode.end_turn(answered=number % 3 != 1)
+            sides = verdict.passed, verdict.passed_official, verdict.state_matches, verdict.responses_match
+            found.append([*sides, *verdict.difference])
+    return hashed(found)
+
+
+def judged(count):
+    found = []
+    for task, calls in single_turn_mutants(count, SEED):
+        checked = check(task, calls)
+        kinds = [[item.kind, item.function, item.argument] for item in checked.mismatches]
+        found.append([checked.passed, checked.passed_official, kinds])
+    return [hashed(found[start : start + 20]) for start in range(0, len(found), 20)]
+
+
+def test_faulty_conversations_have_the_results_and_verdicts_that_were_recorded():
+    found = {"multi_turn": [played(mutant) for mutant in mutants(SEED, 330)], "single_turn": judged(2_000)}
+    assert found == json.loads(RECORDED.read_text())
+
+
+# Beside BFCL's own code.
 
 
 def with_class(class_name, category="multi_turn_base"):
@@ -49,9 +88,7 @@ def disagreements(scenario, turns):
             played = [(call, result.text) for call, result in results if result.error is not ErrorKind.LIMIT]
             limited += len(results) - len(played)
             expected = theirs.execute(*[call for call, _ in played])
-            found += [
-                (call, text, text_) for (call, text), text_ in zip(played, expected, strict=True) if text != text_
-            ]
+            found += [(ours, theirs) for ours, theirs in zip(played, expected, strict=True) if ours[1] != theirs]
             verdict, wanted = ours.end_turn(), theirs.end_turn()
             verdicts.append(verdict)
             mine = verdict.passed_official, verdict.state_matches, verdict.responses_match
@@ -67,13 +104,19 @@ def official_check(scenario, turns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_gold_has_bfcls_result_texts_and_verdicts(category):
-    for scenario in load_scenarios(category):
+def test_gold_and_drawn_calls_among_it_have_bfcls_result_texts_and_verdicts():
+    rng, names = random.Random(SEED), set()
+    for scenario in load_scenarios():
         turns = tuple(turn.gold for turn in scenario.turns)
         found, limited, verdicts = disagreements(scenario, turns)
         assert (found, limited) == ([], 0) and official_check(scenario, turns)
         assert all(verdict.passed and verdict.passed_official for verdict in verdicts)
+        mixed = [[*calls, *(random_call(scenario, rng) for _ in range(5))] for calls in turns]
+        for calls in mixed:
+            rng.shuffle(calls)
+            names.update(call.name for call in calls)
+        assert disagreements(scenario, tuple(map(tuple, mixed)))[0] == []
+    assert names == set(function_owners())
 
 
 @pytest.mark.slow
@@ -95,20 +138,6 @@ def test_mutants_have_bfcls_result_texts_and_verdicts():
         assert failed[kind] > kinds[kind] / 2  # The mutants are faults, not variants of a right answer.
 
 
-@pytest.mark.slow
-def test_drawn_calls_between_the_gold_calls_have_bfcls_result_texts_and_verdicts():
-    rng, names = random.Random(SEED), set()
-    for scenario in load_scenarios():
-        turns = []
-        for turn in scenario.turns:
-            mixed = [*turn.gold, *(random_call(scenario, rng) for _ in range(5))]
-            rng.shuffle(mixed)
-            names.update(call.name for call in mixed)
-            turns.append(tuple(mixed))
-        assert disagreements(scenario, tuple(turns))[0] == []
-    assert names == set(function_owners())
-
-
 def test_positional_arguments_mean_what_they_mean_to_bfcl():
     rng = random.Random(SEED)
     for name, owner in function_owners().items():
@@ -128,31 +157,13 @@ def test_positional_arguments_mean_what_they_mean_to_bfcl():
 
 
 @pytest.mark.slow
-def test_functions_listed_as_read_only_change_no_state():
-    rng = random.Random(SEED)
-    for name in sorted(READ_ONLY):
-        for category in ("multi_turn_base", "multi_turn_long_context"):
-            scenario = with_class(function_owners()[name], category)
-            with Episode(scenario) as episode:
-                before = snapshot(episode._instances)
-                for _ in range(20):
-                    episode.execute(random_call(scenario, rng, frozenset({name})))
-                assert matches(before, episode._instances), name
-
-
-@pytest.mark.slow
 def test_single_turn_messages_are_judged_as_bfcl_does():
-    def check(task, calls):
-        checked = check_calls(calls, task.functions, task.accepted, task.language, parallel=task.parallel)
-        assert checked.passed == (not checked.mismatches)
-        return checked
-
-    everything = [task for category in SINGLE_TURN_CATEGORIES for task in tasks(category)]
-    messages = [(task, calls) for task in everything for calls in gold(task)]
-    messages += [(task, calls) for _, task, calls in single_turn_mutants(everything, 4 * MUTANTS, SEED)]
-    wrong = [
-        (task.id, calls) for task, calls in messages if check(task, calls).passed_official != official(task, calls)[0]
-    ]
+    messages = [(task, calls) for task in tasks() for calls in gold(task)] + [*single_turn_mutants(4 * MUTANTS, SEED)]
+    wrong = []
+    for task, calls in messages:
+        checked = check(task, calls)
+        if checked.passed_official != official(task, calls) or checked.passed == bool(checked.mismatches):
+            wrong.append((task.id, calls))
     assert not wrong
 
 
@@ -194,88 +205,54 @@ def test_random_literals_are_read_as_bfcl_does(language, pieces):
 # One check for each deliberate difference of multi-turn tasks: what BFCL does and what we do.
 
 
-def texts(scenario, *calls):
-    """The result texts of the same calls on both sides."""
-    with Episode(scenario) as ours, OfficialEpisode(scenario) as theirs:
-        mine = [ours.execute(call if not isinstance(call, str) else parse_call(call, scenario)).text for call in calls]
-        return mine, theirs.execute(*calls)
+WITHHELD = load_scenarios("multi_turn_miss_func")[0]
+LOGIC = with_class("MathAPI")
+UNDEFINED = "Error during execution: name '{}' is not defined"
+TEXTS: dict[str, list[tuple[Any, Any, str, str]]] = {
+    "call_like_text": [(FILES, "echo(content='cd (now)')", '{"terminal_output": "cd (now)"}', "_instance.cd(now)")],
+    "foreign_names": [
+        (FILES, "len('abc')", UNDEFINED.format("len"), "3"),
+        (FILES, "json.dumps('a')", UNDEFINED.format("json"), '"a"'),
+    ],
+    "names_that_are_not_names": [
+        (FILES, make_call("1 or ls", {}), "is not defined", "1"),
+        (FILES, make_call("cd", {"a b": 1}), "unexpected keyword argument 'a b'", "syntax"),
+    ],
+    "not_a_number": [(LOGIC, make_call("add", {"a": float("nan"), "b": 1.0}), '{"result": NaN}', "name 'nan' is not")],
+    "lone_surrogates": [(FILES, make_call("cd", {"\ud800": 1}), "\\ud800", "codec can't encode")],
+    "limits": [(LOGIC, "square_root(number=4, precision=1001)", "precision must be between 1", "Decimal('2')")],
+    "withheld_functions": [(WITHHELD, "sort('final_report.pdf')", UNDEFINED.format("sort"), "No such file")],
+}
+"""Difference -> scenario, call, and what our text and BFCL's say."""
 
 
-def check_call_like_text():
-    ours, theirs = texts(FILES, "echo(content='please cd (now)')")
-    assert ours == ['{"terminal_output": "please cd (now)"}']
-    assert theirs != ours and "_instance.cd(now)" in theirs[0]
-
-
-def check_duplicate_keyword():
+def check_duplicate_keyword(text="cd(folder='a', folder='b')", said="keyword argument repeated"):
     with OfficialEpisode(FILES) as theirs:
-        assert "keyword argument repeated" in theirs.execute("cd(folder='a', folder='b')")[0]
-    with pytest.raises(CallError, match="repeated"):
-        parse_call("cd(folder='a', folder='b')", FILES)
+        assert said in theirs.execute(text)[0]
+    with pytest.raises(CallError):
+        parse_call(text, FILES)
 
 
 def check_expressions():
-    with OfficialEpisode(FILES) as theirs:
-        assert theirs.execute("1 + 1") == ["2"]
-    with pytest.raises(CallError):
-        parse_call("1 + 1", FILES)
-
-
-def check_foreign_names():
-    ours, theirs = texts(FILES, "len('abc')", "json.dumps('a')")
-    assert theirs == ["3", '"a"']
-    assert ours == [f"Error during execution: name '{name}' is not defined" for name in ("len", "json")]
-
-
-def check_names_that_are_not_names():
-    ours, theirs = texts(FILES, make_call("1 or ls", {}), make_call("cd", {"a b": 1}))
-    assert theirs[0] == "1" and "syntax" in theirs[1]
-    assert ours[0].endswith("is not defined") and "unexpected keyword argument 'a b'" in ours[1]
-
-
-def check_not_a_number():
-    ours, theirs = texts(with_class("MathAPI"), make_call("add", {"a": float("nan"), "b": 1.0}))
-    assert theirs == ["Error during execution: name 'nan' is not defined"] and ours == ['{"result": NaN}']
-
-
-def check_lone_surrogates():
-    ours, theirs = texts(FILES, make_call("cd", {"\ud800": 1}))
-    assert "codec can't encode" in theirs[0] and "\\ud800" in ours[0] and ours[0].encode()
-
-
-def check_limits():
-    ours, theirs = texts(with_class("MathAPI"), make_call("square_root", {"number": 4, "precision": 1_001}))
-    assert theirs == ["{'result': Decimal('2')}"]
-    assert ours == ["Error during execution: precision must be between 1 and 1000"]
-
-
-def check_withheld_functions():
-    scenario = load_scenarios("multi_turn_miss_func")[0]
-    ours, theirs = texts(scenario, "sort('final_report.pdf')")
-    assert ours == ["Error during execution: name 'sort' is not defined"] and theirs[0] != ours[0]
-    with Episode(scenario, withheld="official") as episode:
-        assert episode.execute(parse_call("sort('final_report.pdf')", scenario)).text == theirs[0]
+    check_duplicate_keyword("1 + 1", "2")
 
 
 def check_turns_without_gold():
-    scenario = load_scenarios("multi_turn_miss_func")[0]
-    number = next(number for number, turn in enumerate(scenario.turns) if not turn.gold)
+    number = next(number for number, turn in enumerate(WITHHELD.turns) if not turn.gold)
     junk = make_call("no_such_function", {})
-    turns = tuple((junk,) if at == number else turn.gold for at, turn in enumerate(scenario.turns))
-    found, _, verdicts = disagreements(scenario, turns)
-    assert official_check(scenario, turns) and not found
+    turns = tuple((junk,) if at == number else turn.gold for at, turn in enumerate(WITHHELD.turns))
+    found, _, verdicts = disagreements(WITHHELD, turns)
+    assert official_check(WITHHELD, turns) and not found
     assert not verdicts[number].passed and verdicts[number].passed_official
 
 
 def check_shared_cards():
-    from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
-
-    scenario, card = with_class("TravelAPI", "multi_turn_long_context"), next(iter(CREDIT_CARD_EXTENSION))
+    scenario = with_class("TravelAPI", "multi_turn_long_context")
+    card = next(iter(load_padding().CREDIT_CARD_EXTENSION))
     with OfficialEpisode(scenario, share=True) as one, OfficialEpisode(scenario, share=True) as other:
         assert one._model["TravelAPI"].credit_card_list[card] is other._gold["TravelAPI"].credit_card_list[card]
-    with Episode(scenario) as one, Episode(scenario) as other:
-        cards = [episode._instances["TravelAPI"].credit_card_list for episode in (one, other)]
-        assert cards[0][card] == cards[1][card] and cards[0][card] is not cards[1][card]
+    cards = [Episode(scenario)._instances["TravelAPI"].credit_card_list for _ in range(2)]
+    assert cards[0][card] == cards[1][card] and cards[0][card] is not cards[1][card]
 
 
 def check_shared_tweet_lists():
@@ -285,43 +262,38 @@ def check_shared_tweet_lists():
     tweet_id = scenario.initial_config["TwitterAPI"]["tweet_counter"]
     mention = make_call("mention", {"tweet_id": tweet_id, "mentioned_usernames": ["@x"]})
     load_class("TwitterAPI").post_tweet.__defaults__ = ([], [])
-    with OfficialEpisode(scenario, share=True) as theirs:
-        theirs.execute(post, mention)
-    with OfficialEpisode(scenario, share=True) as theirs:
-        assert '"mentions": ["@x"]' in theirs.execute(post)[0]
-    with Episode(scenario) as episode:
-        assert [episode.execute(call).error for call in (post, mention)] == [None, None]
-    with Episode(scenario) as episode:
-        assert '"mentions": []' in episode.execute(post).text
+    for calls in ([post, mention], [post]):
+        with Episode(scenario) as episode, OfficialEpisode(scenario, share=True) as official:
+            ours, theirs = [episode.execute(call).text for call in calls], official.execute(*calls)
+    assert '"mentions": ["@x"]' in theirs[0] and '"mentions": []' in ours[0]
 
 
 def check_process_precision():
-    calls = (
-        make_call("logarithm", {"value": 10, "base": 2, "precision": 77}),
-        make_call("square_root", {"number": 2, "precision": 66}),
-    )
+    calls = [parse_call(f"{text}=77)", LOGIC) for text in ("logarithm(10, 2, precision", "square_root(2, precision")]
     before = mpmath.mp.dps, decimal.getcontext().prec
-    with Episode(with_class("MathAPI")) as ours:
+    with Episode(LOGIC) as ours, OfficialEpisode(LOGIC) as theirs:
         mine = [ours.execute(call).text for call in calls]
-    assert (mpmath.mp.dps, decimal.getcontext().prec) == before
-    with OfficialEpisode(with_class("MathAPI")) as theirs:
+        assert (mpmath.mp.dps, decimal.getcontext().prec) == before
         assert theirs.execute(*calls) == mine
-    assert (mpmath.mp.dps, decimal.getcontext().prec) == (77, 66)
+    assert (mpmath.mp.dps, decimal.getcontext().prec) == (77, 77)
 
 
 def check_instances_stay():
     mkdir = make_call("mkdir", {"dir_name": "mine"})
     with OfficialEpisode(FILES) as theirs:
-        assert "exists" not in theirs.execute(mkdir)[0]
-        assert "exists" in theirs.execute(mkdir)[0]  # The same names go on with the instance.
-    for _ in range(2):
-        with Episode(FILES) as episode:
-            assert episode.execute(mkdir).error is None
+        assert ["exists" in theirs.execute(mkdir)[0] for _ in range(2)] == [False, True]
+    assert [Episode(FILES).execute(mkdir).error for _ in range(2)] == [None, None]
 
 
 @pytest.mark.parametrize("name", MULTI_TURN)
 def test_each_deliberate_difference_is_as_described(name):
-    globals()[f"check_{name}"]()
+    for scenario, call, mine, yours in TEXTS.get(name, ()):
+        with Episode(scenario) as ours, OfficialEpisode(scenario) as theirs:
+            text = ours.execute(parse_call(call, scenario) if isinstance(call, str) else call).text
+            (other,) = theirs.execute(call)
+            assert text.encode() and mine in text and yours in other and text != other
+    if name not in TEXTS:
+        globals()[f"check_{name}"]()
 
 
 class Case(NamedTuple):
@@ -330,84 +302,67 @@ class Case(NamedTuple):
     accepted: list[Any]
     written: Any
     officially: bool
-    language: str = "simple_python"
+    language: str = "python"
     items: str = "string"
     ours: bool | None = None
     """None: the opposite of BFCL's verdict."""
 
 
-JAVA_, SCRIPT = "simple_java", "simple_javascript"
+JAVA_, SCRIPT = "java", "javascript"
 CASES = [
     Case("quoted_elements", "Array", [["a", "b"]], 'new String[]{"a", "b"}', False, JAVA_, "String"),
-    Case("quoted_elements", "Array", [["a, b"]], 'new String[]{"a, b"}', False, JAVA_, "String"),
     Case("quoted_elements", "array", [["a, b"]], '["a, b"]', False, SCRIPT, "String"),
     Case("quoted_elements", "ArrayList", [["b"]], "new ArrayList<>(Arrays.asList(abc))", True, JAVA_, "String"),
     Case("untyped_elements", "Array", [["a", 1, True]], 'new Object[]{"a", 1, true}', False, JAVA_, "any"),
     Case("untyped_elements", "array", [["a", 1, True]], '["a", 1, true]', False, SCRIPT, "any"),
     Case("nested_literals", "dict", [{"a": [{"b": 1}]}], '{"a": {"b": 1}}', False, SCRIPT),
     Case("nested_literals", "dict", [{"a": ["5"]}], '{"a": "5"}', False, SCRIPT),
-    Case("nested_literals", "dict", [{"a": [5]}], '{"a": "5"}', True, SCRIPT),
     Case("nested_literals", "HashMap", [{"a": ["x)"]}], 'new HashMap<>() {{ put("a", "x)"); }}', False, JAVA_),
     Case("whole_literal", "array", [[1, 2]], "[1, 2].concat(more)", True, SCRIPT, "integer"),
     Case("whole_literal", "dict", [{"a": [1]}], '{"a": 1}; drop()', True, SCRIPT),
-    Case("whole_literal", "Array", [[1]], "f(new int[]{1})", True, JAVA_, "integer"),
     Case("whole_literal", "ArrayList", [[]], "new ArrayList<>(other)+new ArrayList<>()", True, JAVA_, "any"),
     Case("whole_literal", "HashMap", [{}], "new HashMap<>(other) // new HashMap<>()", True, JAVA_),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "text"}, False),
-    Case("bare_values", "dict", [{"a": 5}], {"a": 5}, False),
     Case("bare_values", "dict", [{"a": "text"}], {"a": "t"}, True),
     Case("whole_numbers_in_lists", "array", [[1.0, 2.5]], [1, 2.5], False, items="float"),
-    Case("whole_numbers_in_lists", "tuple", [[1.0, 2.5]], (1, 2.5), False, items="float"),
-    Case("truth_values", "dict", [{"a": [1]}], {"a": True}, True),
     Case("truth_values", "dict", [{"a": [[{"b": 0}]]}], {"a": [{"b": False}]}, True),
     Case("truth_values", "array", [[1], ""], [True], True, items="integer"),
     Case("punctuation", "string", ["km", ""], "-", True),
-    Case("punctuation", "array", [["km", "."]], ["km", "*"], True),
     Case("punctuation", "dict", [{"a": ["km", ""]}], {"a": "^"}, True),
     Case("number_texts", "string", ["5.5"], "55", True),
-    Case("number_texts", "string", ["5"], "-5", True),
     Case("raises", "float", [5.0], 10**400, False, ours=False),
     Case("raises", "array", [[{"a": [1]}], ""], ["a"], False, items="dict", ours=False),
     Case("raises", "Bigint", [12], "12n\n", False, SCRIPT, ours=False),
     Case("limits", "string", ["km"], "km" + " " * 60_000, True),
-    # Both sides agree on the rest.
+    # Both sides agree.
     *(Case("", "string", [text], text, True, ours=True) for text in ("", " ", "5.0")),
-    Case("", "string", ["1,000"], "1000", True, ours=True),
-    Case("", "string", ["April 1, 2024"], "april 1 2024", True, ours=True),
-    Case("", "dict", [{"a": [1]}], {"a": 1.0}, True, ours=True),
-    Case("", "dict", [{"a": [True]}], {"a": True}, True, ours=True),
     Case("", "float", [5.0], 5, True, ours=True),
-    Case("", "Array", [[1, 2]], "new int[]{1, 2};", True, JAVA_, "integer", True),
-    Case("", "ArrayList", [[1, 2]], "new ArrayList<>(Arrays.asList(1, 2));", True, JAVA_, "integer", True),
-    Case("", "ArrayList", [[101]], "new ArrayList<>() {{ add(\u00a0101L ); }};", True, JAVA_, "long", True),
     Case("", "HashMap", [{"a": [1]}], 'new HashMap<>() {{ put("a", 1); }};', True, JAVA_, "", True),
     Case("", "array", [[[1], [2]]], "new Array([1], [2]) ;", True, SCRIPT, "array", True),
-    Case("", "dict", [{"a": [1]}], "{a: 1};", True, SCRIPT, "", True),
 ]
 
 
-def task_of(case: Case) -> Task:
+def task(case):
     properties = {"a": {"type": case.type, "items": {"type": case.items}}}
     document = {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
-    return Task(case.name, case.language, [document], [{"f": {"a": case.accepted}}])
+    return task_of(case.language, document, [{"f": {"a": case.accepted}}])
 
 
 def test_each_difference_of_single_turn_verdicts_is_shown_on_both_sides():
     failed = []
     for case in CASES:
-        task, calls = task_of(case), [Call("f", {"a": case.written})]
-        checked = check_calls(calls, task.functions, task.accepted, task.language)
+        calls = [Call("f", {"a": case.written})]
+        checked = check(task(case), calls)
         ours = not case.officially if case.ours is None else case.ours
         wanted = case.officially, ours, case.officially and case.name != "limits"
-        if (official(task, calls)[0], checked.passed, checked.passed_official) != wanted:
+        if (official(task(case), calls), checked.passed, checked.passed_official) != wanted:
             failed.append((case, checked))
     assert not failed
     assert {case.name for case in CASES} - {""} == SINGLE_TURN.keys() - {"pairing", "positional"}
-    task = next(task for task in tasks("parallel") if task.id == "parallel_178")
-    calls = gold(task)[0]
-    checked = [check_calls(order, task.functions, task.accepted, parallel=True) for order in (calls, calls[::-1])]
+    parallel = next(item for item in tasks() if item.id == "parallel_178")
+    calls = gold(parallel)[0]
+    checked = [check(parallel, order) for order in (calls, calls[::-1])]
     assert [item.passed for item in checked] == [True, True]
-    assert [item.passed_official for item in checked] == [True, official(task, calls[::-1])[0]] == [True, False]
-    task = task_of(Case("", "string", ["km"], "km", True))
-    checked = check_calls([Call("f", {"a": "km"}, ("more",))], task.functions, task.accepted)
+    assert [item.passed_official for item in checked] == [True, official(parallel, calls[::-1])] == [True, False]
+    checked = check(task(Case("", "string", ["km"], "km", True)), [Call("f", {"a": "km"}, ("more",))])
     assert checked.passed_official and [item.kind for item in checked.mismatches] == ["unexpected_param"]

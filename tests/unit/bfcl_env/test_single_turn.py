@@ -6,10 +6,9 @@ import re
 import time
 from collections import Counter, defaultdict
 from dataclasses import FrozenInstanceError
+from functools import reduce
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bfcl_env import source
 from bfcl_env.single_turn import java, javascript
@@ -80,10 +79,8 @@ def paid(record):
 def test_tasks_are_those_of_the_release_and_cannot_be_changed(monkeypatch):
     assert Counter(task.category for task in TASKS.values()) == COUNTS
     for task in TASKS.values():
-        entry = json.loads(task.entry_json)
-        assert entry["id"] == task.id and len(entry["question"]) == 1
-        assert bool(task.answer_json) == (task.kind.wanted == "accepted")
-        assert not task.answer_json or json.loads(task.answer_json)["id"] == task.id
+        assert json.loads(task.entry_json)["id"] == task.id
+        assert json.loads(task.answer_json)["id"] == task.id if task.kind.wanted == "accepted" else not task.answer_json
     task = TASKS["multiple_0"]
     with pytest.raises(FrozenInstanceError):
         task.part = "train"
@@ -139,11 +136,10 @@ def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_cat
 
 def test_whatever_the_message_is_it_is_the_only_one():
     for category in COUNTS:
-        task = first(category)
         for text in (XML.render_calls("t", [Call("f", {})]), XML.render_answer("t", "x"), JUNK, ""):
-            reply, record = said(task, text, max_format_errors_per_turn=3)
-            assert reply.done and not reply.messages and record.stop_reason == "done", category
-            assert len(record.turns) == 1 and record.turns[0].user == task.messages[-1]["content"]
+            reply, record = said(first(category), text, max_format_errors_per_turn=3)
+            assert reply.done and not reply.messages
+            assert (record.stop_reason, len(record.turns)) == ("done", 1), category
 
 
 def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_does_not_pass():
@@ -164,16 +160,13 @@ def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_do
 
 
 def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
-    task = first("parallel_multiple")
-    calls = gold_of(task)
-    record = calling(task, calls[::-1])
-    assert len(calls) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
-    assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(calls)))
-    task = first("parallel")
-    calls = gold_of(task)
-    record = calling(task, [calls[0]] * len(calls))
-    assert not record.outcome.passed
-    assert [call.facts["gold"] for call in record.turns[0].steps[0].calls] == [0, *[None] * (len(calls) - 1)]
+    several, parallel = gold_of(first("parallel_multiple")), gold_of(first("parallel"))
+    record = calling(first("parallel_multiple"), several[::-1])
+    assert len(several) > 1 and record.outcome.passed and paid(record) == [1.0] * len(REWARDS)
+    assert sorted(call.facts["gold"] for call in record.turns[0].steps[0].calls) == list(range(len(several)))
+    record = calling(first("parallel"), [parallel[0]] * len(parallel))
+    taken = [call.facts["gold"] for call in record.turns[0].steps[0].calls]
+    assert not record.outcome.passed and taken == [0, *[None] * (len(parallel) - 1)]
 
 
 def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
@@ -203,42 +196,30 @@ def test_a_call_that_does_not_fit_the_documentation_is_an_error_of_its_kind():
     assert environment.call(call).error is None and environment.verdicts().passed and not other.verdicts().passed
     long = environment.call(Call("x" * 10_000, {}))
     assert long.error == ErrorKind.UNKNOWN_FUNCTION and len(long.text) < 3 * LONGEST_NAME
-    for wrong in (
-        Call(call.name, missing),
-        Call(call.name, {**call.arguments, "more": 1}),
-        Call(call.name, {}, positional=(1,)),
-    ):
-        assert environment.call(wrong).error == ErrorKind.BAD_ARGUMENTS
+    for arguments, positional in ((missing, ()), ({**call.arguments, "more": 1}, ()), ({}, (1,))):
+        assert environment.call(Call(call.name, arguments, positional)).error == ErrorKind.BAD_ARGUMENTS
     environment.answer("done")
     assert environment.call(call).error == ErrorKind.LIMIT
 
 
-# The checker.
+# The checker: messages of any size are judged in a second of CPU time.
 
 
 def judged(calls, type_="string", language="python", accepted=("km", ""), items="string"):
     properties = {"a": {"type": type_, "items": {"type": items}}}
     document = {"name": "f", "parameters": {"type": "dict", "properties": properties, "required": ["a"]}}
     answers = [{"f": {"a": list(accepted)}}] * max(1, len(calls))
-    return check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
+    began = time.process_time()
+    checked = check_calls(calls, [document], answers, language, parallel=len(calls) > 1)
+    assert time.process_time() - began < 1, (str(calls)[:80], type_)
+    return checked
 
 
-# Messages of any size are judged in a second of CPU time.
-
-
-def deep(levels, wrap):
-    value = 1
-    for _ in range(levels):
-        value = wrap(value)
-    return value
-
-
-def test_ten_megabytes_of_anything_are_judged_in_a_second():
+def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_take_no_time():
     size = 10_000_000
     arguments = [
         *({"a": value} for value in ("a" * size, " ," * (size // 2), [0] * (size // 2), 1 << 8 * size)),
-        {"a": deep(size // 100, lambda value: [value])},
-        {"a": deep(size // 100, lambda value: {"a": value})},
+        {"a": reduce(lambda value, _: [value], range(size // 100), 1)},
         {"a": {str(number): number for number in range(size // 20)}},
         {"a" * size: "km"},
         {str(number): "km" for number in range(size // 20)},
@@ -247,23 +228,14 @@ def test_ten_megabytes_of_anything_are_judged_in_a_second():
     messages += [[Call("f" * size, {"a": "km"})], [Call("f", {"a": "km"}, tuple(range(size // 10)))]]
     messages += [[Call("f", {"a": "km"})] * count for count in (5_000, MAX_CALLS)]
     messages += [[Call("f", {"a": "- " * (MAX_CHARS // 70) + "x"})] * MAX_CALLS]
-    for number, calls in enumerate(messages):
+    for calls in messages:
         for type_ in ("string", "array", "dict"):
-            began = time.process_time()
             judged(calls, type_)
-            assert time.process_time() - began < 1, (number, type_)
     few, many = ([Call("f", {"a": "km"})] * count for count in (MAX_CALLS, MAX_CALLS + 1))
     assert judged(few).passed and [mismatch.kind for mismatch in judged(many).mismatches] == ["limit"]
-
-
-def test_bfcls_exponential_and_quadratic_patterns_take_no_time_here():
-    texts = [("[[]" + ",[]" * 12_000, "array", "javascript")]
+    judged([Call("f", {"a": "[[]" + ",[]" * 12_000})], "array", "javascript")
     for piece in ("new HashMap<", "new HashMap<>() {{ ", 'put("', 'put("",', "> ()"):
-        texts.append((("new HashMap<" + piece * 48_000)[:48_000], "HashMap", "java"))
-    for text, type_, language in texts:
-        began = time.process_time()
-        judged([Call("f", {"a": text})], type_, language)
-        assert time.process_time() - began < 1, text[:40]
+        judged([Call("f", {"a": ("new HashMap<" + piece * 48_000)[:48_000]})], "HashMap", "java")
 
 
 def anything(rng, depth=0):
@@ -272,8 +244,9 @@ def anything(rng, depth=0):
     if kind < 4:
         return "".join(rng.choice("""new int[]{}()<>"',:;1a \n-é""") for _ in range(rng.randrange(9)))
     if kind < 8:
-        numbers = [0, 1, -1, 1.0, 0.5, float("nan"), float("inf"), 10**400]
-        return rng.choice([None, True, False, *numbers, "", "a", "\ud800"])
+        return rng.choice(
+            [None, True, False, 0, 1, -1, 1.0, 0.5, float("nan"), float("inf"), 10**400, "", "a", "\ud800"]
+        )
     inner = [anything(rng, depth + 1) for _ in range(rng.randrange(4))]
     return inner if kind == 8 else dict(zip("abc", inner, strict=False))
 
@@ -291,26 +264,20 @@ def test_nothing_raises():
         checked = judged(calls, type_, language, accepted, rng.choice(inner_types))
         assert checked.passed == (not checked.mismatches)
         passed += checked.passed or checked.passed_official
-        environment = first("simple_java").open()
-        environment.begin()
-        environment.call(Call(first("simple_java").functions[0]["name"], {"a": written}))
-        assert not environment.verdicts().passed
     assert passed > 100
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    st.integers(1, 6).flatmap(
-        lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n, max_size=n)
-    )
-)
-def test_a_matching_is_found_whenever_there_is_one(fits):
-    def possible(index, free):
-        return index == len(fits) or any(fits[index][call] and possible(index + 1, free - {call}) for call in free)
+def test_a_matching_is_found_whenever_there_is_one():
+    def possible(fits, index, free):
+        return index == len(fits) or any(
+            fits[index][call] and possible(fits, index + 1, free - {call}) for call in free
+        )
 
-    lonely, left = unmatched(len(fits), lambda index, call: fits[index][call])
-    assert (not lonely) == possible(0, frozenset(range(len(fits)))) and len(lonely) == len(left)
-    size = MAX_CALLS
+    rng, size = random.Random(0), MAX_CALLS
+    for number in range(300):
+        fits = [[rng.random() < 0.4 for _ in range(1 + number % 6)] for _ in range(1 + number % 6)]
+        lonely, left = unmatched(len(fits), lambda index, call, fits=fits: fits[index][call])
+        assert (not lonely) == possible(fits, 0, frozenset(range(len(fits)))) and len(lonely) == len(left)
 
     def fit(index, call):
         return call == 0 if index == size - 1 else call in (index, index + 1)
