@@ -11,17 +11,59 @@ each message of the model is one that this protocol reads.
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from data_prep.steptool.mistakes import BadFile, Mistake, fault_of, shown
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from data_prep.steptool.trajectories import BadFile, Text, checked
 from interaction import get_protocol
 from interaction.protocol.calls import unique_keys
 
-ROLES = {"system": "system", "user": "user", "assistant": "assistant", "function": "user"}
 PROTOCOL = "toolbench"
+FOLLOWS: dict[str, tuple[str | None, ...]] = {
+    "system": (None,),
+    "user": (None, "system", "user", "assistant", "function"),
+    "assistant": ("user", "function"),
+    "function": ("assistant",),
+}
+"""Role -> the roles that it may follow; None at the beginning."""
 
 
-def conversations(text: str) -> Iterator[dict[str, Any] | list[Mistake]]:
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant", "function"] = Field(alias="from")
+    value: Text
+
+
+class _Instance(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    id: Text
+    conversations: list[_Message]
+
+    @field_validator("conversations")
+    @classmethod
+    def _in_order(cls, messages: list[_Message]) -> list[_Message]:
+        before: str | None = None
+        for number, message in enumerate(messages):
+            if before not in FOLLOWS[message.role]:
+                raise ValueError(f"message {number}: {message.role} follows {before or 'nothing'}")
+            if message.role == "assistant":
+                parsed = get_protocol(PROTOCOL).parse(message.value)
+                if parsed.error is not None:
+                    detail = f"{parsed.error} ({parsed.detail})"
+                    raise ValueError(f"message {number}: not in the form of {PROTOCOL}: {detail}")
+            before = message.role
+        if before != "assistant":
+            raise ValueError("does not end with the assistant: nothing to learn at the end")
+        return messages
+
+
+class _Query(BaseModel):
+    id: Text
+    instances: list[Any] = Field(min_length=1)
+
+
+def conversations(text: str) -> Iterator[dict[str, Any] | list[str]]:
     """Each instance in the form of SFT_SCHEMA, or what is wrong with it.
 
     Raises:
@@ -30,76 +72,22 @@ def conversations(text: str) -> Iterator[dict[str, Any] | list[Mistake]]:
     try:
         queries = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"is not JSON: {shown(str(error))}") from None
+        raise BadFile(f"the file is not JSON: {str(error)[:200]}") from None
     if not isinstance(queries, dict):
-        raise BadFile(f"holds {shown(queries)}; expected an object of queries")
-    for query, entry in queries.items():
-        yield from _query(query, entry)
-
-
-def _query(query: str, entry: Any) -> Iterator[dict[str, Any] | list[Mistake]]:
-    row = f"query {shown(query)}"
-    if fault := fault_of(query):
-        yield [Mistake(row, "id", fault)]
-        return
-    instances = entry.get("instances") if isinstance(entry, dict) else None
-    if not isinstance(instances, list) or not instances:
-        yield [Mistake(row, "instances", f"found {shown(entry)}; expected a list of instances")]
-        return
-    if entry.get("cnt", len(instances)) != len(instances):
-        yield [Mistake(row, "cnt", f"is {shown(entry['cnt'])}, and there are {len(instances)} instances")]
-        return
-    seen: set[str] = set()
-    for number, instance in enumerate(instances):
-        yield _instance(query, f"{row}, instances[{number}]", instance, seen)
-
-
-def _instance(query: str, row: str, instance: Any, seen: set[str]) -> dict[str, Any] | list[Mistake]:
-    """`seen` are the ids of the query's instances so far."""
-    if not isinstance(instance, dict):
-        return [Mistake(row, "id, conversations", f"found {shown(instance)}; expected one of each")]
-    mistakes = []
-    name = instance.get("id")
-    if fault := fault_of(name):
-        mistakes.append(Mistake(row, "id", fault))
-    elif str(name) in seen:
-        mistakes.append(Mistake(row, "id", f"{shown(name)} occurs twice in the query"))
-    else:
-        seen.add(str(name))
-    spoken = instance.get("conversations")
-    if not isinstance(spoken, list) or not spoken:
-        mistakes.append(Mistake(row, "conversations", f"found {shown(spoken)}; expected a list of messages"))
-        return mistakes
-    roles: list[str] = []
-    for number, message in enumerate(spoken):
-        for field, fault in _faults(message, roles):
-            mistakes.append(Mistake(row, f"conversations[{number}]{field}", fault))
-        roles.append(message["from"] if isinstance(message, dict) and isinstance(message.get("from"), str) else "")
-    if roles[-1] != "assistant":
-        mistakes.append(Mistake(row, "conversations", "does not end with the assistant: nothing to learn at the end"))
-    if mistakes:
-        return mistakes
-    messages = [{"role": ROLES[message["from"]], "content": message["value"].strip()} for message in spoken]
-    return {"messages": messages, "task_id": f"{query}/{name}", "query_id": query}
-
-
-def _faults(message: Any, before: list[str]) -> Iterator[tuple[str, str]]:
-    """Field of a message, and what is wrong with it; `before` are the roles of those before it."""
-    if not isinstance(message, dict):
-        yield "", f"found {shown(message)}; expected from and value"
-        return
-    role, value = message.get("from"), message.get("value")
-    if not isinstance(role, str) or role not in ROLES:
-        yield ".from", f"{shown(role)} is no role; expected one of {', '.join(ROLES)}"
-    elif role == "system" and before:
-        yield ".from", "system stands at the beginning only"
-    elif role == "function" and (not before or before[-1] != "assistant"):
-        yield ".from", "function follows the assistant, whose call it answers"
-    elif role == "assistant" and (not before or before[-1] in ("assistant", "system")):
-        yield ".from", "the assistant follows the user or a function"
-    if fault := fault_of(value):
-        yield ".value", fault
-    elif role == "assistant":
-        parsed = get_protocol(PROTOCOL).parse(str(value))
-        if parsed.error is not None:
-            yield ".value", f"not in the form of {PROTOCOL}: {parsed.error} ({parsed.detail or shown(value)})"
+        raise BadFile("the file is no object of queries")
+    for name, entry in queries.items():
+        row = f"query {name[:60]!r}"
+        query = checked(_Query, {**entry, "id": name} if isinstance(entry, dict) else {"id": name}, row)
+        if isinstance(query, list):
+            yield query
+            continue
+        for number, values in enumerate(query.instances):
+            instance = checked(_Instance, values, f"{row}, instances[{number}]")
+            if isinstance(instance, list):
+                yield instance
+                continue
+            messages = [
+                {"role": "user" if one.role == "function" else one.role, "content": one.value.strip()}
+                for one in instance.conversations
+            ]
+            yield {"messages": messages, "task_id": f"{name}/{instance.id}", "query_id": name}

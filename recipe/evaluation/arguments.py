@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from data_prep.choice import categories_of, full_names
-from data_prep.pairs import key_value
+from data_prep.arguments import key_value
+from data_prep.mixture import categories_of, full_names
 from interaction.endpoint.client import SAMPLING, Endpoint, Named
 from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
 from interaction.plain_text import generic
