@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from data_prep.arguments import parse
+from data_prep.arguments import STEPTOOL, parse
 
 SHOWN = 20
 """Wrong rows that are printed; the manifest has all that were left out."""
@@ -57,10 +57,8 @@ def _build(options: Namespace) -> Mapping[str, Any]:
 
 def _convert(options: Namespace) -> Mapping[str, Any]:
     from data_prep.steptool.convert import convert
-    from data_prep.steptool.lengths import Limits
 
-    limits = Limits(options.max_context, options.max_response, options.tokenizer)
-    made = convert(options.steptool, options.out, limits, options.skip_bad)
+    made = convert(options.steptool, options.out, **{name: getattr(options, name) for name in STEPTOOL})
     for mistake in made["left_out"][:SHOWN]:
         print(f"left out: {mistake}")
     print(

@@ -21,12 +21,10 @@ def parse(arguments: list[str] | None, description: str | None) -> argparse.Name
     if of_steptool & {"max_context", "max_response"} and options.tokenizer is None:
         parser.error("--max-context and --max-response count tokens of --tokenizer: give one")
     options.protocol = options.protocol or ("python_calls" if options.laptop else "think_xml")
-    if options.max_result_chars is not None and options.max_result_chars < 1:
-        parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
-    for name in ("rows", "val_rows"):
+    for name in ("max_result_chars", "rows", "val_rows", "max_context", "max_response"):
         number = getattr(options, name)
-        if number is not None and (number < 1 or not options.mixture):
-            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more, and --mixture")
+        if number is not None and (number < 1 or (name.endswith("rows") and not options.mixture)):
+            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more{', and --mixture' * ('rows' in name)}")
     return options
 
 

@@ -33,8 +33,6 @@ COLUMNS = (
     "test task). Conversations are played when they are trained on; they do not stand here. Files of "
     "conversations have `messages`, gold's own, for supervised training."
 )
-
-
 USES = {
     "train": ("train", "training"),
     "val": ("validation", "validation, held out"),

@@ -12,19 +12,22 @@ import pyarrow as pa
 
 from data_prep.rows import SFT_SCHEMA, replacing, write_table
 from data_prep.steptool.conversations import PROTOCOL, conversations
-from data_prep.steptool.lengths import Limits, Measure
+from data_prep.steptool.lengths import Measure
 from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, BadFile, trajectories
 
 BATCH = 1_000
 """Rows that are held as Python objects at a time."""
 
 
-def convert(source: Path, out: Path, limits: Limits, skip_bad: bool = False) -> dict[str, Any]:
+def convert(
+    source: Path, out: Path, tokenizer: str | None, max_context: int | None, max_response: int | None, skip_bad: bool
+) -> dict[str, Any]:
     """Writes `sft_train.parquet` (SFT_SCHEMA) or `trajectories.parquet` (TRAJECTORY_SCHEMA) into `out`, as `source` is
     StepTool's SFT JSON or its step CSV, and returns the manifest, which is written there as well, last.
 
     Args:
-        limits: steps that do not fit are dropped from a row's end; a row without any left is left out, and counted.
+        max_context, max_response: as `Measure` has them. Steps that do not fit are dropped from a row's end; a row
+            without any left is left out, and counted.
         skip_bad: leave out the rows that are wrong, and say so in the manifest, in place of writing nothing.
 
     Raises:
@@ -32,7 +35,7 @@ def convert(source: Path, out: Path, limits: Limits, skip_bad: bool = False) -> 
         ValueError: the tokenizer cannot be used.
         OSError: `out` cannot be written.
     """
-    measure = Measure(limits)
+    measure = Measure(tokenizer, max_context, max_response)
     count: dict[str, Any] = {"left_out": [], "too_long": [], "shortened": 0, "steps_dropped": 0}
     try:
         # Bytes that are not UTF-8 become lone surrogates, found in the row that has them.
@@ -54,7 +57,7 @@ def convert(source: Path, out: Path, limits: Limits, skip_bad: bool = False) -> 
     out.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_batches(batches, schema=schema)
     write_table(table, out / name)
-    given = {"--max-context": limits.context, "--max-response": limits.response, "--tokenizer": limits.tokenizer}
+    given = {"--max-context": max_context, "--max-response": max_response, "--tokenizer": tokenizer}
     command = [f"python -m data_prep --steptool {shlex.quote(str(source))} --out DIR"]
     command += [f"{option} {shlex.quote(str(value))}" for option, value in given.items() if value is not None]
     manifest = {

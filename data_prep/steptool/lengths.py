@@ -4,9 +4,9 @@ StepTool cuts what is too long on the left, so that the head of the first prompt
 half seen has a reward that its tokens did not earn.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, takewhile
 from typing import Any
@@ -14,36 +14,29 @@ from typing import Any
 from interaction.plain_text import PlainText
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The longest that a row may be, in tokens of a model; None for no limit."""
-
-    context: int | None = None
-    """Of the whole row, prompts and responses."""
-    response: int | None = None
-    """Of each message of the model."""
-    tokenizer: str | None = None
-    """A model's folder or hub id; None for no limits."""
-
-
 class Measure:
-    """Applies limits. Loads the tokenizer, which takes seconds.
+    """Loads the tokenizer, which takes seconds.
+
+    Args:
+        tokenizer: a model's folder or hub id; None for no limits.
+        context: tokens of a whole row, prompts and responses.
+        response: tokens of each message of the model.
 
     Raises:
         ValueError: the tokenizer cannot be read.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, tokenizer: str | None, context: int | None = None, response: int | None = None) -> None:
+        self._context, self._response = context or math.inf, response or math.inf
         self._tokenizer: Any = None
-        if limits.tokenizer is not None:
+        if tokenizer is not None:
             from transformers import AutoTokenizer
 
             try:
-                self._tokenizer = AutoTokenizer.from_pretrained(limits.tokenizer)
+                self._tokenizer = AutoTokenizer.from_pretrained(tokenizer)
             except Exception as error:
                 words = " ".join(str(error).split())[:200]
-                raise ValueError(f"--tokenizer {limits.tokenizer} cannot be read: {words}") from error
+                raise ValueError(f"--tokenizer {tokenizer} cannot be read: {words}") from error
 
     def trajectory(self, row: dict[str, Any]) -> int:
         """How many of the first steps of a trajectory fit."""
@@ -77,11 +70,7 @@ class Measure:
 
     def _fitting(self, sizes: Iterable[tuple[int, int]]) -> int:
         """How many of the first steps fit, by tokens of the row up to a step's end and of its response."""
-        context, longest = self.limits.context, self.limits.response
-        fits = (
-            (context is None or total <= context) and (longest is None or response <= longest)
-            for total, response in sizes
-        )
+        fits = (total <= self._context and response <= self._response for total, response in sizes)
         return sum(1 for _ in takewhile(bool, fits))
 
 

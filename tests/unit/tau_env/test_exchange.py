@@ -94,6 +94,9 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
         for rule, more in (("official", {}), ("clean", {}), ("priced", {"price": 0.3}))
     ]
     assert paid == [1.0, 0.0, pytest.approx(0.4)]
+    for wrong in ({"rule": "kind"}, {"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
+        with pytest.raises(ValueError, match="expected"):
+            compute_score("tau", "", "[]", episode, **{"rule": "priced", **wrong})
 
 
 def test_words_beside_a_call_count_officially_alone() -> None:
