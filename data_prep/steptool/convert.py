@@ -1,4 +1,15 @@
-"""One file of StepTool's into one parquet file of ours, and the manifest that says what became of its rows."""
+"""One file of StepTool's into one parquet file of ours, and the manifest that says what became of its rows.
+
+Its SFT JSON has conversations by query, in ToolBench's message form; its step CSV is read in `trajectories.py`.
+
+    {"10012": {"cnt": 1, "instances": [{"id": "Step 2: ...", "conversations": [
+        {"from": "system", "value": "..."}, {"from": "user", "value": "..."},
+        {"from": "assistant", "value": "Thought: ...\\nAction: ...\\nAction Input: {}"}]}]}}
+
+Every instance becomes a row, as StepTool trains on them: of one query there are often several that begin alike and end
+one message later each. Results ("function") become messages of the user, as our `toolbench` protocol gives them, and
+each message of the model is one that this protocol reads.
+"""
 
 import hashlib
 import json
@@ -6,15 +17,25 @@ import shlex
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from data_prep.rows import SFT_SCHEMA, replacing, write_table
-from data_prep.steptool.conversations import PROTOCOL, conversations
 from data_prep.steptool.lengths import Measure
-from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, BadFile, trajectories
+from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, BadFile, Text, checked, trajectories
+from interaction import get_protocol
+from interaction.protocol.calls import unique_keys
 
+PROTOCOL = "toolbench"
+FOLLOWS: dict[str, tuple[str | None, ...]] = {
+    "system": (None,),
+    "user": (None, "system", "user", "assistant", "function"),
+    "assistant": ("user", "function"),
+    "function": ("assistant",),
+}
+"""Role -> the roles that it may follow; None at the beginning."""
 BATCH = 1_000
 """Rows that are held as Python objects at a time."""
 
@@ -85,7 +106,7 @@ def _form(file: TextIO) -> tuple[pa.Schema, Iterator[Any]]:
     if "\t" in head.partition("\n")[0]:
         return TRAJECTORY_SCHEMA, trajectories(file)
     if head[:1] in ("{", "["):
-        return SFT_SCHEMA, conversations(file.read())
+        return SFT_SCHEMA, _conversations(file.read())
     raise BadFile(
         f"{file.name} begins with {head[:60]!r}; expected StepTool's SFT JSON, an object of queries, or its step CSV, "
         "whose header is prompt, response, reward, parted by tabs"
@@ -111,3 +132,67 @@ def _is_kept(row: dict[str, Any] | list[str], measure: Measure, count: dict[str,
     count["shortened"] += dropped > 0
     count["steps_dropped"] += dropped
     return True
+
+
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant", "function"] = Field(alias="from")
+    value: Text
+
+
+class _Instance(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    id: Text
+    conversations: list[_Message]
+
+    @field_validator("conversations")
+    @classmethod
+    def _in_order(cls, messages: list[_Message]) -> list[_Message]:
+        before: str | None = None
+        for number, message in enumerate(messages):
+            if before not in FOLLOWS[message.role]:
+                raise ValueError(f"message {number}: {message.role} follows {before or 'nothing'}")
+            if message.role == "assistant":
+                parsed = get_protocol(PROTOCOL).parse(message.value)
+                if parsed.error is not None:
+                    detail = f"{parsed.error} ({parsed.detail})"
+                    raise ValueError(f"message {number}: not in the form of {PROTOCOL}: {detail}")
+            before = message.role
+        if before != "assistant":
+            raise ValueError("does not end with the assistant: nothing to learn at the end")
+        return messages
+
+
+class _Query(BaseModel):
+    id: Text
+    instances: list[Any] = Field(min_length=1)
+
+
+def _conversations(text: str) -> Iterator[dict[str, Any] | list[str]]:
+    """Each instance in the form of SFT_SCHEMA, or what is wrong with it.
+
+    Raises:
+        BadFile: it is not JSON, or not an object of queries.
+    """
+    try:
+        queries = json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"the file is not JSON: {str(error)[:200]}") from None
+    if not isinstance(queries, dict):
+        raise BadFile("the file is no object of queries")
+    for name, entry in queries.items():
+        row = f"query {name[:60]!r}"
+        query = checked(_Query, {**entry, "id": name} if isinstance(entry, dict) else {"id": name}, row)
+        if isinstance(query, list):
+            yield query
+            continue
+        for number, values in enumerate(query.instances):
+            instance = checked(_Instance, values, f"{row}, instances[{number}]")
+            if isinstance(instance, list):
+                yield instance
+                continue
+            messages = [
+                {"role": "user" if one.role == "function" else one.role, "content": one.value.strip()}
+                for one in instance.conversations
+            ]
+            yield {"messages": messages, "task_id": f"{name}/{instance.id}", "query_id": name}

@@ -119,48 +119,48 @@ def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_prot
 
 
 RUN = "[__import__('os').mkdir('ran')]"
-GOOD = ROW[2]
-BAD_ROWS = {
-    "values": [(PROMPTS, RESPONSES, [1.0])],
-    "prompt": [(RUN, RESPONSES, GOOD), ([], [], [])],
-    "prompt.1": [([PROMPTS[0], ""], RESPONSES, GOOD)],
-    "response": [
-        (PROMPTS, cell, GOOD)
-        for cell in (
-            RUN,
-            "[f'{1}', 'c']",
-            "['a', 'b'] + ['c']",
-            "['a', 'b'",
-            "('a', 'b')",
-            "['\\x4', 'b']",
-            "[" * 100_000,
-        )
-    ],
-    "response.0": [(PROMPTS, cell, GOOD) for cell in ("[b'a', 'c']", "[['a'], 'c']", "[1, 2]")],
-    "response.1": [(PROMPTS, cell, GOOD) for cell in ("['a', ' \\n']", "['a', '\\ud800']")],
-    "reward": [(PROMPTS, RESPONSES, cell) for cell in ("[0.5, __import__('os').mkdir('ran')]", "[nan, 1.0]", "")],
-    "reward.0": [(PROMPTS, RESPONSES, cell) for cell in (["1", "2"], [True, 1], "[1e999, 1]")],
-    "columns": [(PROMPTS, "x" * 1_000_001, GOOD), (PROMPTS, RESPONSES), (*ROW, "4"), ()],
+NO_TEXTS = ("[f'{1}', 'c']", "['a', 'b'] + ['c']", "['a', 'b'", "('a', 'b')", "['\\x4', 'b']", "[" * 10**5, RUN)
+NO_NUMBERS = (
+    "[0.5, __import__('os').mkdir('ran')]",
+    "[nan, 1.0]",
+    "[1.0, -inf]",
+    "",
+    "[1e999, 1]",
+    ["1", "2"],
+    [True, 1],
+)
+BAD_CELLS = {
+    "prompt": (RUN, "[]", ["a", ""]),
+    "response": (*NO_TEXTS, "[b'a', 'c']", "[['a'], 'c']", "[1, 2]", "['a', ' \\n']", "['a', '\\ud800']"),
+    "reward": NO_NUMBERS,
+    "values": ((PROMPTS, RESPONSES, [1.0]),),
+    "columns": ((PROMPTS, "x" * 1_000_001, [1.0]), (PROMPTS, RESPONSES), (*ROW, "4"), ()),
 }
 
 
 def test_each_mistake_in_a_row_of_the_csv_is_named_and_can_be_left_out(convert, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for field, row in [(field, row) for field, rows in BAD_ROWS.items() for row in rows]:
-        text = step_csv(ROW, row, ROW)
-        _, error, *_ = convert(text)
-        first, last = error.splitlines()[0], error.splitlines()[-1]
-        assert f"file.txt, row 2, {field}: " in first and len(first) < 500, (row, first)
-        assert "Nothing was written" in last and "--skip-bad" in last
-        _, _, table, manifest = convert(text, "--skip-bad")
-        assert table["source_row"].to_pylist() == [1, 3] and manifest["left_out"][0].startswith("row 2, ")
+    columns, bad = ("prompt", "response", "reward"), []
+    for field, cells in BAD_CELLS.items():
+        for cell in cells:
+            row = cell if field not in columns else {**dict(zip(columns, ROW, strict=True)), field: cell}.values()
+            bad.append((field, [*row]))
+    text = step_csv(ROW, *(row for _, row in bad), ROW)
+    status, error, *_ = convert(text)
+    lines = error.splitlines()
+    assert status == 1 and "Nothing was written" in lines[-1] and "--skip-bad" in lines[-1]
+    assert "file.txt, row 2, prompt: " in lines[0] and all(len(line) < 500 for line in lines)
+    _, _, table, manifest = convert(text, "--skip-bad")
+    assert table["source_row"].to_pylist() == [1, len(bad) + 2]
+    for number, (field, row) in enumerate(bad, start=2):
+        assert any(line.startswith(f"row {number}, {field}") for line in manifest["left_out"]), row
     assert not os.path.exists("ran")
     good = step_csv(ROW).encode()
     row = good.split(b"\r\n", 1)[1]
     broken = good + row.replace(b"weather", b"w\xe9ather", 1) + row.replace(b'"[', b'"["x', 1) + row
-    _, error, *_ = convert(broken)
-    assert "row 2, response: " in error and "row 3, columns" in error
-    assert convert(broken, "--skip-bad")[2]["source_row"].to_pylist() == [1, 4]
+    _, _, table, manifest = convert(broken, "--skip-bad")
+    assert [line[:10] for line in manifest["left_out"]] == ["row 2, res", "row 3, col"]
+    assert table["source_row"].to_pylist() == [1, 4]
 
 
 BAD_INSTANCES = [
@@ -185,11 +185,14 @@ BAD_INSTANCES = [
 
 
 def test_each_mistake_in_an_instance_or_a_query_is_named_and_can_be_left_out(convert):
-    for bad, what in BAD_INSTANCES:
-        text = sft_json(instance("good"), bad, instance("too"))
-        _, error, *_ = convert(text)
-        assert f"query '10012', instances[1], {what}" in error and "--skip-bad" in error, what
-        assert convert(text, "--skip-bad")[2]["task_id"].to_pylist() == ["10012/good", "10012/too"]
+    text = sft_json(instance("good"), *(bad for bad, _ in BAD_INSTANCES), instance("too"))
+    status, error, *_ = convert(text)
+    assert status == 1 and f"query '10012', instances[1], {BAD_INSTANCES[0][1]}" in error
+    _, _, table, manifest = convert(text, "--skip-bad")
+    assert table["task_id"].to_pylist() == ["10012/good", "10012/too"]
+    for number, (_, what) in enumerate(BAD_INSTANCES, start=1):
+        start = f"query '10012', instances[{number}], {what}"
+        assert any(line.startswith(start) for line in manifest["left_out"]), what
     for text, what in (
         (sft_json(), "instances: "),
         ('{"1": 5}', "instances: "),
