@@ -65,9 +65,8 @@ def data_sets(own: str | None = None) -> dict[str, DataSet]:
     left = dict(pools)
     for name, counts in TRAIN.items():
         drawn[name] = _drawn(left, counts)
-        left |= {
-            category: [task for task in left[category] if task not in taken] for category, taken in drawn[name].items()
-        }
+        for category, taken in drawn[name].items():
+            left[category] = [task for task in left[category] if task not in taken]
     drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
     for name, (part, counts) in HELD_OUT.items():
         drawn[name] = _drawn({category: _pool(category, part) for category in counts}, counts)
@@ -99,9 +98,8 @@ def _own(name: str) -> dict[str, DataSet]:
 
 def _pool(category: str, part: Part) -> list[Task]:
     """The tasks of a category and a part; of multi-turn tasks the short ones."""
-    tasks = [
-        task for task in load_tasks(ENVIRONMENTS[category]).values() if (task.category, task.part) == (category, part)
-    ]
+    all_tasks = load_tasks(ENVIRONMENTS[category]).values()
+    tasks = [task for task in all_tasks if (task.category, task.part) == (category, part)]
     if category != "multi_turn_base":
         return tasks
     short = sorted(tasks, key=_length)[: int(len(tasks) * SHORT_SHARE)]

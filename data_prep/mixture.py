@@ -114,12 +114,19 @@ def mixed(
     """
     drawn: dict[str, list[Task]] = {"train": [], "val": [], "sft": []}
     made: dict[str, Any] = {item.name: {"weight": item.weight} for item in ingredients}
+    weights = {item.name: item.weight for item in ingredients}
     for kind in ("train", "val"):
         pools = {item.name: item.pool(sets[item.environment], kind) for item in ingredients}
-        counts = _counts({item.name: item.weight for item in ingredients}, pools, rows[kind], kind)
-        for name, pool in pools.items():
-            drawn[kind] += draw(pool, counts[name], name)
-            made[name][kind] = counts[name]
+        most = min(len(pools[name]) / weight for name, weight in weights.items()) * math.fsum(weights.values())
+        total = rows[kind]
+        for name, count in shares(math.floor(most + 1e-9) if total is None else total, weights).items():
+            if count > len(pools[name]):
+                raise ValueError(
+                    f"{name} has {len(pools[name])} {kind} tasks, and {count} are its share of {total} rows; at most "
+                    f"{math.floor(most)} rows are possible with these weights"
+                )
+            drawn[kind] += draw(pools[name], count, name)
+            made[name][kind] = count
     trained = {(task.environment, task.id) for task in drawn["train"]}
     for item in ingredients:
         shown = item.pool(sets[item.environment], "sft")
@@ -136,20 +143,6 @@ def shares(total: int, weights: Mapping[Any, float]) -> dict[Any, int]:
     for name in most_lacking[: total - sum(found.values())]:
         found[name] += 1
     return found
-
-
-def _counts(
-    weights: Mapping[str, float], pools: Mapping[str, Sequence[Task]], rows: int | None, kind: str
-) -> dict[str, int]:
-    most = min(len(pools[name]) / weight for name, weight in weights.items()) * math.fsum(weights.values())
-    counts = shares(math.floor(most + 1e-9) if rows is None else rows, weights)
-    for name, count in counts.items():
-        if count > len(pools[name]):
-            raise ValueError(
-                f"{name} has {len(pools[name])} {kind} tasks, and {count} are its share of {rows} rows; at most "
-                f"{math.floor(most)} rows are possible with these weights"
-            )
-    return counts
 
 
 def draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:

@@ -34,21 +34,13 @@ def mixture(tmp_path_factory):
     return made(tmp_path_factory.mktemp("mixture"), *MIXED, *SMALL)
 
 
-def test_weights_become_rows_of_all_names_in_one_file(mixture):
+def test_weights_become_rows_of_all_names_in_one_file_each_of_its_part(mixture):
     rows, manifest = mixture
-    assert sources(rows["mixture_train"]) == {
-        "bfcl/base": 10,
-        "bfcl_single/live_simple": 20,
-        "bfcl_single/irrelevance": 10,
-    }
-    assert sources(rows["mixture_val"]) == {"bfcl/base": 4, "bfcl_single/live_simple": 8, "bfcl_single/irrelevance": 4}
+    shares = {"bfcl/base": 1, "bfcl_single/live_simple": 2, "bfcl_single/irrelevance": 1}
+    assert sources(rows["mixture_train"]) == {name: 10 * share for name, share in shares.items()}
+    assert sources(rows["mixture_val"]) == {name: 4 * share for name, share in shares.items()}
     assert manifest["mixture"]["bfcl_single/live_simple"] == {"weight": 2.0, "train": 20, "val": 8}
     assert manifest["made_from"].keys() == {"bfcl", "bfcl_single"} and manifest["mixture"]["seed"]
-    assert " ".join(MIXED) in manifest["command"] and "--rows 40 --val-rows 16" in manifest["command"]
-
-
-def test_rows_are_those_of_their_part_and_both_parts_are_validated_on(mixture):
-    rows, _ = mixture
     for name, parts in (("mixture_train", {"train"}), ("mixture_val", {"dev", "test"})):
         for environment in ("bfcl", "bfcl_single"):
             own = [row["extra_info"] for row in rows[name] if row["extra_info"]["environment"] == environment]

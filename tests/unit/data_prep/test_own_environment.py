@@ -71,6 +71,7 @@ def test_whatever_breaks_the_contract_is_refused_in_one_line(tmp_path, capsys):
     assert "ZeroDivisionError" in (said := capsys.readouterr().err) and " at inventory_place.py:" in said
 
 
+STATES = "self.passed = self.stock == expected"
 ALLOWED = {
     "tasks": ("return tasks", "yield from tasks"),
     "calls": ("calls=(self.call,)", "calls=[self.call]"),
@@ -79,19 +80,8 @@ ALLOWED = {
     "nothing": ("FUNCTIONS, policy", "(), policy"),
     "whole": ("TurnResult(self.begin().user, self.passed)", "TurnResult('', None)"),
     "late": (VERDICTS, "Verdicts((), self.passed)"),
-    "over": (
-        "def begin(self):",
-        "@property\n    def over(self):\n        return self.done\n\n    def begin(self):\n        self.done = None",
-    ),
-    "bare": (
-        "class Attempt(EnvironmentBase):",
-        "class Attempt:\n    over, facts, close = None, (lambda self: {}), (lambda self: None)\n",
-    ),
-    "numpy": (
-        "self.passed = self.stock == expected",
-        "self.passed = __import__('numpy').bool_(self.stock == expected)",
-    ),
-    "number": ("self.passed = self.stock == expected", "self.passed = int(self.stock == expected)"),
+    "numpy": (STATES, STATES.replace("self.stock == expected", "__import__('numpy').bool_(self.stock == expected)")),
+    "number": (STATES, STATES.replace("self.stock == expected", "int(self.stock == expected)")),
 }
 
 

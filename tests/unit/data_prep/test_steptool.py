@@ -120,15 +120,7 @@ def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_prot
 
 RUN = "[__import__('os').mkdir('ran')]"
 NO_TEXTS = ("[f'{1}', 'c']", "['a', 'b'] + ['c']", "['a', 'b'", "('a', 'b')", "['\\x4', 'b']", "[" * 10**5, RUN)
-NO_NUMBERS = (
-    "[0.5, __import__('os').mkdir('ran')]",
-    "[nan, 1.0]",
-    "[1.0, -inf]",
-    "",
-    "[1e999, 1]",
-    ["1", "2"],
-    [True, 1],
-)
+NO_NUMBERS = ("[0.5, __import__('os').mkdir('ran')]", "[nan, 1.0]", "", "[1e999, 1]", ["1", "2"], [True, 1])
 BAD_CELLS = {
     "prompt": (RUN, "[]", ["a", ""]),
     "response": (*NO_TEXTS, "[b'a', 'c']", "[['a'], 'c']", "[1, 2]", "['a', ' \\n']", "['a', '\\ud800']"),
@@ -164,22 +156,16 @@ def test_each_mistake_in_a_row_of_the_csv_is_named_and_can_be_left_out(convert, 
 
 
 BAD_INSTANCES = [
+    *((changed(place, **{"from": "system"}), f"conversations: message {place}") for place in (1, 2, 5)),
     (changed(0, **{"from": "gpt"}), "conversations.0.from"),
-    (changed(2, **{"from": "system"}), "conversations: message 2"),
     (changed(2, **{"from": "function"}), "conversations: message 2"),
     (changed(4, **{"from": "assistant", "value": CALL}), "conversations: message 4"),
     (instance(talk=TALK[3:]), "conversations: message 0"),
-    (changed(1, value=""), "conversations.1.value"),
-    (changed(1, value=5), "conversations.1.value"),
-    (changed(1, value="\ud800"), "conversations.1.value"),
+    *((changed(1, value=value), "conversations.1.value") for value in ("", 5, "\ud800")),
     (changed(3, value="I will look."), "conversations: message 3: not in the form of toolbench: missing_action"),
-    (changed(5, value="Action: Finish\nAction Input: {}"), "conversations: message 5: not in the form"),
-    (instance(talk=TALK[:5]), "conversations: does not end"),
-    (instance(talk=[]), "conversations: does not end"),
-    (instance(talk=["x"]), "conversations.0"),
-    ({"id": "x"}, "conversations"),
-    (instance(name=""), "id"),
-    (instance(name=7), "id"),
+    *((instance(talk=talk), "conversations: does not end") for talk in (TALK[:5], [])),
+    *((bad, "conversations") for bad in (instance(talk=["x"]), {"id": "x"})),
+    *((instance(name=name), "id") for name in ("", 7)),
     ([1], "values"),
 ]
 
@@ -193,31 +179,19 @@ def test_each_mistake_in_an_instance_or_a_query_is_named_and_can_be_left_out(con
     for number, (_, what) in enumerate(BAD_INSTANCES, start=1):
         start = f"query '10012', instances[{number}], {what}"
         assert any(line.startswith(start) for line in manifest["left_out"]), what
-    for text, what in (
-        (sft_json(), "instances: "),
-        ('{"1": 5}', "instances: "),
-        (f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}', "duplicate key"),
-        (sft_json(instance(), query=""), "query '', id: is empty"),
-    ):
-        status, error, *_ = convert(text)
-        assert status == 1 and what in error
+    duplicate = f'{{"1": {{"instances": [{json.dumps(instance())}], "instances": []}}}}'
+    for text in (sft_json(), '{"1": 5}', duplicate, sft_json(instance(), query="")):
+        assert convert(text)[0] == 1
 
 
 def test_a_file_of_another_form_is_refused_in_one_line(convert):
-    for content, what in (
-        (" \n\n", "begins with ''"),
-        (step_csv(ROW).replace("\t", ","), "begins with 'prompt,response,reward"),
-        ("prompt\tanswer\treward\n", "columns ['prompt', 'answer', 'reward']; expected prompt, response, reward"),
-        (step_csv(ROW).split("\n", 1)[1], "has columns"),
-        ('"prompt\tresponse\n', "has no header of columns"),
-        (step_csv(), "no row is left"),
-        ("{", "is not JSON"),
-        ('{"1": ' + "[" * 100_000, "is not JSON"),
-        (f"[{sft_json(instance())}]", "no object of queries"),
-        (b"\xff\xfe{\x00", "begins with"),
+    header = step_csv(ROW).split("\n", 1)[0]
+    for content in (
+        *(" \n\n", header.replace("\t", ","), header.replace("response", "answer"), '"prompt\tresponse\n', header),
+        *("{", '{"1": ' + "[" * 100_000, f"[{sft_json(instance())}]", b"\xff\xfe{\x00"),
     ):
         status, error, *_ = convert(content)
-        assert status == 1 and error.count("\n") == 1 and what in error and len(error) < 500
+        assert status == 1 and error.count("\n") == 1 and "file" in error and len(error) < 500
 
 
 def test_steps_that_do_not_fit_are_dropped_whole_from_the_end_and_counted(convert, tmp_path):
