@@ -2,23 +2,29 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from data_prep.pairs import key_value, weight
-from data_prep.steptool import command as steptool
+import yaml
+
+STEPTOOL = ("max_context", "max_response", "tokenizer", "skip_bad")
 
 
 def parse(arguments: list[str] | None, description: str | None) -> argparse.Namespace:
-    """The arguments. Ends the process with a line where they make no sense."""
+    """The arguments. Ends the process with a line where one would do nothing, or cut all results away."""
     parser = _parser(description)
     options = parser.parse_args(arguments)
-    steptool.check(parser, options)
+    given = [name for name, value in vars(options).items() if value != parser.get_default(name)]
+    of_steptool, others = ({*given} & {*STEPTOOL}, {*given} - {*STEPTOOL, "steptool", "out"})
+    if idle := sorted(of_steptool if options.steptool is None else others):
+        how = "without" if options.steptool is None else "with"
+        parser.error(f"--{idle[0].replace('_', '-')} does nothing {how} --steptool; leave it out")
+    if of_steptool & {"max_context", "max_response"} and options.tokenizer is None:
+        parser.error("--max-context and --max-response count tokens of --tokenizer: give one")
     options.protocol = options.protocol or ("python_calls" if options.laptop else "think_xml")
-    if options.max_result_chars is not None and options.max_result_chars < 1:
-        parser.error(f"--max-result-chars is {options.max_result_chars}; give 1 or more, or leave it out for no cut")
-    for name in ("rows", "val_rows"):
+    for name in ("max_result_chars", "rows", "val_rows", "max_context", "max_response"):
         number = getattr(options, name)
-        if number is not None and (number < 1 or not options.mixture):
-            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more, and --mixture")
+        if number is not None and (number < 1 or (name.endswith("rows") and not options.mixture)):
+            parser.error(f"--{name.replace('_', '-')} {number}: give 1 or more{', and --mixture' * ('rows' in name)}")
     return options
 
 
@@ -46,7 +52,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         metavar="NAME|FILE",
         help="whose tasks; or a file of your own: Python (docs/your_tools.md), or JSON (docs/your_data.md)",
     )
-    whose.add_argument("--json", dest="environment", type=_json_file, metavar="FILE", help="short for the latter")
+    whose.add_argument("--json", dest="environment", metavar="FILE", help="short for the latter")
     parser.add_argument(
         "--categories",
         type=lambda text: tuple(filter(None, text.split(","))),
@@ -87,11 +93,34 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         metavar="FILE[=REASON]",
         help="do not train on the tasks that this JSON lists, with a reason that has these words; docs/generated.md",
     )
-    steptool.add_arguments(parser)
+    group = parser.add_argument_group("data of StepTool's", "one file, in place of an environment's tasks")
+    group.add_argument("--steptool", type=Path, metavar="FILE", help="SFT JSON, or step CSV; docs/offline.md has both")
+    for name, what in (("--max-context", "a row"), ("--max-response", "a message of the model")):
+        text = f"most tokens of {what}; whole steps are dropped from the end (default: no limit)"
+        group.add_argument(name, type=int, metavar="N", help=text)
+    group.add_argument("--tokenizer", metavar="MODEL", help="a model's folder or hub id, whose tokens count")
+    group.add_argument("--skip-bad", action="store_true", help="leave out rows that are wrong, and list them")
     return parser
 
 
-def _json_file(name: str) -> str:
-    if Path(name).suffix != ".json":
-        raise argparse.ArgumentTypeError(f"{name} does not end in .json; a Python file is given with --environment")
-    return name
+def key_value(text: str) -> tuple[str, Any]:
+    """KEY=VALUE, the value as YAML has it.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not that.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise argparse.ArgumentTypeError(
+            f"the value of {key} is no YAML: {' '.join(str(error).split())[:200]}"
+        ) from error
+
+
+def weight(text: str) -> tuple[str, float]:
+    """NAME=WEIGHT; the name may hold `=`. Raises: ValueError."""
+    name, _, number = text.rpartition("=")
+    return name, float(number)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from data_prep import laptop
 from data_prep.card import write_card
-from data_prep.choice import Sets, full_names, of_categories, writable
-from data_prep.mixture import SEED, mixed, read
+from data_prep.mixture import SEED, Sets, full_names, mixed, of_categories, read, where
 from data_prep.rows import replacing, rl_table, sft_table, write_table
 from interaction import get_protocol
 from interaction.environment import (
@@ -25,8 +24,9 @@ from interaction.environment import (
     named,
     read_options,
     source_of,
+    task_name,
 )
-from interaction.gold import check_gold, check_task
+from interaction.gold import check_gold, check_task, unwritable
 from interaction.masked import masked
 from interaction.protocol import DocStyle, Protocol
 
@@ -63,25 +63,23 @@ class Options:
 
     def command(self, result_chars: int | None) -> str:
         """The command that makes the same files again."""
-        parts = ["python -m data_prep --out DIR", f"--protocol {self.protocol}", f"--docs {self.docs_style}"]
-        if result_chars is not None:
-            parts.append(f"--max-result-chars {result_chars}")
-        if self.environment != DEFAULT:
-            parts.append(f"--environment {shlex.quote(self.environment)}")
-        if self.categories:
-            parts.append(f"--categories {','.join(self.categories)}")
-        if self.mixture:
-            parts.append(shlex.join(["--mixture", *(f"{name}={weight:g}" for name, weight in self.mixture.items())]))
-        parts += [f"--rows {self.rows}"] * (self.rows is not None)
-        parts += [f"--val-rows {self.val_rows}"] * (self.val_rows is not None)
-        given = masked(dict(self.options)).items()
-        parts += [f"--option {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in given]
-        return " ".join(
-            parts
-            + ["--tiny"] * self.tiny
-            + ["--laptop"] * self.laptop
-            + [f"--leave-out {shlex.quote(str(self.leave_out))}"] * bool(self.leave_out)
-        )
+        quote = shlex.quote
+        given = {
+            "--protocol": self.protocol,
+            "--docs": self.docs_style,
+            "--max-result-chars": result_chars,
+            "--environment": quote(self.environment) if self.environment != DEFAULT else None,
+            "--categories": ",".join(self.categories),
+            "--mixture": shlex.join(f"{name}={weight:g}" for name, weight in self.mixture.items()),
+            "--rows": self.rows,
+            "--val-rows": self.val_rows,
+        }
+        parts = [f"{name} {value}" for name, value in given.items() if value]
+        options = masked(dict(self.options))
+        parts += [f"--option {quote(f'{key}={json.dumps(value)}')}" for key, value in options.items()]
+        parts += ["--tiny"] * self.tiny + ["--laptop"] * self.laptop
+        parts += [f"--leave-out {quote(self.leave_out)}"] if self.leave_out else []
+        return " ".join(["python -m data_prep --out DIR", *parts])
 
 
 def build(out: Path, options: Options) -> dict:
@@ -99,7 +97,12 @@ def build(out: Path, options: Options) -> dict:
         sets = _without(sets, options.leave_out)
     _check_own(sets, given)
     chars = options.max_result_chars or next((one.max_result_chars for one in sets.values() if one.kind == "sft"), None)
-    tables = {name: _table(data_set, protocol, chars, given) for name, data_set in sets.items()}
+    tables = {
+        name: sft_table(one.tasks, protocol, chars, given)
+        if one.kind == "sft"
+        else rl_table(one.tasks, one.kind, protocol, given)
+        for name, one in sets.items()
+    }
     out.mkdir(parents=True, exist_ok=True)
     entries = {}
     for name, table in tables.items():
@@ -143,7 +146,12 @@ def _mixture(options: Options, protocol: Protocol) -> tuple[dict[str, DataSet], 
         raise ValueError("a mixture says by name what it takes; leave out --environment, --categories and --tiny")
     ingredients = read(options.mixture)
     environments = list(dict.fromkeys(item.environment for item in ingredients))
-    given = {name: _settings_of(name, options.options, environments) for name in environments}
+    given: dict[str, dict[str, Any]] = {name: {} for name in environments}
+    for key, value in options.options.items():
+        name, _, setting = key.partition(".")
+        if name not in given:
+            raise ValueError(f"--option {key}: in a mixture, begin with one of {', '.join(environments)} and a dot")
+        given[name][setting] = value
     sets: dict[str, Sets] = {}
     left_out: dict[str, str] = {}
     for name in environments:
@@ -174,20 +182,24 @@ def _without(sets: Sets, asked: str) -> dict[str, DataSet]:
         raise ValueError(f"--leave-out {path} is not what `bfcl_env validate --list` writes: {error}") from error
     if not ids:
         raise ValueError(f"{path} names no task with the reason {reason!r}")
-    keep = {name: [task for task in one.tasks if one.kind == "val" or task.id not in ids] for name, one in sets.items()}
-    print(f"left out of training: {sum(len(sets[name].tasks) - len(keep[name]) for name in sets)} rows, as {path} says")
-    return {name: replace(sets[name], tasks=tasks) for name, tasks in keep.items()}
+    trained = {name: one for name, one in sets.items() if one.kind != "val"}
+    kept = where(trained, lambda task: task.id not in ids)
+    rows = sum(len(trained[name].tasks) - len(kept[name].tasks) for name in trained)
+    print(f"left out of training: {rows} rows, as {path} says")
+    return {**sets, **kept}
 
 
 def _writable(sets: Sets, protocol: Protocol) -> tuple[dict[str, DataSet], dict[str, str]]:
-    """As `writable`, which reads gold: a user's is looked at before.
+    """The tasks whose gold the protocol can write, and why not for each that is left out: nobody could do those.
 
     Raises:
-        ContractError: gold of a task is not what it should be.
+        ContractError: gold of a user's task is not what it should be.
     """
     for task in _own_tasks(sets):
         check_gold(task)
-    return writable(sets, protocol)
+    tasks = {task_name(task.environment, task.id): task for one in sets.values() for task in one.tasks}
+    reasons = {name: reason for name, task in tasks.items() if (reason := unwritable(task, protocol)) is not None}
+    return where(sets, lambda task: task_name(task.environment, task.id) not in reasons), reasons
 
 
 def _check_own(sets: Sets, given: Given) -> None:
@@ -209,21 +221,3 @@ def _own_tasks(sets: Sets) -> list[Task]:
     """Those of users' environments, each once."""
     tasks = {(task.environment, task.id): task for one in sets.values() for task in one.tasks}
     return [task for task in tasks.values() if is_own_code(task.environment)]
-
-
-def _settings_of(environment: str, options: Mapping[str, Any], environments: list[str]) -> dict[str, Any]:
-    """Those of one environment of a mixture.
-
-    Raises:
-        ValueError: a setting does not say whose it is.
-    """
-    for key in options:
-        if key.partition(".")[0] not in environments:
-            raise ValueError(f"--option {key}: in a mixture, begin with one of {', '.join(environments)} and a dot")
-    return {key.partition(".")[2]: value for key, value in options.items() if key.partition(".")[0] == environment}
-
-
-def _table(data_set: DataSet, protocol: Protocol, max_result_chars: int | None, given: Given) -> pa.Table:
-    if data_set.kind == "sft":
-        return sft_table(data_set.tasks, protocol, max_result_chars, given)
-    return rl_table(data_set.tasks, data_set.kind, protocol, given)

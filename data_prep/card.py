@@ -33,10 +33,16 @@ COLUMNS = (
     "test task). Conversations are played when they are trained on; they do not stand here. Files of "
     "conversations have `messages`, gold's own, for supervised training."
 )
+USES = {
+    "train": ("train", "training"),
+    "val": ("validation", "validation, held out"),
+    "sft": ("train", "supervised training"),
+}
+"""Kind of a file -> its split on the hub, and what it is for."""
 
 
-def write_card(out: Path, manifest: Mapping[str, Any], kinds: Mapping[str, str], known: Sequence[str]) -> bool:
-    """Write the card into a folder with data; False where a README.md of somebody else's stands, which is kept.
+def write_card(out: Path, manifest: Mapping[str, Any], kinds: Mapping[str, str], known: Sequence[str]) -> None:
+    """Write the card into a folder with data, unless a README.md of somebody else's stands there.
 
     Args:
         manifest: as `data_prep.build` writes it.
@@ -47,66 +53,50 @@ def write_card(out: Path, manifest: Mapping[str, Any], kinds: Mapping[str, str],
         OSError: it cannot be written.
     """
     path = out / CARD
-    if path.exists() and (not path.is_file() or MARK.encode() not in path.read_bytes()):
-        return False
-    with replacing(path) as partial:
-        partial.write_text(data_card(manifest, kinds, known), encoding="utf-8")
-    return True
+    if not path.exists() or MARK in path.read_text(encoding="utf-8", errors="replace"):
+        with replacing(path) as partial:
+            partial.write_text(data_card(manifest, kinds, known), encoding="utf-8")
 
 
 def data_card(manifest: Mapping[str, Any], kinds: Mapping[str, str], known: Sequence[str]) -> str:
     """The text of the card, metadata first."""
     files: Mapping[str, Mapping[str, Any]] = manifest["files"]
-    head = yaml.safe_dump(_metadata(files, kinds, known), sort_keys=False, allow_unicode=True)
-    rows = [
-        f"| {_cell(name)} | {USES[kinds[name]]} | {entry['rows']} | `{entry['sha256']}` |"
-        for name, entry in files.items()
-    ]
-    origins = [ORIGINS[name] for name in known if name in ORIGINS]
-    others = [name for name in known if name not in ORIGINS]
-    if others:
-        origins.append(
-            f"Tasks of {', '.join(map(_cell, others))} are of whoever made them: state their source and licence."
-        )
-    parts = [
-        f"# Tasks for multi-turn function calling: {', '.join(map(_cell, known))}",
-        MARK,
-        "Made with bfcl-grpo for training with [verl](https://github.com/volcengine/verl). The same command writes "
-        f"the same bytes:\n\n{_block(str(manifest['command']))}",
-        "## Files\n\n| file | use | rows | SHA-256 |\n| --- | --- | --- | --- |\n" + "\n".join(rows),
-        f"{COLUMNS} Prompts are those of the protocol `{_cell(manifest['protocol'])}`, functions are described as "
-        f"`{_cell(manifest['docs'])}`: a model that is to read others needs data of its own. `manifest.json` has "
-        f"what the files were made from.",
-        "## Source and licence\n\n" + "\n\n".join(origins),
-    ]
-    return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
-
-
-USES = {"train": "training", "val": "validation, held out", "sft": "supervised training"}
-
-
-def _metadata(files: Mapping[str, Mapping[str, Any]], kinds: Mapping[str, str], known: Sequence[str]) -> dict[str, Any]:
     licences = {LICENCES.get(name) for name in known}
-    splits = {"train": "train", "val": "validation", "sft": "train"}
     rows = sum(int(entry["rows"]) for entry in files.values())
-    return {
+    metadata = {
         **({"license": licences.pop()} if len(licences) == 1 and None not in licences else {}),
         **({"language": ["en"]} if {*known} <= ORIGINS.keys() else {}),
         "task_categories": ["text-generation"],
         "tags": ["function-calling", "tool-use", "multi-turn", "verl", "bfcl-grpo", *known],
         "size_categories": ["n<1K" if rows < 1000 else "1K<n<10K" if rows < 10_000 else "10K<n<100K"],
         "configs": [
-            {"config_name": Path(name).stem, "data_files": [{"split": splits[kinds[name]], "path": name}]}
+            {"config_name": Path(name).stem, "data_files": [{"split": USES[kinds[name]][0], "path": name}]}
             for name, entry in files.items()
             if entry["rows"]
         ],
     }
+    table = [
+        f"| {_cell(name)} | {USES[kinds[name]][1]} | {entry['rows']} | `{entry['sha256']}` |"
+        for name, entry in files.items()
+    ]
+    origins = [ORIGINS[name] for name in known if name in ORIGINS]
+    if others := [_cell(name) for name in known if name not in ORIGINS]:
+        origins.append(f"Tasks of {', '.join(others)} are of whoever made them: state their source and licence.")
+    parts = [
+        f"# Tasks for multi-turn function calling: {', '.join(map(_cell, known))}",
+        MARK,
+        "Made with bfcl-grpo for training with [verl](https://github.com/volcengine/verl). The same command writes "
+        f"the same bytes:\n\n    {' '.join(manifest['command'].split())}",
+        "## Files\n\n| file | use | rows | SHA-256 |\n| --- | --- | --- | --- |\n" + "\n".join(table),
+        f"{COLUMNS} Prompts are those of the protocol `{_cell(manifest['protocol'])}`, functions are described as "
+        f"`{_cell(manifest['docs'])}`: a model that is to read others needs data of its own. `manifest.json` has "
+        f"what the files were made from.",
+        "## Source and licence\n\n" + "\n\n".join(origins),
+    ]
+    head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
 
 
 def _cell(text: Any) -> str:
     """A text on one line that is no markup of a table."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-
-
-def _block(text: str) -> str:
-    return "    " + " ".join(text.split())

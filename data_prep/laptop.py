@@ -4,7 +4,7 @@ Warm start and stages train on different tasks. Rows stand in the order of train
 category in its share, and so has the beginning of the validation file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Literal
 
@@ -64,12 +64,12 @@ def data_sets(own: str | None = None) -> dict[str, DataSet]:
     drawn: dict[str, dict[str, list[Task]]] = {}
     left = dict(pools)
     for name, counts in TRAIN.items():
-        drawn[name] = {category: _draw(left[category], count, category) for category, count in counts.items()}
-        for category, tasks in drawn[name].items():
-            left[category] = [task for task in left[category] if task not in tasks]
+        drawn[name] = _drawn(left, counts)
+        for category, taken in drawn[name].items():
+            left[category] = [task for task in left[category] if task not in taken]
     drawn[SFT_ALL] = pools | {"multi_turn_base": drawn[WARM_START]["multi_turn_base"]}
     for name, (part, counts) in HELD_OUT.items():
-        drawn[name] = {category: _draw(_pool(category, part), count, category) for category, count in counts.items()}
+        drawn[name] = _drawn({category: _pool(category, part) for category in counts}, counts)
     return {
         name: DataSet(KINDS.get(name, "train"), _alternating(list(groups.values()), name), MAX_RESULT_CHARS)
         for name, groups in drawn.items()
@@ -99,9 +99,8 @@ def _own(name: str) -> dict[str, DataSet]:
 
 def _pool(category: str, part: Part) -> list[Task]:
     """The tasks of a category and a part; of multi-turn tasks the short ones."""
-    tasks = [
-        task for task in load_tasks(ENVIRONMENTS[category]).values() if (task.category, task.part) == (category, part)
-    ]
+    all_tasks = load_tasks(ENVIRONMENTS[category]).values()
+    tasks = [task for task in all_tasks if (task.category, task.part) == (category, part)]
     if category != "multi_turn_base":
         return tasks
     short = sorted(tasks, key=_length)[: int(len(tasks) * SHORT_SHARE)]
@@ -114,9 +113,9 @@ def _length(task: Task) -> int:
     return sum(len(message["content"]) for message in messages)
 
 
-def _draw(pool: Sequence[Task], count: int, category: str) -> list[Task]:
+def _drawn(pools: Mapping[str, Sequence[Task]], counts: Mapping[str, int]) -> dict[str, list[Task]]:
     """As a mixture draws them, so that `--mixture` draws the warm start's single-turn tasks too."""
-    return draw(pool, count, f"{ENVIRONMENTS[category]}/{category}")
+    return {name: draw(pools[name], count, f"{ENVIRONMENTS[name]}/{name}") for name, count in counts.items()}
 
 
 def _alternating(groups: Sequence[Sequence[Task]], name: str) -> list[Task]:

@@ -1,4 +1,4 @@
-"""One data set of several environments, or of some of their categories, by weight: `bfcl/base=2 bfcl_single=1`.
+"""Tasks of some categories, and one data set of several environments by weight: `bfcl/base=2 bfcl_single=1`.
 
 A weight is a share of the rows, so 2 and 1 make two thirds and one third. Without a number of rows there are as many
 as the shares allow without taking a task twice. Tasks are drawn with a seed of their own for each name, so that the
@@ -6,18 +6,56 @@ weight of one changes no other's order.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
-from data_prep.choice import Sets, full_names, of_categories
-from interaction.environment import DataSet, Task, is_file, known, named
+from interaction.environment import DataSet, Task, is_file, known, load_tasks, named
 
 SEED = 20261122
 DRAWN_AS = {"train": "train", "dev": "choose", "test": "report"}
 """Part -> its word in a seed; other words would draw other tasks than those of the published results."""
-NAMES = {"train": "mixture_train.parquet", "val": "mixture_val.parquet", "sft": "mixture_sft.parquet"}
+NAMES: Mapping[Literal["train", "val", "sft"], str] = {
+    "train": "mixture_train.parquet",
+    "val": "mixture_val.parquet",
+    "sft": "mixture_sft.parquet",
+}
+Sets = Mapping[str, DataSet]
+"""File -> its tasks."""
+
+PREFIX = "multi_turn_"
+"""BFCL's categories may be named without it."""
+
+
+def categories_of(environment: str) -> list[str]:
+    """All categories of an environment, in its order."""
+    return [*dict.fromkeys(task.category for task in load_tasks(environment).values())]
+
+
+def full_names(environment: str, names: Sequence[str]) -> list[str]:
+    """Categories as tasks name them, in the environment's order.
+
+    Raises:
+        ValueError: the environment has no such category.
+    """
+    known = categories_of(environment)
+    for name in names:
+        if name not in known and PREFIX + name not in known:
+            short = ", ".join(item.removeprefix(PREFIX) for item in known)
+            raise ValueError(f"{name!r} is no category of environment {environment}; known: {short}")
+    return [name for name in known if name in names or name.removeprefix(PREFIX) in names]
+
+
+def of_categories(sets: Sets, categories: Sequence[str]) -> dict[str, DataSet]:
+    """The tasks of these categories; files that have none are left out."""
+    chosen = where(sets, lambda task: task.category in categories)
+    return {name: one for name, one in chosen.items() if one.tasks}
+
+
+def where(sets: Sets, condition: Callable[[Task], bool]) -> dict[str, DataSet]:
+    """The same files with the tasks of which this holds."""
+    return {name: replace(one, tasks=[task for task in one.tasks if condition(task)]) for name, one in sets.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +80,23 @@ def read(weights: Mapping[str, float]) -> list[Ingredient]:
     Raises:
         ValueError: an unknown name, a weight that is none, or two names with tasks in common.
     """
-    found = [_ingredient(name, weight) for name, weight in weights.items()]
-    for number, one in enumerate(found):
-        for other in found[:number]:
+    found: list[Ingredient] = []
+    for name, weight in weights.items():
+        environment, _, category = (name, "", "") if name in known() or is_file(name) else name.rpartition("/")
+        if not environment:
+            raise ValueError(
+                f"the mixture names {name!r}; expected an environment, or one of its categories as "
+                f"environment/category; environments: {', '.join(sorted(known()))}"
+            )
+        if not (0 < weight < math.inf):
+            raise ValueError(f"the weight of {name} is {weight:g}; expected a number above 0, or leave {name} out")
+        environment = named(environment)
+        one = Ingredient(name, weight, environment, tuple(full_names(environment, [category] if category else [])))
+        for other in found:
             both = not one.categories or not other.categories or {*one.categories} & {*other.categories}
             if one.environment == other.environment and both:
                 raise ValueError(f"the mixture has {other.name} and {one.name}, which have tasks in common; give one")
+        found.append(one)
     return found
 
 
@@ -65,21 +114,24 @@ def mixed(
     """
     drawn: dict[str, list[Task]] = {"train": [], "val": [], "sft": []}
     made: dict[str, Any] = {item.name: {"weight": item.weight} for item in ingredients}
+    weights = {item.name: item.weight for item in ingredients}
     for kind in ("train", "val"):
         pools = {item.name: item.pool(sets[item.environment], kind) for item in ingredients}
-        counts = _counts({item.name: item.weight for item in ingredients}, pools, rows[kind], kind)
-        for name, pool in pools.items():
-            drawn[kind] += draw(pool, counts[name], name)
-            made[name][kind] = counts[name]
+        most = min(len(pools[name]) / weight for name, weight in weights.items()) * math.fsum(weights.values())
+        total = rows[kind]
+        for name, count in shares(math.floor(most + 1e-9) if total is None else total, weights).items():
+            if count > len(pools[name]):
+                raise ValueError(
+                    f"{name} has {len(pools[name])} {kind} tasks, and {count} are its share of {total} rows; at most "
+                    f"{math.floor(most)} rows are possible with these weights"
+                )
+            drawn[kind] += draw(pools[name], count, name)
+            made[name][kind] = count
     trained = {(task.environment, task.id) for task in drawn["train"]}
     for item in ingredients:
         shown = item.pool(sets[item.environment], "sft")
         drawn["sft"] += [task for task in shown if (task.environment, task.id) in trained]
-    files = {
-        NAMES["train"]: DataSet("train", drawn["train"]),
-        NAMES["val"]: DataSet("val", drawn["val"]),
-        NAMES["sft"]: DataSet("sft", drawn["sft"]),
-    }
+    files = {name: DataSet(kind, drawn[kind]) for kind, name in NAMES.items()}
     return files, {"seed": SEED, **made}
 
 
@@ -91,33 +143,6 @@ def shares(total: int, weights: Mapping[Any, float]) -> dict[Any, int]:
     for name in most_lacking[: total - sum(found.values())]:
         found[name] += 1
     return found
-
-
-def _ingredient(name: str, weight: float) -> Ingredient:
-    environment, _, category = (name, "", "") if name in known() or is_file(name) else name.rpartition("/")
-    if not environment:
-        raise ValueError(
-            f"the mixture names {name!r}; expected an environment, or one of its categories as "
-            f"environment/category; environments: {', '.join(sorted(known()))}"
-        )
-    if not (0 < weight < math.inf):
-        raise ValueError(f"the weight of {name} is {weight:g}; expected a number above 0, or leave {name} out")
-    environment = named(environment)
-    return Ingredient(name, weight, environment, tuple(full_names(environment, [category] if category else [])))
-
-
-def _counts(
-    weights: Mapping[str, float], pools: Mapping[str, Sequence[Task]], rows: int | None, kind: str
-) -> dict[str, int]:
-    most = min(len(pools[name]) / weight for name, weight in weights.items()) * math.fsum(weights.values())
-    counts = shares(math.floor(most + 1e-9) if rows is None else rows, weights)
-    for name, count in counts.items():
-        if count > len(pools[name]):
-            raise ValueError(
-                f"{name} has {len(pools[name])} {kind} tasks, and {count} are its share of {rows} rows; at most "
-                f"{math.floor(most)} rows are possible with these weights"
-            )
-    return counts
 
 
 def draw(pool: Sequence[Task], count: int, name: str) -> list[Task]:

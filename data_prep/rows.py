@@ -5,7 +5,6 @@ for verl's length filter and for people who look into the file.
 """
 
 import json
-import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,25 +21,14 @@ from interaction.protocol import Protocol
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
+_INFO = ("split", "index", "environment", "task_id", "category", "part")
 RL_SCHEMA = pa.schema(
     [
         ("data_source", pa.string()),
         ("prompt", _MESSAGES),
         ("ability", pa.string()),
         ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
-        (
-            "extra_info",
-            pa.struct(
-                [
-                    ("split", pa.string()),
-                    ("index", pa.int64()),
-                    ("environment", pa.string()),
-                    ("task_id", pa.string()),
-                    ("category", pa.string()),
-                    ("part", pa.string()),
-                ]
-            ),
-        ),
+        ("extra_info", pa.struct([(name, pa.int64() if name == "index" else pa.string()) for name in _INFO])),
         ("agent_name", pa.string()),
     ]
 )
@@ -49,34 +37,40 @@ SFT_SCHEMA = pa.schema([("messages", _MESSAGES), ("task_id", pa.string()), ("que
 of StepTool's instances their query."""
 
 
-def rl_row(
-    task: Task, index: int, split: str, protocol: Protocol, options: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """One training or validation row.
+def rl_table(
+    tasks: Iterable[Task], split: str, protocol: Protocol, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> pa.Table:
+    """Rows for reinforcement learning or validation.
 
     Args:
-        index: of the task, where it has one, else of the row among those of its file.
-        options: the environment's own settings, as far as they decide what a conversation begins with.
+        options: environment -> its own settings, as far as they decide what a conversation begins with.
     """
-    prompt = opening(task, protocol, environments={task.environment: dict(options or {})})
-    return {
-        "data_source": f"{task.environment}/{task.category.removeprefix('multi_turn_')}",
-        "prompt": prompt,
-        "ability": "multi_turn_function_calling",
-        "reward_model": {"style": "rule", "ground_truth": json.dumps(gold_calls(task))},
-        "extra_info": {
+    rows = []
+    for number, task in enumerate(tasks):
+        index = getattr(task, "index", None)  # of a tuple with names a method
+        own = (options or {}).get(task.environment, {})
+        info = {
             "split": split,
-            "index": index,
+            "index": index if isinstance(index, int) else number,
             "environment": task.environment,
             "task_id": task.id,
             "category": task.category,
             "part": task.part,
-        },
-        "agent_name": "conversation",
-    }
+        }
+        rows.append(
+            {
+                "data_source": f"{task.environment}/{task.category.removeprefix('multi_turn_')}",
+                "prompt": opening(task, protocol, environments={task.environment: dict(own)}),
+                "ability": "multi_turn_function_calling",
+                "reward_model": {"style": "rule", "ground_truth": json.dumps(_gold_calls(task))},
+                "extra_info": info,
+                "agent_name": "conversation",
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
 
 
-def gold_calls(task: Task) -> list[list[dict[str, Any]]]:
+def _gold_calls(task: Task) -> list[list[dict[str, Any]]]:
     """Gold's calls of each user turn."""
     turns: list[list[dict[str, Any]]] = []
     going_on = False
@@ -90,32 +84,13 @@ def gold_calls(task: Task) -> list[list[dict[str, Any]]]:
     return turns
 
 
-def rl_table(
-    tasks: Iterable[Task], split: str, protocol: Protocol, options: Mapping[str, Mapping[str, Any]] | None = None
-) -> pa.Table:
-    """Rows for reinforcement learning; `options` by environment, as in `rl_row`."""
-    rows = [
-        rl_row(task, _index(task, number), split, protocol, (options or {}).get(task.environment))
-        for number, task in enumerate(tasks)
-    ]
-    return pa.Table.from_pylist(rows, schema=RL_SCHEMA)
-
-
-def _index(task: Task, number: int) -> int:
-    """Of the task, where it has one, numpy's too: of a tuple with names, `index` is a method."""
-    try:
-        return operator.index(getattr(task, "index", number))
-    except TypeError:
-        return number
-
-
 def sft_table(
     tasks: Iterable[Task],
     protocol: Protocol,
     max_result_chars: int | None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> pa.Table:
-    """Gold conversations for supervised fine-tuning; `options` by environment, as in `rl_row`."""
+    """Gold conversations for supervised fine-tuning; `options` by environment, as in `rl_table`."""
     rows = [
         {
             "messages": gold_messages(task, protocol, max_result_chars, (options or {}).get(task.environment)),

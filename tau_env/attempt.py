@@ -224,9 +224,7 @@ class TableAttempt(Attempt):
             self.written.append((side, Call(name, arguments)))
 
     def holds(self, assertion: Assertion) -> bool:
-        """Raises:
-        ValueError: always; tasks of these domains assert nothing.
-        """
+        """Tasks of these domains assert nothing."""
         raise ValueError(f"this domain knows no assertion {assertion.name}")
 
     def digest(self) -> str:

@@ -11,15 +11,15 @@ from tau_env.domain import Side
 from tau_env.exchange import DONE, HAND_OVER
 from tau_env.tasks import TauTask, is_idle, load_tasks
 from tau_env.telecom.database import open_database
+from tau_env.telecom.needs import LINE
 
-_LINE = {"customer_id": "C1001", "line_id": "L1002"}
 TRANSFER = Call(HAND_OVER, {"summary": "I cannot fix the issue."})
 FIXES: tuple[tuple[Side, Call], ...] = (
     ("agent", Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B1234321"})),
     ("user", Call("make_payment", {})),
-    ("agent", Call("resume_line", _LINE)),
-    ("agent", Call("enable_roaming", _LINE)),
-    ("agent", Call("refuel_data", {**_LINE, "gb_amount": 2.0})),
+    ("agent", Call("resume_line", LINE)),
+    ("agent", Call("enable_roaming", LINE)),
+    ("agent", Call("refuel_data", {**LINE, "gb_amount": 2.0})),
     ("user", Call("reseat_sim_card", {})),
     ("user", Call("set_network_mode_preference", {"mode": "4g_5g_preferred"})),
     ("user", Call("disconnect_vpn", {})),

@@ -23,7 +23,7 @@ from interaction.environment import AskUser, EnvironmentBase, Request, UserFault
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
 from tau_env.domain import Domain, Side, Split, Task
-from tau_env.exchange import DONE, GREETING, HAND_OVER, Mode, device_call, ended_by, instructions
+from tau_env.exchange import DONE, ENDS, GREETING, HAND_OVER, Mode, device_call, instructions
 from tau_env.telecom import DONE as DONE_DOCUMENTATION
 from tau_env.verdict import gold_state, hands_over, judge, needless
 
@@ -118,7 +118,7 @@ class TauEnvironment(EnvironmentBase):
         if not words.strip():
             raise UserFault("the user said nothing")
         self._talk.append({"role": "assistant", "content": words})
-        if ended_by(words) is not None:
+        if any(mark in words for mark in ENDS):
             if not self._requests:
                 raise UserFault("the user ended the conversation before it had begun")
             self.over = StopReason.user_stop

@@ -15,8 +15,9 @@ from tau_env.domain import Domain, Task
 
 Mode = Literal["solo", "user"]
 
-STOP, TRANSFER, OUT_OF_SCOPE = "###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###"
-"""How a user ends the conversation."""
+STOP = "###STOP###"
+ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""Marks in a user's words that end the conversation."""
 DONE = "done"
 """The function that ends an episode without a user."""
 HAND_OVER = "transfer_to_human_agents"
@@ -24,11 +25,6 @@ HAND_OVER = "transfer_to_human_agents"
 GREETING = "Hi! How can I help you today?"
 """What the agent is taken to have said before the user's first words; tau2-bench's own."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-
-
-def ended_by(words: str) -> str | None:
-    """The mark in a user's words that ends the conversation, if there is one."""
-    return next((mark for mark in (STOP, TRANSFER, OUT_OF_SCOPE) if mark in words), None)
 
 
 def device_call(words: str) -> Call | None:

@@ -4,7 +4,7 @@ All that is special about one is its functions and its database; what a task nee
 nothing passes it follow from gold in both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -32,6 +32,7 @@ class Shop:
     def __init__(self, package: str, reads: ModuleType, writes: ModuleType) -> None:
         self.NAME = package.rpartition(".")[2]
         self._package, self._modules = package, (arithmetic, reads, writes)
+        self._base: Callable[[], Base] = reads.base
         own = (name for name, run in vars(writes).items() if getattr(run, "__module__", None) == writes.__name__)
         self.WRITES = frozenset(name for name in own if not name.startswith("_"))
 
@@ -61,8 +62,7 @@ class Shop:
         Raises:
             SourceError: its file is missing or not the pinned one.
         """
-        base: Base = self._modules[1].base()
-        return base
+        return self._base()
 
     def open(self, task: Task) -> TableAttempt:
         """The state in which every task begins. Raises as `base`."""

@@ -4,51 +4,47 @@ StepTool cuts what is too long on the left, so that the head of the first prompt
 half seen has a reward that its tokens did not earn.
 """
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import accumulate, takewhile
 from typing import Any
 
 from interaction.plain_text import PlainText
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The longest that a row may be, in tokens of a model; None for no limit."""
-
-    context: int | None = None
-    """Of the whole row, prompts and responses."""
-    response: int | None = None
-    """Of each message of the model."""
-    tokenizer: str | None = None
-    """A model's folder or hub id. Needed where there is a limit."""
-
-
 class Measure:
-    """Applies limits. Loads the tokenizer, which takes seconds, where there is a limit.
+    """Loads the tokenizer, which takes seconds.
+
+    Args:
+        tokenizer: a model's folder or hub id; None for no limits.
+        context: tokens of a whole row, prompts and responses.
+        response: tokens of each message of the model.
 
     Raises:
         ValueError: the tokenizer cannot be read.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self._tokenizer = None if limits.context is None and limits.response is None else _load(str(limits.tokenizer))
+    def __init__(self, tokenizer: str | None, context: int | None = None, response: int | None = None) -> None:
+        self._context, self._response = context or math.inf, response or math.inf
+        self._tokenizer: Any = None
+        if tokenizer is not None:
+            from transformers import AutoTokenizer
+
+            try:
+                self._tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+            except Exception as error:
+                words = " ".join(str(error).split())[:200]
+                raise ValueError(f"--tokenizer {tokenizer} cannot be read: {words}") from error
 
     def trajectory(self, row: dict[str, Any]) -> int:
         """How many of the first steps of a trajectory fit."""
-        steps = row["steps"]
         if self._tokenizer is None:
-            return len(steps)
-        texts = [text for step in steps for text in (step["prompt"], step["response"])]
-        counts = [*map(len, token_ids(texts, self._tokenizer))]
-        total = 0
-        for number, (prompt, response) in enumerate(zip(counts[::2], counts[1::2], strict=True)):
-            total += prompt + response
-            if not self._fits(total, response):
-                return number
-        return len(steps)
+            return len(row["steps"])
+        texts = [text for step in row["steps"] for text in (step["prompt"], step["response"])]
+        counts = [len(ids) for ids in token_ids(texts, self._tokenizer)]
+        return self._fitting(zip([*accumulate(counts)][1::2], counts[1::2], strict=True))
 
     def conversation(self, row: dict[str, Any]) -> int:
         """How many of the first messages fit: up to one of the model, or none.
@@ -56,32 +52,26 @@ class Measure:
         Raises:
             ValueError: the tokenizer has no chat template, or the template refuses the messages.
         """
-        messages = row["messages"]
         if self._tokenizer is None:
-            return len(messages)
-        messages = PlainText.of(self._tokenizer).messages(messages)
-        fitting = 0
-        for end in (place for place, item in enumerate(messages, start=1) if item["role"] == "assistant"):
-            texts = [self._written(messages[:end]), messages[end - 1]["content"]]
-            total, response = map(len, self._tokenizer(texts, add_special_tokens=False)["input_ids"])
-            if not self._fits(total, response):
-                break
-            fitting = end
-        return fitting
+            return len(row["messages"])
+        messages = PlainText.of(self._tokenizer).messages(row["messages"])
+        ends = [place for place, item in enumerate(messages, start=1) if item["role"] == "assistant"]
+        fitting = self._fitting(self._sizes(messages[:end]) for end in ends)
+        return ends[fitting - 1] if fitting else 0
 
-    def _fits(self, total: int, response: int) -> bool:
-        context, longest = self.limits.context, self.limits.response
-        return (context is None or total <= context) and (longest is None or response <= longest)
-
-    def _written(self, messages: Sequence[dict[str, str]]) -> str:
+    def _sizes(self, messages: Sequence[dict[str, str]]) -> tuple[int, int]:
         try:
-            return self._tokenizer.apply_chat_template(messages, tokenize=False)  # type: ignore[union-attr]
+            written = self._tokenizer.apply_chat_template(messages, tokenize=False)
         except Exception as error:  # a template raises what it likes
             words = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"the chat template of --tokenizer {self.limits.tokenizer} does not take these conversations: {words}; "
-                "give that of an instruct model"
-            ) from error
+            raise ValueError(f"--tokenizer: its chat template refuses a conversation: {words}") from error
+        total, response = self._tokenizer([written, messages[-1]["content"]], add_special_tokens=False)["input_ids"]
+        return len(total), len(response)
+
+    def _fitting(self, sizes: Iterable[tuple[int, int]]) -> int:
+        """How many of the first steps fit, by tokens of the row up to a step's end and of its response."""
+        fits = (total <= self._context and response <= self._response for total, response in sizes)
+        return sum(1 for _ in takewhile(bool, fits))
 
 
 def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
@@ -104,18 +94,3 @@ def _frames(tokenizer: Any) -> tuple[re.Pattern[str], re.Pattern[str]]:
     header, end = header.replace("user", r"\w+"), f"(?:{end}|{re.escape(tokenizer.eos_token or '')})"
     prompt, response = rf"(\s*{end}?\s*{header}\s*)?(.*?)({turn}\s*)?", rf"()(.*?)({end}\s*)?"
     return re.compile(prompt, re.DOTALL), re.compile(response, re.DOTALL)
-
-
-def _load(path: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(path)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of the tokenizers library is no Exception
-        words = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"the tokenizer of --tokenizer {path} cannot be read: {type(error).__name__}: {words}; give a model's "
-            "folder or hub id"
-        ) from error

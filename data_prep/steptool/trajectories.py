@@ -14,33 +14,25 @@ A cell is data: it is read by `ast.literal_eval`, which runs nothing.
 import ast
 import csv
 import hashlib
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from data_prep.steptool.mistakes import BadFile, Mistake, fault_of, shown
-
-MOST_STEPS = 1_000
-"""Steps of a trajectory; StepTool's have under twenty."""
 LONGEST_CELL = 1_000_000
 """Characters; a context of 32,768 tokens has about 130,000."""
 
 COLUMNS = ("prompt", "response", "reward")
-TEXTS = (str, (str,), "quoted texts")
-FLOATS = (float, (int, float), "numbers")
 
+_STEP = pa.struct([("prompt", pa.string()), ("response", pa.string()), ("reward", pa.float64())])
 TRAJECTORY_SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
         ("source_row", pa.int64()),
-        (
-            "steps",
-            pa.list_(pa.struct([("prompt", pa.string()), ("response", pa.string()), ("reward", pa.float64())])),
-        ),
+        ("steps", pa.list_(_STEP)),
         ("steps_dropped", pa.int64()),
     ]
 )
@@ -49,7 +41,62 @@ it as such, none added. `query_id` is the column's, else a hash of the first pro
 the header; `steps_dropped` is how many steps were taken from the end because they were too long."""
 
 
-def trajectories(lines: Iterable[str]) -> Iterator[dict[str, Any] | list[Mistake]]:
+class BadFile(ValueError):
+    """The file cannot be used; `mistakes` are those of single rows."""
+
+    def __init__(self, what: str, mistakes: Iterable[str] = ()) -> None:
+        super().__init__(what)
+        self.mistakes = list(mistakes)
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    text.encode()  # raises a ValueError for half of a surrogate pair
+    return text
+
+
+Text = Annotated[str, AfterValidator(_said)]
+"""A text that a model can read: UTF-8, and not blank."""
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def checked(model: type[Model], values: Any, row: str) -> Model | list[str]:
+    """The values as a model has them, or what is wrong with them: `row 2, response.1: ...`."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        return [
+            f"{row}, {'.'.join(map(str, one['loc'])) or 'values'}: {one['msg'].removeprefix('Value error, ')[:200]}"
+            for one in error.errors(include_input=False, include_url=False, include_context=False)
+        ]
+
+
+def _listed(cell: str) -> Any:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know, and keeps
+            return ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"expected a Python list: {error}") from None
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    prompt: Annotated[list[Text], BeforeValidator(_listed), Field(min_length=1)]
+    response: Annotated[list[Text], BeforeValidator(_listed)]
+    reward: Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], BeforeValidator(_listed)]
+    query_id: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_each(self) -> "_Row":
+        counts = [len(self.prompt), len(self.response), len(self.reward)]
+        if len(set(counts)) > 1:
+            raise ValueError(f"{counts} entries in {', '.join(COLUMNS)}; expected one of each for a step")
+        return self
+
+
+def trajectories(lines: Iterable[str]) -> Iterator[dict[str, Any] | list[str]]:
     """Each row in the form of TRAJECTORY_SCHEMA, or what is wrong with it.
 
     Args:
@@ -58,98 +105,31 @@ def trajectories(lines: Iterable[str]) -> Iterator[dict[str, Any] | list[Mistake
     Raises:
         BadFile: the header is missing or has other columns.
     """
-    before = csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(LONGEST_CELL)
+    rows = csv.reader(lines, delimiter="\t", strict=True)
     try:
-        rows = csv.reader(lines, delimiter="\t", strict=True)
-        columns = _columns(rows)
-        number = 0
-        while True:
-            number += 1
-            try:
-                cells = next(rows)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield [Mistake(f"row {number}", "columns", f"no row of cells parted by tabs: {error}")]
-                continue
-            yield _row(number, columns, cells)
-    finally:
-        csv.field_size_limit(before)
-
-
-def batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows as Arrow has them, made column by column, without an Arrow object for every step."""
-    steps = [step for row in rows for step in row["steps"]]
-    offsets = [0, *accumulate(len(row["steps"]) for row in rows)]
-    kind = TRAJECTORY_SCHEMA.field("steps").type.value_type
-    columns = {name: pa.array([row[name] for row in rows]) for name in ("query_id", "source_row", "steps_dropped")}
-    flat = pa.StructArray.from_arrays([pa.array([step[name] for step in steps]) for name in COLUMNS], fields=list(kind))
-    columns["steps"] = pa.ListArray.from_arrays(offsets, flat)
-    return pa.RecordBatch.from_arrays([columns[name] for name in TRAJECTORY_SCHEMA.names], schema=TRAJECTORY_SCHEMA)
-
-
-def _columns(rows: Iterator[list[str]]) -> list[str]:
-    try:
-        names = [name.strip() for name in next(rows, [])]
+        columns = [name.strip() for name in next(rows, [])]
     except csv.Error as error:
-        raise BadFile(f"has no header of columns parted by tabs: {error}") from error
-    if sorted(names) not in (sorted(COLUMNS), sorted([*COLUMNS, "query_id"])):
-        raise BadFile(
-            f"the columns are {shown(', '.join(names))}; expected {', '.join(COLUMNS)}, parted by tabs, and query_id "
-            "if there is one"
-        )
-    return names
-
-
-def _row(number: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str, Any] | list[Mistake]:
-    row = f"row {number}"
-    if len(cells) != len(columns):
-        return [Mistake(row, "columns", f"{len(cells)} cells; expected {len(columns)}, parted by tabs")]
-    given = dict(zip(columns, cells, strict=True))
-    query = given.get("query_id")
-    mistakes = []
-    if query is not None and (fault := fault_of(query)):
-        mistakes.append(Mistake(row, "query_id", fault))
-    values: list[list[Any]] = []
-    for name in COLUMNS:
+        raise BadFile(f"the file has no header of columns parted by tabs: {error}") from error
+    if sorted(columns) not in (sorted(COLUMNS), sorted([*COLUMNS, "query_id"])):
+        expected = f"{', '.join(COLUMNS)}, parted by tabs, and query_id if there is one"
+        raise BadFile(f"the file has columns {str(columns)[:200]}; expected {expected}")
+    for number in count(1):
         try:
-            values.append(_listed(given[name], *(FLOATS if name == "reward" else TEXTS)))
-        except ValueError as error:
-            mistakes.append(Mistake(row, name, str(error)))
+            cells, found = next(rows), ""
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cells, found = [], f" ({error})"
+        if len(cells) != len(columns):
+            yield [f"row {number}, columns: {len(cells)} cells{found}; expected {len(columns)}, parted by tabs"]
             continue
-        faults = ((place, _fault(value)) for place, value in enumerate(values[-1]))
-        mistakes += [Mistake(row, f"{name}[{place}]", fault) for place, fault in faults if fault]
-    if len(values) == len(COLUMNS) and len(set(map(len, values))) > 1:
-        counts = ", ".join(f"{len(value)} in {name}" for name, value in zip(COLUMNS, values, strict=True))
-        mistakes.append(Mistake(row, "steps", f"unequal lists, {counts}; expected one of each for a step"))
-    if mistakes:
-        return mistakes
-    prompts, responses, rewards = values
-    query = hashlib.sha256(prompts[0].encode()).hexdigest()[:16] if query is None else query.strip()
-    steps = [
-        {"prompt": prompt, "response": response, "reward": reward}
-        for prompt, response, reward in zip(prompts, responses, rewards, strict=True)
-    ]
-    return {"query_id": query, "source_row": number, "steps": steps, "steps_dropped": 0}
-
-
-def _fault(value: Any) -> str | None:
-    if isinstance(value, float):
-        return None if math.isfinite(value) else f"{value} is no finite number"
-    return fault_of(value)
-
-
-def _listed(cell: str, kind: Callable[[Any], Any], types: tuple[type, ...], items: str) -> list[Any]:
-    """The values in a cell. Raises ValueError for what is not a list of them."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know, and keeps
-            found = ast.literal_eval(cell.strip())
-    except UnicodeEncodeError:
-        raise ValueError("holds bytes that are not UTF-8") from None
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"expected a Python list of {items}: {shown(str(error))}") from None
-    if not isinstance(found, list) or not found or not all(type(item) in types for item in found):
-        raise ValueError(f"found {shown(found)}; expected a list of {items}, one for each step")
-    if len(found) > MOST_STEPS:
-        raise ValueError(f"{len(found)} {items}; expected at most {MOST_STEPS}")
-    return [kind(item) for item in found]
+        row = checked(_Row, dict(zip(columns, cells, strict=True)), f"row {number}")
+        if isinstance(row, list):
+            yield row
+            continue
+        steps = [
+            dict(zip(COLUMNS, step, strict=True)) for step in zip(row.prompt, row.response, row.reward, strict=True)
+        ]
+        query = (row.query_id or hashlib.sha256(row.prompt[0].encode()).hexdigest()[:16]).strip()
+        yield {"query_id": query, "source_row": number, "steps": steps, "steps_dropped": 0}

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_prep.choice import categories_of, full_names
-from data_prep.pairs import key_value
+from data_prep.arguments import key_value
+from data_prep.mixture import categories_of, full_names
 from interaction.endpoint import SAMPLING, Endpoint, Named
 from interaction.environment import DEFAULT, named, read_options, source_of, turn_policy
 from interaction.plain_text import generic

@@ -242,12 +242,12 @@ def _rows(name: str, rows: list[Any]) -> list[Record]:
         raise Overfull(f"too many entries in a list: at most {MAX_LIST} are allowed")
     try:
         found: list[Record] = _ROWS[name].validate_python(rows)
-        return found
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         row, field = f"{name}[{first['loc'][0]}]", first["loc"][-1]
         if first["type"] == "missing":
             raise Unfit(f"{row} has no field {field}") from error
-        if first["type"] == "string_unicode":
-            raise Unfit(f"{field} holds half of a surrogate pair") from error
         raise Unfit(f"{row}: {field} must be {'a whole number' if field == 'amount' else 'text'}") from error
+    for record in found:
+        storable({field: value for field, value in record.items() if field != "amount"})
+    return found

@@ -8,7 +8,7 @@ gets an id that follows from the customer, not a random one; results are cut at 
 pair is written as an escape.
 """
 
-from tau_env.telecom.database import DONE, WRITES, TelecomDatabase, functions, policy
+from tau_env.telecom.database import DONE, WRITES, functions, policy
 from tau_env.telecom.database import open_database as open
 from tau_env.telecom.needs import needed, needless
 from tau_env.telecom.tasks import faults, load_tasks
@@ -19,7 +19,6 @@ __all__ = [
     "DONE",
     "NAME",
     "WRITES",
-    "TelecomDatabase",
     "faults",
     "functions",
     "load_tasks",

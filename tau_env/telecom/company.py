@@ -99,10 +99,6 @@ class Company:
         item = {"description": description, "amount": amount, "date": TODAY, "item_type": "Charge"}
         self.change("bills", bill_id, line_items=[*bill["line_items"], item], total_due=bill["total_due"] + amount)
 
-    def dump(self) -> dict[str, list[Record]]:
-        """All records, as upstream's database would list them."""
-        return {name: list(table.values()) for name, table in self.tables.items()}
-
 
 def open_company() -> Company:
     """The company before anything has happened, for one episode."""

@@ -9,10 +9,10 @@ import json
 
 from interaction.call import Call
 from tau_env.domain import Side, Task
+from tau_env.telecom.company import TODAY
 from tau_env.telecom.database import TelecomDatabase, open_database
+from tau_env.telecom.needs import LINE
 
-_LINE = {"customer_id": "C1001", "line_id": "L1002"}
-_TODAY = "2025-02-25"
 _GB = 2.0
 """What every customer is willing to pay for."""
 
@@ -69,9 +69,9 @@ def _service(attempt: _Attempt) -> bool:
     if "broken" in attempt.phone("check_apn_settings"):
         attempt.phone("reset_apn_settings")
         attempt.phone("reboot_device")
-    line = json.loads(attempt.company("get_details_by_id", id=_LINE["line_id"]))
+    line = json.loads(attempt.company("get_details_by_id", id=LINE["line_id"]))
     if line["status"] == "Suspended":
-        if line["contract_end_date"] < _TODAY:
+        if line["contract_end_date"] < TODAY:
             return False
         _pay(attempt)
     attempt.phone("check_network_status")
@@ -80,12 +80,12 @@ def _service(attempt: _Attempt) -> bool:
 
 def _pay(attempt: _Attempt) -> None:
     """What is overdue is paid, then the line works again."""
-    bills = json.loads(attempt.company("get_bills_for_customer", customer_id=_LINE["customer_id"]))
+    bills = json.loads(attempt.company("get_bills_for_customer", customer_id=LINE["customer_id"]))
     for bill in bills:
         if bill["status"] == "Overdue":
-            attempt.company("send_payment_request", customer_id=_LINE["customer_id"], bill_id=bill["bill_id"])
+            attempt.company("send_payment_request", customer_id=LINE["customer_id"], bill_id=bill["bill_id"])
             attempt.phone("make_payment")
-    attempt.company("resume_line", **_LINE)
+    attempt.company("resume_line", **LINE)
     attempt.phone("reboot_device")
 
 
@@ -102,11 +102,11 @@ def _data(attempt: _Attempt, status: str, abroad: bool) -> None:
     if abroad:
         if "Data Roaming Enabled: No" in status:
             attempt.phone("toggle_roaming")
-        if not json.loads(attempt.company("get_details_by_id", id=_LINE["line_id"]))["roaming_enabled"]:
-            attempt.company("enable_roaming", **_LINE)
-    usage = json.loads(attempt.company("get_data_usage", **_LINE))
+        if not json.loads(attempt.company("get_details_by_id", id=LINE["line_id"]))["roaming_enabled"]:
+            attempt.company("enable_roaming", **LINE)
+    usage = json.loads(attempt.company("get_data_usage", **LINE))
     if float(usage["data_used_gb"]) >= float(usage["data_limit_gb"]) + float(usage["data_refueling_gb"]):
-        attempt.company("refuel_data", **_LINE, gb_amount=_GB)
+        attempt.company("refuel_data", **LINE, gb_amount=_GB)
 
 
 def _messages(attempt: _Attempt) -> None:

@@ -11,7 +11,8 @@ from interaction.call import Call
 from tau_env.domain import Side, Task, Write
 from tau_env.telecom.tasks import faults
 
-_LINE = {"customer_id": "C1001", "line_id": "L1002"}
+LINE = {"customer_id": "C1001", "line_id": "L1002"}
+"""Customer and line of all tickets."""
 
 
 def _user(name: str, **arguments: str) -> Write:
@@ -19,7 +20,7 @@ def _user(name: str, **arguments: str) -> Write:
 
 
 _RESET_APN = (_user("reset_apn_settings"), _user("reboot_device"))
-_ROAMING_LINE: Write = ("agent", Call("enable_roaming", _LINE))
+_ROAMING_LINE: Write = ("agent", Call("enable_roaming", LINE))
 _MODE, _MODES = "set_network_mode_preference", ("4g_5g_preferred", "4g_only", "3g_only")
 """The policy lets the agent choose; whether the choice does is for the task's assertions."""
 _SMS = _user("grant_app_permission", app_name="messaging", permission="sms")
@@ -38,12 +39,12 @@ FIXES: Mapping[str, tuple[Write, ...]] = {
     "contract_end_suspension": (),
     "data_mode_off": (_user("toggle_data"),),
     "data_saver_mode_on": (_user("toggle_data_saver_mode"),),
-    "data_usage_exceeded": (("agent", Call("refuel_data", {**_LINE, "gb_amount": 2.0})),),
+    "data_usage_exceeded": (("agent", Call("refuel_data", {**LINE, "gb_amount": 2.0})),),
     "lock_sim_card_pin": (),
     "overdue_bill_suspension": (
         ("agent", Call("send_payment_request", {"customer_id": "C1001", "bill_id": "B1234321"})),
         _user("make_payment"),
-        ("agent", Call("resume_line", _LINE)),
+        ("agent", Call("resume_line", LINE)),
         _user("reboot_device"),
     ),
     "unseat_sim_card": (_user("reseat_sim_card"),),

@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Literal
 
 from tau_env import source
@@ -18,7 +17,7 @@ MODES = ("4g_5g_preferred", "4g_only", "3g_only", "2g_only")
 PERMISSIONS = ("sms", "storage", "phone", "network")
 """What an app may be allowed; results list them in this order."""
 
-SIGNALS: Mapping[str, str] = MappingProxyType({"2G": "poor", "3G": "fair", "4G": "good", "5G": "excellent"})
+SIGNALS: Mapping[str, str] = {"2G": "poor", "3G": "fair", "4G": "good", "5G": "excellent"}
 """How strong each network is where the user is; the same everywhere."""
 
 _FIXED = {"4g_only": "4G", "3g_only": "3G", "2g_only": "2G"}
@@ -77,7 +76,6 @@ class Surroundings:
     phone_number: str | None = None
     is_abroad: bool = False
     roaming_allowed: bool = False
-    signal_strength: Mapping[str, str] = field(default_factory=lambda: SIGNALS)
     mobile_data_usage_exceeded: bool = False
     line_active: bool = True
     payment_request: PaymentRequest | None = None
@@ -128,11 +126,11 @@ class Phone:
             self.network_technology_connected = self.network_signal_strength = "none"
             return
         technology = _FIXED.get(self.network_mode_preference, "5G")
-        if technology == "5G" and around.signal_strength.get("5G", "none") == "none":
+        if technology == "5G" and SIGNALS.get("5G", "none") == "none":
             technology = "4G"
         self.network_connection_status = "connected"
         self.network_technology_connected = technology
-        self.network_signal_strength = around.signal_strength.get(technology, "none")
+        self.network_signal_strength = SIGNALS.get(technology, "none")
 
     def has_data(self, around: Surroundings) -> bool:
         """Whether mobile data works."""
@@ -213,7 +211,7 @@ class Phone:
             name: {"app_name": name, "permissions": {each: each in allowed for each in PERMISSIONS}}
             for name, allowed in self.app_statuses.items()
         }
-        return {**asdict(replace(self, app_statuses={})), "app_statuses": apps}
+        return {**asdict(self), "app_statuses": apps}
 
 
 def open_phone() -> Phone:

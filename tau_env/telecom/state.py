@@ -1,11 +1,11 @@
 """The whole state of an attempt: the company, the phone, where it is; and what each learns of the other."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
 from tau_env.telecom.company import Company, open_company
-from tau_env.telecom.phone import PaymentRequest, Phone, Surroundings, Vpn, open_phone
+from tau_env.telecom.phone import SIGNALS, PaymentRequest, Phone, Surroundings, Vpn, open_phone
 
 _PHONE = attrgetter(*Phone.__dataclass_fields__)
 _SURROUNDINGS = attrgetter(*Surroundings.__dataclass_fields__)
@@ -49,6 +49,6 @@ class State:
 
     def dump(self) -> dict[str, Any]:
         """All of it in JSON values, named as in upstream's two databases."""
-        around = asdict(replace(self.surroundings, signal_strength={}))
-        around["signal_strength"] = dict(self.surroundings.signal_strength)
-        return {"agent": self.company.dump(), "user": {"device": self.phone.dump(), "surroundings": around}}
+        around = {**asdict(self.surroundings), "signal_strength": SIGNALS}
+        company = {name: list(table.values()) for name, table in self.company.tables.items()}
+        return {"agent": company, "user": {"device": self.phone.dump(), "surroundings": around}}

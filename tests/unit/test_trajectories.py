@@ -13,7 +13,6 @@ from support import chat_templates
 from support.control_tokens import ECHO
 from support.stored import CONTEXT, PROMPT, line, tokenizer, write_lines, write_rows
 
-from data_prep.steptool.lengths import Limits as TextLimits
 from data_prep.steptool.lengths import Measure
 from recipe.files import PreflightError
 from recipe.trajectories import Limits, Stored, Survey, found, read, survey
@@ -201,7 +200,7 @@ def test_stored_steps_have_control_tokens_at_the_ends_of_texts_alone(make: Any, 
         ids = read(place, roomy, model).trajectory.ids
         row = pq.read_table(path).to_pylist()[0]
         for limit, fits in ((len(ids), 2), (len(ids) - 1, 1)):  # data_prep counts the same tokens
-            assert Measure(TextLimits(limit, tokenizer=str(tmp_path / "model"))).trajectory(row) == fits
+            assert Measure(str(tmp_path / "model"), limit).trajectory(row) == fits
         return [number for number in ids if number in special]
 
     for marks in (True, False):

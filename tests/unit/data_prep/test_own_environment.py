@@ -1,95 +1,77 @@
 """Data of a user's environment: whatever breaks the contract ends with one line, and nothing is written."""
 
-import pytest
 from support.own_environment import GOLD, VERDICTS, example
 
 from data_prep.__main__ import main
 
 SPACE = "from types import SimpleNamespace as Space\n"
-FILES = {
-    "SyntaxError": "x = = 1",
-    "raises ZeroDivisionError: division by zero at FILE:1": "1 / 0",
-    "raises SystemExit: bye at FILE:1": "raise SystemExit('bye')",
-    "has no function load_tasks()": "load_tasks = []",
-    "load_tasks() raises SystemExit: bye": "def load_tasks(): exit('bye')",
-    "load_tasks() raises TypeError: 'NoneType' object is not iterable": "def load_tasks(): pass",
-    "gives no task": "def load_tasks(): return []",
-    "load_tasks()[0] is 'a', which lacks environment, id,": "def load_tasks(): return ['a']",
-    "lacks open(), gold()": (
-        f"{SPACE}def load_tasks(): return [Space(id='a', cluster='a', environment='x', category='c', part='train')]"
-    ),
-}
-"""What is said -> a whole file."""
-
+FILES = (
+    *("x = = 1", "1 / 0", "raise SystemExit('bye')", "load_tasks = []", "def load_tasks(): exit('bye')"),
+    *("def load_tasks(): pass", "def load_tasks(): return []", "def load_tasks(): return ['a']"),
+    f"{SPACE}def load_tasks(): return [Space(id='a', cluster='a', environment='NAME', category='c', part='train')]",
+)
 FUNCTIONS = 'Request(f"Please {verb} {pieces} {good}.", FUNCTIONS, policy="You keep a stock.")'
 UNKNOWN = 'ToolResult("no such function or good", ErrorKind.BAD_ARGUMENTS)'
-BEFORE = "def load_tasks():"
-CHANGED = {
+CHANGED = (
     # tasks
-    "which lacks category": ('category: str = "move"', "kind: int = 0"),
-    "half of a surrogate pair": ('f"move_{number}"', 'f"move\\ud800{number}"'),
-    "part 'held'; expected one of train, dev, test": ('"test")\n', '"held")\n'),
-    "59 tasks have the id of another one": ('f"move_{number}"', '"move"'),
-    "has tasks in dev and in test": ("str(number)", "str(number // 2)"),
-    "names the environment 'stock'": ('environment: str = "inventory"', 'environment: str = "stock"'),
+    ('category: str = "move"', "kind: int = 0"),
+    ('f"move_{number}"', 'f"move\\ud800{number}"'),
+    ('"test")\n', '"held")\n'),
+    ('f"move_{number}"', '"move"'),
+    ("str(number)", "str(number // 2)"),
+    ('environment: str = "inventory"', 'environment: str = "stock"'),
     # attempts
-    "TypeError: Attempt.__init__() missing": ("return Attempt(self)", "return Attempt()"),
-    "open(): SystemExit: bye at FILE": ("return Attempt(self)", "raise SystemExit('bye')"),
-    "'NoneType' object has no attribute 'begin'": ("return Attempt(self)", "Attempt(self)"),
-    "has no attribute 'answer'": ("def answer(", "def respond("),
-    "not enough values to unpack": ("verb, good, pieces =", "verb, good, pieces, more ="),
-    "has no attribute 'user'": (f"return {FUNCTIONS}", "return None"),
-    "KeyError: 'name'": ('{"name": name,', '{"names": name,'),
-    "KeyError: 'good' at FILE": ('call.arguments.get("good")', 'call.arguments["good"]'),
-    "unhashable type: 'list' at FILE": (
-        "good, pieces = call",
-        "{*call.arguments.values()}\n        good, pieces = call",
-    ),
-    "call() gave str; expected a ToolResult with a text": (UNKNOWN, '"no"'),
-    "facts or texts are no JSON": (UNKNOWN, "ToolResult('no', facts={'a': {1}})"),
-    "str is to follow": ("self.cut(None)", "return 'thanks'"),
-    "cut() gave None; expected True where the turn was judged": ("return True\n", "pass\n"),
-    "verdicts() gave NoneType; expected Verdicts": (f"return {VERDICTS}", "pass"),
-    "verdicts() has passed='no'": (VERDICTS, "Verdicts((), 'no')"),
-    "verdicts() has passed=0.5": (VERDICTS, "Verdicts((TurnResult('', 0.5),), True)"),
-    "'int' object is not iterable": (VERDICTS, "Verdicts(1, True)"),
+    ("return Attempt(self)", "return Attempt()"),
+    ("return Attempt(self)", "raise SystemExit('bye')"),
+    ("return Attempt(self)", "Attempt(self)"),
+    ("def answer(", "def respond("),
+    ("verb, good, pieces =", "verb, good, pieces, more ="),
+    (f"return {FUNCTIONS}", "return None"),
+    ('{"name": name,', '{"names": name,'),
+    ('call.arguments.get("good")', 'call.arguments["good"]'),
+    ("good, pieces = call", "{*call.arguments.values()}\n        good, pieces = call"),
+    (UNKNOWN, '"no"'),
+    (UNKNOWN, "ToolResult('no', facts={'a': {1}})"),
+    ("self.cut(None)", "return 'thanks'"),
+    ("return True\n", "pass\n"),
+    (f"return {VERDICTS}", "pass"),
+    (VERDICTS, "Verdicts((), 'no')"),
+    (VERDICTS, "Verdicts((TurnResult('', 0.5),), True)"),
     # gold
-    "gold() raises ZeroDivisionError": (f"return {GOLD}", "yield 1 / 0"),
-    "gold() gives 'a' (str); expected GoldMessage or UserWords": (GOLD, '["a"]'),
-    "AttributeError: 'dict' object has no attribute": (GOLD, "[GoldMessage([{'name': 'add'}])]"),
-    "the arguments must be an object, not list": (GOLD, "[GoldMessage([Call('add', ['bolts', 3])])]"),
-    "it takes no further reply": (GOLD, f"{GOLD} * 2"),
-    "gold ends after 1 messages": (GOLD, "[GoldMessage((self.call,))]"),
-    "ends with completed and does not pass in turns [0]": ("1 if", "2 if"),
-    "division by zero at FILE:57": ("return ToolResult(f'{{", "return 1 / 0, str(f'{{"),
-    # what a file may have besides
-    "check_tasks() raises KeyError: 'size'": (BEFORE, f"def check_tasks(): raise KeyError('size')\n\n\n{BEFORE}"),
-}
-"""What is said -> one place of the documented environment, and what stands there instead."""
+    (f"return {GOLD}", "yield 1 / 0"),
+    (GOLD, '["a"]'),
+    (GOLD, "[GoldMessage([{'name': 'add'}])]"),
+    (GOLD, "[GoldMessage([Call('add', ['bolts', 3])])]"),
+    (GOLD, f"{GOLD} * 2"),
+    (GOLD, "[GoldMessage((self.call,))]"),
+    ("1 if", "2 if"),
+    ("return ToolResult(f'{{", "return 1 / 0, str(f'{{"),
+    ("def load_tasks():", "def check_tasks(): raise KeyError('size')\n\n\ndef load_tasks():"),
+)
+"""One place of the documented environment, and what stands there instead."""
 
 
 def prepared(folder, source, name="inventory"):
     path = folder / f"{name}.py"
-    path.write_text(source.replace('"inventory"', f'"{name}"'))
+    path.write_text(source.replace('"inventory"', f'"{name}"').replace("NAME", name))
     return main(["--environment", str(path), "--out", str(folder / f"data_{name}"), "--docs", "signature"])
 
 
 def test_whatever_breaks_the_contract_is_refused_in_one_line(tmp_path, capsys):
-    failed = []
-    sources = [*FILES.items(), *((said, example().replace(*pair)) for said, pair in CHANGED.items())]
-    assert all(old in example() for old, _ in CHANGED.values())
-    for number, (said, source) in enumerate(sources):
+    failed = [pair for pair in CHANGED if pair[0] not in example()]
+    for number, source in enumerate([*FILES, *(example().replace(*pair) for pair in CHANGED)]):
         name = f"inventory{number}"
-        source = source.replace("environment='x'", f"environment='{name}'")
-        status = prepared(tmp_path, source.replace("import Environ", "import DataSet, UserWords, Environ"), name)
-        refused = capsys.readouterr().err
-        one_line = refused.startswith("data_prep: ") and refused.count("\n") == 1 and name in refused
-        if status != 1 or not one_line or said.replace("FILE", f"{name}.py") not in refused:
-            failed.append((said, refused))
-        assert not (tmp_path / f"data_{name}").exists(), "nothing is written"
+        status = prepared(tmp_path, source.replace("import Environ", "import UserWords, Environ"), name)
+        said = capsys.readouterr().err
+        one_line = said.startswith("data_prep: ") and said.count("\n") == 1 and name in said
+        if status != 1 or not one_line or (tmp_path / f"data_{name}").exists():
+            failed.append((number, source[-200:], said))
     assert not failed
+    assert prepared(tmp_path, example().replace(UNKNOWN, "1 / 0"), "inventory_place") == 1
+    assert "ZeroDivisionError" in (said := capsys.readouterr().err) and " at inventory_place.py:" in said
 
 
+STATES = "self.passed = self.stock == expected"
 ALLOWED = {
     "tasks": ("return tasks", "yield from tasks"),
     "calls": ("calls=(self.call,)", "calls=[self.call]"),
@@ -98,19 +80,8 @@ ALLOWED = {
     "nothing": ("FUNCTIONS, policy", "(), policy"),
     "whole": ("TurnResult(self.begin().user, self.passed)", "TurnResult('', None)"),
     "late": (VERDICTS, "Verdicts((), self.passed)"),
-    "over": (
-        "def begin(self):",
-        "@property\n    def over(self):\n        return self.done\n\n    def begin(self):\n        self.done = None",
-    ),
-    "bare": (
-        "class Attempt(EnvironmentBase):",
-        "class Attempt:\n    over, facts, close = None, (lambda self: {}), (lambda self: None)\n",
-    ),
-    "numpy": (
-        "self.passed = self.stock == expected",
-        "self.passed = __import__('numpy').bool_(self.stock == expected)",
-    ),
-    "number": ("self.passed = self.stock == expected", "self.passed = int(self.stock == expected)"),
+    "numpy": (STATES, STATES.replace("self.stock == expected", "__import__('numpy').bool_(self.stock == expected)")),
+    "number": (STATES, STATES.replace("self.stock == expected", "int(self.stock == expected)")),
 }
 
 
@@ -175,16 +146,13 @@ def load_tasks():
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "turns", "passed", "noted"),
-    [
+def test_judged_turns_that_are_known_only_when_they_are_reached_are_noted(tmp_path, capsys):
+    for name, turns, passed, noted in (
         ("all", "self.pressed", "times == 1", False),
         ("ended", "self.pressed[:self.turn]", "times == 1", True),
         ("reached", "self.pressed[:self.turn + 1]", "times == 1", True),
         ("unjudged", "self.pressed[:self.turn]", "None", False),
-    ],
-)
-def test_judged_turns_that_are_known_only_when_they_are_reached_are_noted(name, turns, passed, noted, tmp_path, capsys):
-    assert prepared(tmp_path, TURNS.replace("LISTED", turns).replace("PASSED", passed), name) == 0
-    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOTE environment")]
-    assert len(notes) == noted and all("List all from the beginning" in note for note in notes)
+    ):
+        assert prepared(tmp_path, TURNS.replace("LISTED", turns).replace("PASSED", passed), name) == 0
+        notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOTE environment")]
+        assert len(notes) == noted and all("List all from the beginning" in note for note in notes), name

@@ -20,18 +20,18 @@ def faults(task: Any) -> int:
     return size(DOMAINS[task.task.domain], task.task)
 
 
-@pytest.mark.parametrize("by", ["faults", "size", "official"])
-def test_no_cluster_and_no_fault_set_stands_on_two_sides_in_whichever_mode(by: str) -> None:
-    parts: dict[object, set[str]] = {}
-    for task in load_tasks(by):  # type: ignore[arg-type]
-        if by != "official" or task.task.domain == "telecom":  # tau2-bench's own puts some customers on both
-            parts.setdefault(task.cluster, set()).add(task.part)
-        if task.task.domain == "telecom":
-            parts.setdefault(tuple(sorted(telecom.faults(task.task))), set()).add(task.part)
-    assert parts and all(len(found) == 1 for found in parts.values())
+def test_no_cluster_and_no_fault_set_stands_on_two_sides_in_whichever_mode() -> None:
+    for by in ("faults", "size", "official"):
+        parts: dict[object, set[str]] = {}
+        for task in load_tasks(by):  # type: ignore[arg-type]
+            if by != "official" or task.task.domain == "telecom":  # tau2-bench's own puts some customers on both
+                parts.setdefault(task.cluster, set()).add(task.part)
+            if task.task.domain == "telecom":
+                parts.setdefault(tuple(sorted(telecom.faults(task.task))), set()).add(task.part)
+        assert parts and all(len(found) == 1 for found in parts.values())
 
 
-def test_by_faults_all_sizes_are_on_each_side_and_by_size_the_larger_are_held_out() -> None:
+def test_each_split_puts_the_tasks_that_it_says_on_each_side() -> None:
     tasks = load_tasks()
     sizes = {part: {faults(task) for task in tasks if task.part == part} for part in SHARES}
     assert sizes["train"] == sizes["test"] and len(sizes["train"]) >= 9
@@ -42,14 +42,11 @@ def test_by_faults_all_sizes_are_on_each_side_and_by_size_the_larger_are_held_ou
     larger = [task for task in load_tasks("size") if task.task.domain == "telecom"]
     assert {task.part for task in larger if faults(task) <= SMALL} == {"train"}
     assert {task.part for task in larger if faults(task) > SMALL} == {"dev", "test"}
-
-
-def test_the_official_split_has_the_tasks_of_its_files() -> None:
     for name in DOMAINS:
         named = json.loads(source.read(f"domains/{name}/split_tasks.json"))
-        tasks = [task for task in load_tasks("official") if task.task.domain == name and task.mode == "user"]
-        assert {task.task.number for task in tasks if task.part == "train"} == set(named["train"])
-        assert {task.task.number for task in tasks if task.part != "train"} == set(named["test"])
+        official = [task for task in load_tasks("official") if task.task.domain == name and task.mode == "user"]
+        assert {task.task.number for task in official if task.part == "train"} == set(named["train"])
+        assert {task.task.number for task in official if task.part != "train"} == set(named["test"])
 
 
 def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> None:

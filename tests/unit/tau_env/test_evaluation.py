@@ -32,37 +32,24 @@ def user(messages: list[dict[str, str]]) -> str:
     return STOP if last.startswith("Then") else "My phone has no data."
 
 
-def evaluated(out: Path, faults: list[object], *more: str) -> tuple[int, dict, list[dict], list[dict]]:
-    """Exit status, results, stored lines, and what the user's model was shown."""
-    with serving(agent) as model, serving(user, faults) as person:
-        arguments = ["--endpoint", model.url, "--out", str(out), "--environment", "tau", "--docs", "signature"]
-        arguments += ["--domain", "telecom", "--mode", "user", "--split", "all", "--option", "policy=none"]
+def test_agent_and_user_talk_by_taus_rules_and_faults_of_the_users_server_cost_nothing(tmp_path: Path) -> None:
+    with serving(agent) as model, serving(user, ["none", *FAULTS]) as person:
+        arguments = ["--endpoint", model.url, "--out", str(tmp_path), "--environment", "tau", "--docs", "signature"]
+        arguments += ["--domain", "telecom", "--mode", "user", "--split", "all", "--limit", "8", "--backoff", "0.01"]
+        arguments += ["--option", "policy=none", "--option", "split=size", "--option", "one_thing_a_message=true"]
         arguments += ["--user", "kind=endpoint", "--user", f"url={person.url}", "--user", "backoff=0.001"]
-        status = evaluate.main([*arguments, "--backoff", "0.01", *more])
-    path = out / "episodes.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return status, json.loads((out / "results.json").read_text()), lines, person.requests
-
-
-def test_agent_and_user_talk_and_faults_of_the_users_server_cost_nothing(tmp_path: Path) -> None:
-    status, found, lines, shown = evaluated(tmp_path, ["none", *FAULTS], "--user", "attempts=20", "--limit", "8")
-    assert (status, found["lost"], len(lines)) == (0, [], 24)
+        assert evaluate.main([*arguments, "--user", "attempts=20"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "results.json").read_text())["lost"] == [] and len(lines) == 24
     by_task = {line["task_id"]: line["episode"] for line in lines}
+    assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
     solved = by_task["telecom/[mobile_data_issue]data_mode_off[PERSONA:None]"]
     assert solved["outcome"]["passed"] and solved["facts"]["passed_official"]
     assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "It is on now."]
-    assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
-    prompts = json.dumps(shown)
-    assert "get_customer_by_phone" not in prompts and "john.smith@example.com" not in prompts
-
-
-def test_an_evaluation_plays_by_taus_rules_and_by_the_split_that_is_named(tmp_path: Path) -> None:
-    more = ["--limit", "1", "--user", "attempts=20", "--option", "split=size", "--option", "one_thing_a_message=true"]
-    status, _, lines, _ = evaluated(tmp_path, ["none"], *more)
-    assert status == 0 and lines
+    shown = json.dumps(person.requests)
+    assert "get_customer_by_phone" not in shown and "john.smith@example.com" not in shown
     settings = json.loads((tmp_path / "settings.json").read_text())
     rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
     assert settings["policy"] == rules
     kept = Settings(**{**settings, "split": "test", "limit": None, "samples": 1, "categories": ("telecom_solo_mms",)})
     assert all(task.part == "test" and task.id.count("|") >= 3 for task, _ in kept.tasks())
-    assert kept.conversation(kept.tasks()[0][0]).policy.max_steps == 30

@@ -1,6 +1,6 @@
 """tau's tasks as conversations: alone with a ticket, with a user who is asked, and how each of them ends."""
 
-from collections.abc import Sequence
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from interaction.record import EpisodeRecord
 from interaction.users import UserFault
 from rewards.outcome import compute_score
 from tau_env.exchange import STOP, written
+from tau_env.tasks import DOMAINS
+from tau_env.verdict import needless
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
@@ -30,16 +32,14 @@ def sample(every: int) -> list[Any]:
     return list(TASKS.values())[::every]
 
 
-def played(task: Task, *messages: Call | Sequence[Call] | str, **settings: Any) -> EpisodeRecord:
+def played(task: Task, *messages: Call | str) -> EpisodeRecord:
     """A solo episode of these calls and answers."""
-    with Conversation(task, PROTOCOL, **{**SHORT, **settings}) as conversation:
+    with Conversation(task, PROTOCOL, **SHORT) as conversation:
         conversation.start()
         for message in messages:
-            if isinstance(message, str):
-                text = PROTOCOL.render_answer("t", message)
-            else:
-                text = PROTOCOL.render_calls("t", [message] if isinstance(message, Call) else message)
-            conversation.reply(text)
+            answers = isinstance(message, str)
+            render = PROTOCOL.render_answer("t", message) if answers else PROTOCOL.render_calls("t", [message])
+            conversation.reply(render)
         return conversation.record()
 
 
@@ -60,23 +60,24 @@ def test_gold_passes_officially_and_cleanly_and_the_expert_looks_first() -> None
 
 def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_not_pass() -> None:
     task, fix, done = data_off(), Call("toggle_data", {}), Call("done", {})
-    assert played(task, fix, done).stop_reason == StopReason.done
+    transfer = Call("transfer_to_human_agents", {"summary": "x"})
     ends = {
         "fixed": ((fix, done), True, StopReason.done),
         "not fixed": ((done,), False, StopReason.done),
         "fixed and told nobody": ((fix, "It works."), False, StopReason.completed),
-        "handed over": ((Call("transfer_to_human_agents", {"summary": "x"}),), False, StopReason.transfer),
-        "fixed and handed over": (
-            (fix, Call("transfer_to_human_agents", {"summary": "x"})),
-            False,
-            StopReason.transfer,
-        ),
+        "handed over": ((transfer,), False, StopReason.transfer),
         "not ended": ((fix,), False, None),
+        "fixed and handed over": ((fix, transfer), False, StopReason.transfer),
     }
     for name, (messages, passes, reason) in ends.items():
         record = played(task, *messages)
         assert record.stop_reason == reason, name
         assert bool(record.outcome and record.outcome.passed) == passes, name
+    assert record.facts["passed_official"] and record.facts["needless"] == ["agent: transfer_to_human_agents"]
+    beyond_repair = one("telecom_solo/[service_issue]lock_sim_card_pin[")
+    assert played(beyond_repair, transfer).facts["clean"]
+    failed = played(beyond_repair, Call("transfer_to_human_agents", {}), done)
+    assert failed.facts["passed_official"] and not failed.facts["clean"]
 
 
 def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
@@ -87,14 +88,15 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     assert len(record.facts["needless"]) == 2 and record.outcome is not None and not record.outcome.passed
     needless = [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls]
     assert needless == [True, True, None, None]
-    paid = {
-        rule: compute_score("tau", "", "[]", {"episode": record.to_dict()}, rule=rule, **more)["score"]
-        for rule, more in {"official": {}, "clean": {}, "priced": {"price": 0.3}}.items()
-    }
-    assert paid == {"official": 1.0, "clean": 0.0, "priced": pytest.approx(0.4)}
+    episode = {"episode": record.to_dict()}
+    paid = [
+        compute_score("tau", "", "[]", episode, rule=rule, **more)["score"]
+        for rule, more in (("official", {}), ("clean", {}), ("priced", {"price": 0.3}))
+    ]
+    assert paid == [1.0, 0.0, pytest.approx(0.4)]
     for wrong in ({"rule": "kind"}, {"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
         with pytest.raises(ValueError, match="expected"):
-            compute_score("tau", "", "[]", {"episode": record.to_dict()}, **{"rule": "priced", **wrong})
+            compute_score("tau", "", "[]", episode, **{"rule": "priced", **wrong})
 
 
 def test_words_beside_a_call_count_officially_alone() -> None:
@@ -115,15 +117,6 @@ def test_words_beside_a_call_count_officially_alone() -> None:
             record = conversation.record()
         assert record.outcome and not record.outcome.passed and record.outcome.components["communicate"] == 0, task.id
         assert record.facts["passed_official"] and record.turns[0].difference, task.id
-
-
-def test_of_several_calls_only_the_first_runs_where_that_is_the_rule() -> None:
-    calls = [Call("toggle_data", {}), Call("toggle_roaming", {}), Call("done", {})]
-    record = played(data_off(), calls, calls_per_message="first")
-    step = record.turns[0].steps[0]
-    assert [call.name for call in step.calls] == ["toggle_data"]
-    assert not step.well_formed and step.format_error == "too_many_calls" and record.stop_reason is None
-    assert played(data_off(), calls).stop_reason == StopReason.done
 
 
 # A user who is asked.
@@ -208,47 +201,21 @@ def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user
         now.say(written(Call("check_status_bar", {})))
 
 
-def test_a_transfer_is_clean_where_gold_transfers_and_nowhere_else() -> None:
-    transfer = Call("transfer_to_human_agents", {"summary": "x"})
-    beyond_repair = one("telecom_solo/[service_issue]lock_sim_card_pin[")
-    assert played(beyond_repair, transfer).facts["clean"]
-    failed = played(beyond_repair, Call("transfer_to_human_agents", {}), Call("done", {}))
-    assert failed.facts["passed_official"] and not failed.facts["clean"]
-    record = played(data_off(), Call("toggle_data", {}), transfer)
-    assert record.facts["passed_official"] and record.facts["needless"] == ["agent: transfer_to_human_agents"]
-
-
-def test_a_network_mode_that_the_policy_allows_is_needed_like_the_other() -> None:
+def test_the_same_write_in_another_form_is_the_needed_one() -> None:
     task = one("telecom_solo/[mms_issue]bad_network_pref")
     calls = [call for item in task.gold() for call in item.calls]
     for mode in ("4g_5g_preferred", "4g_only", "3g_only"):
         chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
         assert played(task, *chosen).facts["clean"], mode
-
-
-def test_the_same_write_in_another_form_is_the_needed_one() -> None:
-    turned = 0
-    for task in [task for task in sample(1) if task.category == "retail"][::6]:
-        calls = [action.call for action in task.task.gold]
-        lists = [call for call in calls if any(isinstance(value, list) for value in call.arguments.values())]
-        if len(calls) > 12 or not lists or calls[-1].name == "transfer_to_human_agents":
-            continue
-        said: list[Any] = []
-        for call in calls:
-            swapped = {key: value[::-1] if isinstance(value, list) else value for key, value in call.arguments.items()}
-            said.append(Call(call.name, swapped))
-        with Conversation(task, PROTOCOL, **SHORT) as conversation:
-            conversation.begin()
-            conversation.hear("Hello.")
-            for call in said:
-                conversation.reply(PROTOCOL.render_calls("t", [call]))
-            conversation.reply(PROTOCOL.render_answer("t", " ".join(["done", *task.task.communicate])))
-            conversation.hear("###STOP###")
-            record = conversation.record()
-        if record.facts["passed_official"]:
-            turned += 1
-            assert record.facts["clean"], (task.id, record.facts)
-    assert turned > 3
+    retail = [task for task in sample(1) if task.category == "retail"]
+    assert len(retail) == 114
+    for task in retail:
+        writes = [*DOMAINS["retail"].needed(task.task)]
+        for _, call in (swapped := copy.deepcopy(writes)):
+            for value in call.arguments.values():
+                if isinstance(value, list):
+                    value.reverse()
+        assert needless(DOMAINS["retail"], task.task, swapped) == (), task.id
 
 
 def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:

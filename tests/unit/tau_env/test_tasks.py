@@ -93,26 +93,10 @@ def test_retail_and_airline_say_and_leave_what_was_recorded_and_gold_what_upstre
             attempt = domain.open(task)
             texts = [attempt.call(action.call, action.side).text for action in task.gold]
             changed = {"/".join(place): text for place, text in attempt.changed().items()}
-            found = [hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed)]
+            found = hashed("".join(hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed)))
             if found != pins[domain.NAME][task.number]:
                 failed.append((domain.NAME, task.number))
     assert not failed
-
-
-def test_the_tasks_and_documents_are_those_of_the_release() -> None:
-    tasks = telecom.load_tasks()
-    assert len({task.number for task in tasks}) == 2285
-    families = {"telecom_mms": 1984, "telecom_mobile": 254, "telecom_service": 47}
-    assert Counter(task.category for task in tasks) == families
-    assert Counter(task.basis for task in tasks) == {("ENV_ASSERTION",): 2253, ("ENV_ASSERTION", "ACTION"): 32}
-    assert all(task.ticket and task.story.reason and task.setup and task.gold for task in tasks)
-    for domain, count in zip(SHOPS, (114, 50), strict=True):
-        assert [task.number for task in domain.load_tasks()] == [str(number) for number in range(count)]
-        assert {task.basis for task in domain.load_tasks()} == {("DB", "COMMUNICATE")}
-        assert all(task.story.reason and task.story.instructions for task in domain.load_tasks())
-    for each in DOMAINS.values():
-        docs = [*each.functions("agent"), *each.functions("user")]
-        assert json.loads(json.dumps(docs)) == docs and {doc["name"] for doc in docs} > each.WRITES
 
 
 def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothing() -> None:
@@ -132,36 +116,30 @@ def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothin
     assert not failed
 
 
-def test_gold_of_the_shops_writes_what_is_needed_once_and_less_leaves_another_state() -> None:
+def test_gold_of_the_shops_writes_what_is_needed_once() -> None:
     failed = []
     for domain in SHOPS:
         for task in domain.load_tasks():
             attempt, needed = played(domain, task, gold(task)), list(domain.needed(task))
-            found = all(write in needed for write in attempt.written) and bool(attempt.written) == bool(
-                attempt.changed()
-            )
-            found &= attempt.differences(played(domain, task, gold(task))) == ()
-            found &= verdict.needless(domain, task, needed) == ()
+            found = all(write in needed for write in attempt.written) and verdict.needless(domain, task, needed) == ()
             if attempt.written:
                 found &= verdict.needless(domain, task, [*needed, needed[0]]) == (needed[0],)
-                last = max(number for number, (_, call) in enumerate(gold(task)) if call == attempt.written[-1][1])
-                less = played(domain, task, [move for number, move in enumerate(gold(task)) if number != last])
-                found &= less.digest() != attempt.digest() and bool(less.differences(attempt))
-            if not found:
+                found &= bool(domain.open(task).differences(attempt))
+            if not found or attempt.differences(played(domain, task, gold(task))) != ():
                 failed.append(task.number)
         assert " ".join(task.number for task in domain.load_tasks() if domain.idle(task)) == IDLE[domain.NAME]
     assert not failed
 
 
 def test_tasks_that_write_to_one_record_serve_one_user() -> None:
-    for domain in SHOPS:
+    for domain, users in zip(SHOPS, (53, 34), strict=True):
         owners: dict[tuple[str, str], set[str]] = {}
         for task in domain.load_tasks():
             for place in played(domain, task, gold(task)).changed():
                 if place[0] != "days" and not place[1].startswith("HAT"):
                     owners.setdefault(place, set()).add(domain.user_of(task))
-        assert all(len(users) == 1 for users in owners.values())
-        assert len({domain.user_of(task) for task in domain.load_tasks()}) == {"retail": 53, "airline": 34}[domain.NAME]
+        assert all(len(found) == 1 for found in owners.values())
+        assert len({domain.user_of(task) for task in domain.load_tasks()}) == users
 
 
 def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
@@ -187,11 +165,3 @@ def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
         assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
     elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
     assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1
-
-
-def test_a_task_that_cannot_be_solved_is_passed_by_a_transfer_of_any_wording_alone() -> None:
-    task, transfer = with_fault("lock_sim_card_pin"), Call("transfer_to_human_agents", {"summary": "?"})
-    assert telecom.open(task).call(transfer, "agent").text == "Transfer successful"
-    for moves, action in (([("agent", transfer)], 1.0), ([], 0.0)):
-        assert judge(telecom, task, telecom.open(task), moves, ()) == {"env_assertion": 1.0, "action": action}
-    assert telecom.needed(task) == ()
