@@ -37,7 +37,7 @@ class PlainText:
         self._ids = (marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
-        self._tokenizer = tokenizer if normalises else None
+        self._tokenizer: Any = tokenizer if normalises else None
         """It rewrites text before it looks for special tokens, so that other spellings lead to them too."""
 
     @staticmethod
