@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -234,10 +235,7 @@ class Protocol(ABC):
 def _result(text: str) -> str:
     """One element of the list: BFCL's own JSON verbatim (escaping it again costs tokens), other text as a string."""
     if text.startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-        else:
             return text
     return compact_json(text)
