@@ -35,8 +35,8 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
     """
     if not isinstance(step_scores, Sequence) or isinstance(step_scores, str) or len(step_scores) != steps:
         raise ValueError(
-            f"the reward's step_scores are {step_scores!r:.200}; expected a list of {steps} numbers, one for each "
-            'message of the model, which is one for each step of each turn in extra_info["episode"]'
+            f"the reward's step_scores are {step_scores!r:.200}; the episode has {steps} steps: give a list with a number "
+            'for each message of the model (each step of each turn in extra_info["episode"]), in their order'
         )
     for position, value in enumerate(step_scores):
         if not isinstance(value, int | float) or not math.isfinite(value):

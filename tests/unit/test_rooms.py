@@ -72,9 +72,3 @@ def test_what_a_person_starts_is_imported_by_nobody() -> None:
     while more := {other for name in train for other in imported(name)} - train:
         train |= more
     assert not [name for name in train if room_of(name) in ("recipe.report", "recipe.tools")]
-
-
-def test_every_room_says_what_lives_there() -> None:
-    rooms = [path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]
-    for path in rooms:
-        assert ast.get_docstring(ast.parse(path.read_text())), path

@@ -137,29 +137,24 @@ def test_what_a_model_writes_comes_back_without_control_tokens_and_characters_th
 
 
 def test_terminated_is_what_ends_by_itself_and_truncated_what_a_limit_ends(tmp_path, monkeypatch):
-    task, seen = TRAINING[0], {}
-
-    def note(env):
-        assert env.last.terminated != env.last.truncated
-        seen[env.last.info["stop_reason"]] = env.last.terminated
-
+    task = TRAINING[0]
     env = GymEnv("bfcl", compute_score, max_steps_per_turn=2, max_format_errors_per_turn=0)
     look = PROTOCOL.render_calls("t", [next(item for item in task.gold() if item.calls).calls[0]])
-    for texts in ([ANSWER] * 20, [look] * 2, ["junk"]):
-        assert play(env, task.id, texts)[1]
-        note(env)
-    tau = environment("tau", tmp_path)
-    done = next(task for task in solo_tasks() if task.part == "train")
-    assert play(tau, done.id, gold_texts(done))[1]
-    note(tau)
+    solo = next(task for task in solo_tasks() if task.part == "train")
     phone = GymEnv(str(write_phone(tmp_path)), compute_score, user={"kind": "scripted", "lines": list(SAYS)})
-    assert play(phone, "phone_9", [ANSWER])[1]
-    note(phone)
-    monkeypatch.setattr("bfcl_env.Episode.execute", lambda *_: 1 / 0)
-    assert play(env, task.id, [look])[1]
-    note(env)
-    limits = {"max_steps": False, "format_errors": False, "environment_error": False}
-    assert seen == {"completed": True, "done": True, "user_stop": True, **limits}
+    for played, task_id, texts, reason, terminated in (
+        (env, task.id, [ANSWER] * 20, "completed", True),
+        (env, task.id, [look] * 2, "max_steps", False),
+        (env, task.id, ["junk"], "format_errors", False),
+        (environment("tau", tmp_path), solo.id, gold_texts(solo), "done", True),
+        (phone, "phone_9", [ANSWER], "user_stop", True),
+        (env, task.id, [look], "environment_error", False),
+    ):
+        if reason == "environment_error":
+            monkeypatch.setattr("bfcl_env.Episode.execute", lambda *_: 1 / 0)
+        assert play(played, task_id, texts)[1]
+        last = played.last
+        assert (last.info["stop_reason"], last.terminated, last.truncated) == (reason, terminated, not terminated)
 
 
 # Who plays the user.

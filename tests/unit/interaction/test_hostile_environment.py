@@ -41,12 +41,10 @@ def hostile(request, tmp_path, monkeypatch):
     does, fault = HOSTILE[request.param]
     name, pids = f"hostile_{request.node.name.translate(str.maketrans('[]- ', '____'))}", tmp_path / "pids"
     text = example().replace('"inventory"', f'"{name}"').replace('["add", "take"]', '["add"]')
-    text = text.replace(
-        CALL, f"{CALL}        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
-    )
+    hostile = f"        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
     note = f"def note(pid):\n    if pid: open({str(pids)!r}, 'a').write(f'{{pid}}\\n')\n"
     path = tmp_path / f"{name}.py"
-    path.write_text(f"{text}\nimport os, subprocess, sys, time\n{note}")
+    path.write_text(f"{text.replace(CALL, CALL + hostile)}\nimport os, subprocess, sys, time\n{note}")
     register({name: str(path)})
     tasks = [task for task in load_tasks(name).values() if task.part == "test"][: 1 + SIBLINGS]
     yield name, tasks, fault and fault.replace("FILE", path.name)
