@@ -1,13 +1,12 @@
 """The boundary around a user's code, environments and rewards: it may raise, exit or hang, and ends nothing else.
 
-A call runs in another thread, so that its caller goes on when it does not come back. In that thread SystemExit and
-KeyboardInterrupt are the code's own: Ctrl-C reaches the main thread, and a cancelled caller is never inside of it.
+A call runs in a thread of its own, so that its caller goes on when it does not come back. In that thread SystemExit and
+KeyboardInterrupt are the code's own; Ctrl-C reaches the main thread.
 
-A thread cannot be ended from outside. One that is late is asked to end (SystemExit is raised at its next line of
-Python) and left behind. With `MOST_HANGING` left that do not end, a call waits its time limit for one of them, because
-they may be slow and nothing worse; then this process ends. Where the code lets no other thread run (a regular
-expression that backtracks for ever), the process ends `GRACE` seconds after the longest limit that it has given so far,
-and prints where it stood.
+A thread cannot be ended from outside. A late one is asked to end (SystemExit is raised at its next line of Python) and
+left behind. With `MOST_HANGING` left, a call waits its time limit for one of them to end; then this process ends. Where
+the code lets no other thread run (a regular expression that backtracks for ever), the process ends `GRACE` seconds
+after the longest limit so far, and prints where it stood.
 """
 
 import asyncio

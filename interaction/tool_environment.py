@@ -10,14 +10,13 @@
             return "done"
 
     def load_tasks():
-        gold = [("Light, please.", [Call("switch", {"on": True})])]
-        return [ToolTask("lamp", "light_1", Lamp, gold, part="test")]
+        return [ToolTask("lamp", "light_1", Lamp, [("Light, please.", [Call("switch", {"on": True})])], part="test")]
 
 A turn passes if the state is that of a fresh object on which gold's calls of this turn and of those before were made.
 Where gold's calls of a turn change nothing, their results must also be among those that the model saw in that turn.
 
 States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes. Attempts do not
-share an object, but may run in several threads: `sqlite3.connect(..., check_same_thread=False)`.
+share an object, but each call runs in a thread of its own: `sqlite3.connect(..., check_same_thread=False)`.
 """
 
 import inspect

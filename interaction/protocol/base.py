@@ -1,10 +1,7 @@
 """The protocol interface: one object that decides how a model and the environment write to each other.
 
-System prompt, parser, feedback texts, announcements and result messages belong to one object because a
-model is punished for every disagreement between them: a prompt that asks for one tag and a parser that
-wants another makes every rollout malformed, and nothing in the training curves says so.
-
-A protocol holds no state about an episode. It is safe to share between conversations and threads.
+Prompt, parser, feedback, announcements and results belong together. A prompt that asks for one tag and a parser that
+wants another would make every rollout malformed, and no training curve would say so. A protocol holds no state.
 """
 
 from __future__ import annotations
