@@ -206,22 +206,6 @@ def test_a_lost_batch_stops_the_training_and_says_who_failed(
             trainer.step({}, {})
 
 
-def test_too_many_lost_samples_stop_the_training_before_the_update(
-    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
-):
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-
-    play_groups(worker_for(Engines(engine, tokenizer, [DEAD, DEAD, GOLD, GOLD])), queue)
-    batch, buffer = sample()
-    went_on = []
-    monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, **_: went_on.append(batch) or batch)
-    with pytest.raises(RuntimeError, match=r"2 of 4 samples .*max_lost_share=0.25"):
-        trainer_for(buffer, groups=1)._balance_batch(batch, metrics={})
-    assert not went_on
-    trainer_for(buffer, groups=1, max_lost_share=0.5)._balance_batch(batch, metrics={})
-    assert went_on
-
-
 def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
     calls = []
 

@@ -199,23 +199,6 @@ def test_a_reward_that_gives_no_finite_number_ends_the_episode(tmp_path):
             env.step(ANSWER)
 
 
-def test_a_reward_reads_no_other_records_than_in_training(tmp_path):
-    """One that takes an outcome and an end for granted is never given a record without."""
-    seen = []
-
-    def strict(data_source, solution_str, ground_truth, extra_info):
-        episode = extra_info["episode"]
-        seen.append(episode["stop_reason"])
-        assert all(turn["ended"] for turn in episode["turns"] if turn["reached"])
-        return {"score": float(episode["outcome"]["passed"]), "words": len(solution_str)}
-
-    env = environment("own", tmp_path, strict)
-    texts = gold_texts(load_tasks(env.environment)["move_0"])
-    earned, done = play(env, "move_0", texts)
-    assert done and sum(earned) == 1.0 and env.last.info["metrics"] == {"words": len("".join(texts))}
-    assert seen.pop() == "completed" and set(seen) == {"max_tokens"}
-
-
 def cut_here(task, texts, **settings):
     with Conversation(task, PROTOCOL, **settings) as conversation:
         conversation.begin()
