@@ -1,6 +1,7 @@
 """The house: arrows between rooms point one way, and what a person starts is imported by nobody."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +17,7 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
+@cache
 def imported(name: str) -> set[str]:
     """Modules of ours that a module imports, wherever in it; relative imports stay within a room."""
     found = set()
