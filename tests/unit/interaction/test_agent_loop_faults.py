@@ -215,12 +215,9 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
 
     with caplog.at_level(logging.ERROR):
         rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
-    assert len(rows) == N - 1
-    assert all(row["rm_scores"].sum() == 1 for row in rows.values())
+    assert len(rows) == N - 1 and all(row["rm_scores"].sum() == 1 for row in rows.values())
     assert "my own mistake" in caplog.text, "with the traceback into the user's file"
     batch, buffer = sample()
-    trainer = trainer_for(buffer, groups=1)
-    assert trainer.failed_prompts == 1
     with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py failed for 1 prompts"):
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
