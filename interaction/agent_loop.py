@@ -1,17 +1,14 @@
 """verl's agent loop for conversations: the only place of this room that touches verl. Tokens in, tokens out.
 
-`Conversation` decides what is said; this file turns messages into token ids and asks the engine for more; `Trajectory`
-keeps ids, mask and log-probabilities aligned. Token ids of the engine are appended as they came and never decoded and
-encoded again; they carry mask 1, everything the environment says carries mask 0.
+`Conversation` decides what is said. This file turns messages into token ids and asks the engine for more; `Trajectory`
+keeps ids, mask and log-probabilities aligned. Token ids of the engine are never decoded and encoded again.
 
-A rollout never raises. Whatever the model or the environment does wrong ends the episode with a `StopReason` and a
-score. Only when the engine itself, or whoever plays the user, fails is the episode played again from its start, and
-when that fails too, no trajectory is returned at all: verl then trains on the siblings, and a dead engine is never
-mistaken for a reward of 0.
+A rollout never raises. What the model or the environment does wrong ends the episode with a `StopReason` and a score.
+If the engine or whoever plays the user fails, the episode is played again. If that fails too, `run` returns no
+trajectory: verl trains on the siblings, and a dead engine is never mistaken for a reward of 0.
 
-All episodes of a worker share one event loop, and none can ask the engine while another holds it. Loading tasks,
-decoding, parsing, calls and gold run in another thread. One thread serves all episodes: more would not be faster, and
-the event loop would wait for each in turn. `benchmarks/bench_agent_loop.py --blocking` measures what is left.
+All episodes of a worker share one event loop. Loading tasks, decoding, parsing, calls and gold run in one other thread;
+more threads would not be faster. `benchmarks/bench_agent_loop.py --blocking` measures what is left.
 """
 
 import asyncio

@@ -1,13 +1,12 @@
 """The boundary around a user's code, environments and rewards: it may raise, exit or hang, and ends nothing else.
 
-A call runs in another thread, so that its caller goes on when it does not come back. In that thread SystemExit and
-KeyboardInterrupt are the code's own: Ctrl-C reaches the main thread, and a cancelled caller is never inside of it.
+A call runs in a thread of its own, so that its caller goes on when it does not come back. In that thread SystemExit and
+KeyboardInterrupt are the code's own; Ctrl-C reaches the main thread.
 
-A thread cannot be ended from outside. One that is late is asked to end (SystemExit is raised at its next line of
-Python) and left behind. With `MOST_HANGING` left that do not end, a call waits its time limit for one of them, because
-they may be slow and nothing worse; then this process ends. Where the code lets no other thread run (a regular
-expression that backtracks for ever), the process ends `GRACE` seconds after the longest limit that it has given so far,
-and prints where it stood.
+A thread cannot be ended from outside. A late one is asked to end (SystemExit is raised at its next line of Python) and
+left behind. With `MOST_HANGING` left, a call waits its time limit for one of them to end; then this process ends. Where
+the code lets no other thread run (a regular expression that backtracks for ever), the process ends `GRACE` seconds
+after the limit and prints where it stood.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import faulthandler
 import os
 import time
 from collections.abc import Awaitable, Callable
-from threading import Thread
+from threading import Lock, Thread
 from traceback import walk_tb
 from typing import Any
 
@@ -65,7 +64,12 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
         UserCodeError: it raised what is no Exception, or has not returned within `seconds` (`Hangs`).
     """
     _wait_for_room(seconds)
-    _watch(seconds)
+    _running.append(seconds)
+    before = _watched
+    if max(_running) > before:
+        _put_off()
+    if not before:
+        Thread(target=_watch, name="watch of user code", daemon=True).start()
     found: list[tuple[BaseException | None, Any]] = []
     process = os.getpid()
 
@@ -87,6 +91,8 @@ def call(function: Callable[..., Any], seconds: float, /, *args: Any, **kwargs: 
     except BaseException:  # Ctrl-C too
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
         raise
+    finally:
+        _running.remove(seconds)
     error, value = found[0]
     if error is None:
         return value
@@ -132,8 +138,18 @@ class Limited:
 
 
 _late: list[Thread] = []
-_limits: set[float] = set()
-os.register_at_fork(before=faulthandler.cancel_dump_traceback_later, after_in_child=_limits.clear)
+_running: list[float] = []  # limits
+_watched = 0.0  # the longest of them, when `_put_off` was called last
+_lock = Lock()
+
+
+def _forked() -> None:
+    global _watched, _lock
+    _running.clear()
+    _watched, _lock = 0.0, Lock()
+
+
+os.register_at_fork(before=faulthandler.cancel_dump_traceback_later, after_in_child=_forked)
 
 
 def _wait_for_room(seconds: float) -> None:
@@ -147,25 +163,21 @@ def _wait_for_room(seconds: float) -> None:
         time.sleep(0.01)
 
 
-def _watch(seconds: float) -> None:
-    """End this process where no other thread runs for the longest limit so far, and `GRACE`.
-
-    A thread puts the end off again and again. The clock is that of faulthandler, which needs no turn of Python's.
-    """
-    if seconds in _limits:
-        return
-    begun = bool(_limits)
-    _limits.add(seconds)
-    _put_off()
-    if not begun:
-        Thread(target=_keep_putting_off, name="watch of user code", daemon=True).start()
-
-
-def _put_off() -> None:
-    faulthandler.dump_traceback_later(max(_limits) + GRACE, exit=True, file=2)
-
-
-def _keep_putting_off() -> None:
-    while True:
+def _watch() -> None:
+    while _put_off():
         time.sleep(1)
-        _put_off()
+
+
+def _put_off() -> bool:
+    """While calls run, put off the end of this process, which comes if nothing else runs; then call it off.
+
+    The clock is that of faulthandler, which needs no turn of Python's.
+    """
+    global _watched
+    with _lock:
+        _watched = max(_running, default=0.0)
+        if _watched:
+            faulthandler.dump_traceback_later(_watched + GRACE, exit=True, file=2)
+        else:
+            faulthandler.cancel_dump_traceback_later()
+        return bool(_watched)

@@ -1,16 +1,14 @@
 """One episode of conversation: a state machine over user turns and the model's steps within them.
 
-Knows nothing of tokens, engines or rewards, and does no input or output. The caller passes the model's text in and gets
-chat messages out:
+It knows nothing of tokens, engines or rewards, and does no input or output:
 
     with Conversation(task, protocol=get_protocol("think_xml")) as conversation:
         messages = conversation.start()
         while not conversation.done:
-            reply = conversation.reply(model(messages))
-            messages = reply.messages
+            messages = conversation.reply(model(messages)).messages
     record = conversation.record()
 
-Where the user is played by a model too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
+Where a model plays the user too, a reply asks for its words (`Reply.ask`), and `hear` takes them.
 
 Whatever a model writes, `reply` does not raise. `hear` raises `UserFault` for words that the environment cannot use:
 the caller plays the episode again. A fault inside the environment is logged and ends the episode with

@@ -1,10 +1,10 @@
 """One message of a model from an OpenAI-compatible server, asked for again while the server is at fault.
 
 Three outcomes are kept apart, because a score must not depend on the network: a message of the model; `ContextFull`,
-which is the model's doing, it has said too much; `EndpointFault`, which is nobody's answer and never a zero.
+which is the model's doing; `EndpointFault`, which is nobody's answer and never a zero.
 
-Nothing that a server says is trusted: a reply is read up to a limit (`LONGEST_REPLY`), one of another shape is a
-fault, and what goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
+Nothing that a server says is trusted: a reply is read up to `LONGEST_REPLY`, one of another shape is a fault, and what
+goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
 """
 
 from __future__ import annotations

@@ -239,11 +239,7 @@ def load_tasks(environment: str = DEFAULT) -> Mapping[str, Task]:
 
 
 def task_of(extra_info: Mapping[str, Any]) -> Task:
-    """The task that a row of a data set names.
-
-    Raises:
-        ValueError: there is no such environment, or it has no such task.
-    """
+    """The task that a row of a data set names. Raises ValueError where there is none."""
     name, task_id = task_key_of(extra_info)
     tasks = load_tasks(name)
     if task_id not in tasks:
@@ -259,11 +255,7 @@ def opened(task: Task, options: Mapping[str, Any], seconds: float = CALL_SECONDS
 
 
 def part_of(extra_info: Mapping[str, Any]) -> str:
-    """The part that a row gives its task, for splits other than the environment's own; else the task's.
-
-    Raises:
-        ValueError: as `task_of`.
-    """
+    """The part that a row gives its task, for splits other than the environment's own; else the task's."""
     return extra_info.get("part") or task_of(extra_info).part
 
 
@@ -393,6 +385,8 @@ def register(files: Mapping[str, str]) -> None:
 def named(environment: str) -> str:
     """The name of an environment that a person gives by name or as a file, which becomes known by its stem.
 
+    `check_tasks` of its package looks once at what takes longer than to load the tasks.
+
     Raises:
         ValueError: there is no such environment, or something is wrong with it.
     """
@@ -400,7 +394,8 @@ def named(environment: str) -> str:
         stem = Path(environment).stem
         register({stem: environment})
         environment = stem
-    check_tasks(environment)
+    if (check := getattr(_module(environment), "check_tasks", None)) is not None:
+        _asked(environment, "check_tasks()", check)
     load_tasks(environment)
     return environment
 
@@ -408,16 +403,6 @@ def named(environment: str) -> str:
 def is_file(environment: str) -> bool:
     """Whether an environment is given as a file, and not by name."""
     return Path(environment).suffix in (".py", *READERS)
-
-
-def check_tasks(environment: str) -> None:
-    """What takes longer than to load the tasks and needs to be looked at once, if the environment has such a thing.
-
-    Raises:
-        ValueError: something is wrong with them, or there is no such environment.
-    """
-    if (own := getattr(_module(environment), "check_tasks", None)) is not None:
-        _asked(environment, "check_tasks()", own)
 
 
 def known() -> list[str]:

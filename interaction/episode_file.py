@@ -1,10 +1,8 @@
 """The JSONL files of played episodes, `<record_dir>/{train,val}/<step>.jsonl`: one line an episode, with its score.
 
-On several machines a step's episodes are in parts, `<step>.<part>.jsonl`, one for each process that writes some:
-appends of several machines to one file would mix. The name without part stands for all of them (`parts_of`).
-
-A line begins with what is needed to choose it (step, task, score, metrics) and ends with what is long, so that readers
-of gigabytes read beginnings.
+On several machines a step's episodes are in parts, `<step>.<part>.jsonl`, one for each process that writes some. The
+name without part stands for all of them (`parts_of`). A line begins with what is needed to choose it (step, task,
+score, metrics) and ends with what is long, so that readers of gigabytes read beginnings.
 """
 
 import json

@@ -71,8 +71,7 @@ class EpisodeOutput(AgentLoopOutput):
     """What the length costs (`interaction.overlong`), taken from the score and logged; None where that is off."""
 
     def as_dict(self) -> dict[str, Any]:
-        """verl's form of the trajectory. verl calls this once, after the reward has been computed, so that this is also
-        where the episode is written to its file.
+        """verl's form of the trajectory. verl calls this once, after the reward; it also writes the episode's line.
 
         Raises:
             ValueError: the score is not finite or the reward's `step_scores` are wrong. verl then counts the prompt as
@@ -82,7 +81,23 @@ class EpisodeOutput(AgentLoopOutput):
         if self.clock is not None:
             fields["extra_fields"]["seconds"] = self.record_header["seconds"] = self.clock.seconds()
         rewards = self._put_rewards(fields)
-        self._write(fields["extra_fields"].get("reward_extra_info", {}), rewards)
+        episode = self.extra_fields.get("episode")
+        if self.record_file is not None and episode is not None:
+            tokens = episode_file.Tokens(
+                prompt=self.prompt_ids,
+                response=self.response_ids,
+                mask=self.response_mask,
+                logprobs=self.response_logprobs,
+            )
+            line = episode_file.line_of(
+                self.record_header,
+                score=rewards.score,
+                reward=fields["extra_fields"].get("reward_extra_info", {}),
+                episode=episode,
+                step_scores=rewards.step_scores,
+                tokens=tokens if self.record_tokens else None,
+            )
+            episode_file.append(self.record_file, line)
         return fields
 
     def _put_rewards(self, fields: dict[str, Any]) -> Rewards:
@@ -111,24 +126,3 @@ class EpisodeOutput(AgentLoopOutput):
         if rewards.tokens is not None:
             fields["rm_scores"] = torch.tensor(rewards.tokens, dtype=torch.float32)
         return rewards
-
-    def _write(self, reward: dict[str, Any], rewards: Rewards) -> None:
-        """Append the episode to its file, if it has one."""
-        episode = self.extra_fields.get("episode")
-        if self.record_file is None or episode is None:
-            return
-        tokens = episode_file.Tokens(
-            prompt=self.prompt_ids,
-            response=self.response_ids,
-            mask=self.response_mask,
-            logprobs=self.response_logprobs,
-        )
-        line = episode_file.line_of(
-            self.record_header,
-            score=rewards.score,
-            reward=reward,
-            episode=episode,
-            step_scores=rewards.step_scores,
-            tokens=tokens if self.record_tokens else None,
-        )
-        episode_file.append(self.record_file, line)

@@ -1,24 +1,18 @@
 """Any environment as one of Gymnasium's: a text in, what the model reads next out, and a reward for every message.
 
-    from interaction.gym_env import GymEnv
-    from rewards.progress import compute_score
-
-    env = GymEnv("bfcl", compute_score)
+    env = GymEnv("bfcl", rewards.progress.compute_score)
     observation, info = env.reset(seed=1)
     observation, reward, terminated, truncated, info = env.step(model(observation))
 
-An action is a message of the model, in the words of the protocol. An observation is what the environment says to it,
-the texts of `info["messages"]`: at first system prompt and request, then results, feedback or the next request, and
-nothing at the end. Protocols, turn policy and rewards are those of training, and a message need not be well-formed.
+An action is a message of the model in the words of the protocol; it need not be well-formed. An observation is what the
+environment says to it, the texts of `info["messages"]`: at first system prompt and request, nothing at the end.
+Protocols, turn policy and rewards are those of training.
 
-The reward of a step is by how much it raised what training would pay for the episode if a token budget ended it there;
-before the first step that is 0. So the rewards of an episode add up to what training pays for its record, wherever it
-is left. A step may earn less than nothing: a call that fails costs what it takes from the score.
+A step earns by how much it raised what training would pay for the episode if a token budget ended it there. So rewards
+add up to what training pays for the record, wherever the episode is left. A step may earn less than nothing.
 
 There is no tokenizer here. So no token budget ends an episode (a caller who has one uses `GymEnv.cut`), and control
-tokens are told by their common spellings (`plain_text.generic`).
-
-This is the only file that imports Gymnasium.
+tokens are told by their common spellings (`plain_text.generic`). This is the only file that imports Gymnasium.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
 """What the environment says, made plain text before it is tokenised: no control tokens, no more than the budget holds.
 
-A tokenizer turns the text `<|im_end|>` into the token that ends a message, whoever wrote it. Results quote what the
-model has written into an argument, error texts and hints do too, so a model could close the environment's message and
-forge the next user's. Texts that stand for a special token of the tokenizer are therefore broken up by a space; all
-other text is left as it is, so that what the model reads stays what BFCL returns.
-
-Nothing here knows a protocol or a model family: what counts is what the tokenizer itself calls special.
+A tokenizer turns the text `<|im_end|>` into the token that ends a message, whoever wrote it. Results, errors and hints
+quote the model, so a model could close the environment's message and forge the next user's. Texts of the tokenizer's
+special tokens are therefore broken up by a space; all other text is left as it is.
 """
 
 import re
@@ -37,7 +34,7 @@ class PlainText:
         self._ids = (marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
-        self._tokenizer = tokenizer if normalises else None
+        self._tokenizer: Any = tokenizer if normalises else None
         """It rewrites text before it looks for special tokens, so that other spellings lead to them too."""
 
     @staticmethod

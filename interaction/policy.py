@@ -1,7 +1,4 @@
-"""The turn policy: by which rules a conversation is played. `interaction.train` and `interaction.val` set it by name.
-
-Its values are read strictly wherever it is made: a wrong one is a ValueError that names it.
-"""
+"""The turn policy: by which rules a conversation is played. `interaction.train` and `interaction.val` set it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,11 +1,8 @@
 """What happened in one episode, as data: the only thing that rewards, reports and evaluations read.
 
 The record keeps facts and no scores. It is the same for all environments; what only one of them knows stands under
-`facts`, and its documentation says what that is. Texts of results are the environment's own, before hints and
-truncation, so that a reward means the same whatever the model was shown. Where the turns of a task are known
-beforehand every one is present, reached or not, because "turns passed of all turns" is what an episode is worth.
-
-`to_dict` gives plain JSON; `from_dict` reads it back.
+`facts`. Texts of results are the environment's own, before hints and truncation, so that a reward means the same
+whatever the model was shown. Where the turns of a task are known beforehand, all are present, reached or not.
 """
 
 from __future__ import annotations

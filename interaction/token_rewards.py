@@ -1,8 +1,7 @@
 """Where the rewards of an episode stand among its tokens, and which token belongs to which step.
 
-A step is one message of the model. A reward gives one score, or one a step as `step_scores`. Each is put on the last
-token of its step; a single score on the last token of the last step, never on what the environment said after it: an
-advantage estimator with a critic does not see a reward on a masked token.
+A step is one message of the model. Each of a reward's `step_scores` is put on the last token of its step, a single
+score on the last token of the last step; an advantage estimator with a critic sees no reward on a masked token.
 """
 
 import math
@@ -35,8 +34,8 @@ def check_step_scores(step_scores: Any, steps: int, score: float) -> list[float]
     """
     if not isinstance(step_scores, Sequence) or isinstance(step_scores, str) or len(step_scores) != steps:
         raise ValueError(
-            f"the reward's step_scores are {step_scores!r:.200}; expected a list of {steps} numbers, one for each "
-            'message of the model, which is one for each step of each turn in extra_info["episode"]'
+            f"the reward's step_scores are {step_scores!r:.200}; the episode has {steps} steps: give a list with a "
+            'number for each message of the model (each step of each turn in extra_info["episode"]), in their order'
         )
     for position, value in enumerate(step_scores):
         if not isinstance(value, int | float) or not math.isfinite(value):
@@ -71,13 +70,7 @@ def rewards_of(
     mask: Sequence[int],
     penalty: float | None = None,
 ) -> Rewards:
-    """What a reward returned, on tokens.
-
-    Args:
-        score: for the episode.
-        step_scores: for its steps, or None.
-        steps: of the record that the reward has seen.
-        penalty: what the episode's length costs; the last step pays it.
+    """What a reward returned, on tokens. `steps` are those of the record; the last step pays the `penalty`.
 
     Raises:
         ValueError: the score is not finite, the scores of steps do not fit it, or no token can carry them.

@@ -10,14 +10,13 @@
             return "done"
 
     def load_tasks():
-        gold = [("Light, please.", [Call("switch", {"on": True})])]
-        return [ToolTask("lamp", "light_1", Lamp, gold, part="test")]
+        return [ToolTask("lamp", "light_1", Lamp, [("Light, please.", [Call("switch", {"on": True})])], part="test")]
 
 A turn passes if the state is that of a fresh object on which gold's calls of this turn and of those before were made.
 Where gold's calls of a turn change nothing, their results must also be among those that the model saw in that turn.
 
 States are compared by the class's `__eq__`, else by what its `state()` returns, else by its attributes. Attempts do not
-share an object, but may run in several threads: `sqlite3.connect(..., check_same_thread=False)`.
+share an object, but each call runs in a thread of its own: `sqlite3.connect(..., check_same_thread=False)`.
 """
 
 import inspect
@@ -69,11 +68,7 @@ class ToolTask:
         object.__setattr__(self, "cluster", self.cluster or self.id)
 
     def open(self) -> "ToolEnvironment":
-        """A fresh attempt.
-
-        Raises:
-            ContractError: the class cannot be used, or two fresh objects of it differ.
-        """
+        """A fresh attempt. Raises ContractError where the class cannot be used, or two fresh objects of it differ."""
         return ToolEnvironment(self)
 
     def gold(self) -> Iterator[GoldMessage]:
@@ -176,11 +171,8 @@ def tools_of(kind: Any) -> dict[str, Tool]:
         ContractError: the class has none, or one cannot be described as JSON Schema.
     """
     found = {name: value for parent in reversed(kind.__mro__) for name, value in vars(parent).items()}
-    tools = {
-        name: _tool(f"{kind.__name__}.{name}", method)
-        for name, method in found.items()
-        if inspect.isfunction(method) and not name.startswith("_") and name not in NO_TOOLS
-    }
+    methods = {name: value for name, value in found.items() if inspect.isfunction(value) and name[0] != "_"}
+    tools = {name: _tool(f"{kind.__name__}.{name}", methods[name]) for name in methods if name not in NO_TOOLS}
     if not tools:
         raise ContractError(f"{kind.__name__} has no public method, and so no tool")
     return tools

@@ -1,8 +1,8 @@
 """The token ids of one episode, and of each whether the model wrote it, with what log-probability, and in which step.
 
-All of it grows here and nowhere else, so it stays aligned: `mask`, and `log_probs` where there are any, are as long as
-`response`; `spans` cover exactly the tokens with mask 1, in order; between two steps stands a token of the environment.
-What would break that is refused where it is appended. Nothing that was appended changes, but for `go_on`.
+All of it grows here and nowhere else, so it stays aligned: `mask` and `log_probs` are as long as `response`; `spans`
+cover exactly the tokens with mask 1; between two steps stands a token of the environment. What would break that is
+refused where it is appended.
 """
 
 from collections.abc import Callable, Sequence

@@ -78,8 +78,12 @@ class Scripted:
 
 
 def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # its words may repeat a password
+        known = False
+    if not known:
         raise ValueError("expected the address of an OpenAI-compatible server, such as http://127.0.0.1:8001/v1")
     if parts.username or parts.password or parts.query:  # settings are written down with every run
         raise ValueError("expected an address without name, password or query; a key comes with api_key_env")

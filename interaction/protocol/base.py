@@ -1,10 +1,7 @@
 """The protocol interface: one object that decides how a model and the environment write to each other.
 
-System prompt, parser, feedback texts, announcements and result messages belong to one object because a
-model is punished for every disagreement between them: a prompt that asks for one tag and a parser that
-wants another makes every rollout malformed, and nothing in the training curves says so.
-
-A protocol holds no state about an episode. It is safe to share between conversations and threads.
+Prompt, parser, feedback, announcements and results belong together. A prompt that asks for one tag and a parser that
+wants another would make every rollout malformed, and no training curve would say so. A protocol holds no state.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -234,10 +232,7 @@ class Protocol(ABC):
 def _result(text: str) -> str:
     """One element of the list: BFCL's own JSON verbatim (escaping it again costs tokens), other text as a string."""
     if text.startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-        else:
             return text
     return compact_json(text)

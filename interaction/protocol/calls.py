@@ -1,8 +1,7 @@
 """Read calls from JSON that a model wrote: bounded, strict, and data only.
 
-Stricter than `json.loads` where Python's leniency would do harm later: NaN and infinities (no JSON writer
-accepts them), lone surrogates (no file accepts them), duplicate keys (the last one would win silently),
-and nesting so deep that the decoder itself raises RecursionError.
+Stricter than `json.loads`: no NaN, infinities, lone surrogates or duplicate keys, and no nesting that would raise
+RecursionError in the decoder.
 """
 
 from __future__ import annotations

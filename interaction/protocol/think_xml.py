@@ -3,11 +3,8 @@
     <think>why</think><tool_call>[{"name":"cd","arguments":{"folder":"x"}}]</tool_call>
     <think>why</think><answer>text for the user</answer>
 
-Results and feedback come back in the user role, so any chat template works, also one without a tool role.
-
-The parser reads the structure from the outside in (first `</think>`, last closing tag) and lets JSON decide
-where a call list ends. So a tag inside a JSON string is text, as it must be for `echo(content="<answer>")`,
-and a tag inside the thought is only a thought: nothing there is ever executed.
+The parser reads from the outside in (first `</think>`, last closing tag), and JSON decides where a call list ends. So a
+tag inside a JSON string is text, as for `echo(content="<answer>")`, and a tag inside the thought is only a thought.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..call import Call
@@ -141,8 +142,13 @@ def _message(thought: str, actions: Sequence[tuple[str, dict[str, Any]]]) -> str
 
 def _actions(text: str) -> Iterator[tuple[str, str]]:
     """Name and input of each action, as they are written."""
+    before, *parts = _LABEL.split(text)
+    if not parts:
+        raise Malformed(FormatError.missing_action)
+    if before:
+        raise Malformed(FormatError.text_outside, f"text before {parts[0]}:")
     name: str | None = None
-    for label, content in _labelled(text):
+    for label, content in zip(parts[::2], map(str.strip, parts[1::2]), strict=True):
         if label == "Thought":
             raise Malformed(FormatError.multiple_blocks, "Thought: after the beginning of the message")
         if label == "Action":
@@ -158,19 +164,6 @@ def _actions(text: str) -> Iterator[tuple[str, str]]:
             name = None
     if name is not None:
         raise Malformed(FormatError.missing_tag, "Action: without Action Input:")
-
-
-def _labelled(text: str) -> Iterator[tuple[str, str]]:
-    """Each label and what follows it, without white space around it. At least one."""
-    label = _LABEL.search(text)
-    if label is None:
-        raise Malformed(FormatError.missing_action)
-    if label.start():
-        raise Malformed(FormatError.text_outside, f"text before {label[0]}")
-    while label is not None:
-        following = _LABEL.search(text, label.end())
-        yield label[1], text[label.end() : following.start() if following else len(text)].strip()
-        label = following
 
 
 def _end_of_value(text: str) -> int:
@@ -201,13 +194,12 @@ def _answer(arguments: dict[str, Any]) -> str:
 
 def _response(text: str) -> str:
     """A result as ToolBench's server writes it. An object that holds an error and nothing else is that error."""
+    value = None
     if text.startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if value is not None and value.keys() == {"error"}:
-            return json.dumps({"error": value["error"], "response": ""}, ensure_ascii=False)
-        if value is not None:
-            return f'{{"error": "", "response": {text}}}'
-    return json.dumps({"error": "", "response": text}, ensure_ascii=False)
+    if value is None:
+        return json.dumps({"error": "", "response": text}, ensure_ascii=False)
+    if value.keys() == {"error"}:
+        return json.dumps({"error": value["error"], "response": ""}, ensure_ascii=False)
+    return f'{{"error": "", "response": {text}}}'

@@ -20,7 +20,6 @@ from support.agreement import engine_agrees
 from support.short_training import ROOT, environment, prepared
 from transformers import AutoModelForCausalLM
 
-from recipe import evaluate
 from recipe.curriculum import runner
 from recipe.evaluation.server import adapter_flags, serve
 from recipe.stage.metrics_log import read_steps
@@ -143,23 +142,3 @@ def test_vllm_switches_adapters_on_one_base_and_answers_as_peft_does(trained: Pa
             assert seen.setdefault(name, given) == pytest.approx(given, abs=1e-6), f"{name} changed by switching"
     for one, other in itertools.combinations(seen.values(), 2):
         assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.01, "they answer alike: nothing is shown"
-
-
-@pytest.mark.slow
-def test_an_adapter_on_its_base_plays_as_its_merge(trained: Path, tmp_path: Path) -> None:
-    stage = trained / "run" / STAGES[1]
-    small = ["--docs", "signature", "--limit", "1", "--max-tokens", "32", "--hardware", "cpu", "--category", "base"]
-    parts = {"adapter": ["--model", str(trained / "model"), "--adapter", str(stage / "adapter")]}
-    parts["merged"] = ["--model", str(stage / "hf")]
-    said = {}
-    for name, which in parts.items():
-        assert evaluate.main([*which, "--out", str(tmp_path / name), *small]) == 0
-        lines = (tmp_path / name / "episodes.jsonl").read_text().splitlines()
-        said[name] = [json.loads(line)["episode"]["turns"] for line in lines]
-    assert [texts(turns) for turns in said["adapter"]] == [texts(turns) for turns in said["merged"]]
-    settings = json.loads((tmp_path / "adapter" / "settings.json").read_text())
-    assert settings["model"].count(str(trained)) == 2, "base and adapter are both named"
-
-
-def texts(turns: list[dict[str, Any]]) -> list[str]:
-    return [step["text"] for turn in turns for step in turn["steps"]]

@@ -22,54 +22,6 @@ QWEN2 = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
-LLAMA31 = """{{- bos_token }}
-{%- if custom_tools is defined %}
-    {%- set tools = custom_tools %}
-{%- endif %}
-{%- if not tools_in_user_message is defined %}
-    {%- set tools_in_user_message = true %}
-{%- endif %}
-{%- if not date_string is defined %}
-    {%- set date_string = "26 Jul 2024" %}
-{%- endif %}
-{%- if not tools is defined %}
-    {%- set tools = none %}
-{%- endif %}
-
-{#- This block extracts the system message, so we can slot it into the right place. #}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-
-{#- System message + builtin tools #}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{%- if builtin_tools is defined or tools is not none %}
-    {{- "Environment: ipython\\n" }}
-{%- endif %}
-{{- "Cutting Knowledge Date: December 2023\\n" }}
-{{- "Today Date: " + date_string + "\\n\\n" }}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'
-            + message['content'] | trim + '<|eot_id|>' }}
-    {%- elif message.role == "tool" or message.role == "ipython" %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
-        {{- message.content | tojson }}
-        {{- "<|eot_id|>" }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
-{%- endif %}
-"""
-"""Without its parts for tools, which conversations of texts do not reach."""
-
 THINKS_LAST = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{% if loop.last and loop.index0 and message['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
@@ -102,5 +54,6 @@ def qwen2(template: str = QWEN2):
 def llama31():
     """A small tokenizer with Llama-3.1's control tokens."""
     tokenizer = tokenizer_with(LLAMA)
-    tokenizer.chat_template, tokenizer.bos_token, tokenizer.eos_token = LLAMA31, LLAMA[0], "<|eot_id|>"
+    tokenizer.chat_template = quoted_by_bfcl("llama_3_1")
+    tokenizer.bos_token, tokenizer.eos_token = LLAMA[0], "<|eot_id|>"
     return tokenizer

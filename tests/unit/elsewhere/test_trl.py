@@ -5,7 +5,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.own_environment import write_example
 from transformers.utils import get_json_schema
 
 from bfcl_env.source import function_docs
@@ -46,18 +45,15 @@ def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
             assert there["type"] == schema["type"] and " ".join(schema["description"].split()) in there["description"]
 
 
-def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType, tmp_path: Path) -> None:
+def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType) -> None:
     from adapters.trl import method
 
-    for number, name in enumerate(("_hidden", "reset", "get_reward", "answer_user", "call_function")):
-        (folder := tmp_path / str(number)).mkdir()
-        path = write_example(folder).rename(folder / f"inventory{number}.py")
-        text = path.read_text().replace('"count"', f'"{name}"').replace('"inventory"', f'"inventory{number}"')
-        path.write_text(text, "utf-8")
+    schema = {"type": "dict", "properties": {}, "required": []}
+    for name in ("_hidden", "reset", "get_reward", "answer_user", "call_function"):
         with pytest.raises(ValueError, match=f"function {name}: TRL has no tools of this name"):
-            adapter.environments(str(path))
+            method({"name": name, "parameters": schema})
     for key in ("for", "two words", "1st"):
-        schema = {"type": "dict", "properties": {key: {"type": "string"}}, "required": []}
+        schema["properties"] = {key: {"type": "string"}}
         with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
             method({"name": "f", "parameters": schema})
     task = next(iter(load_tasks("bfcl_single")))

@@ -1,26 +1,31 @@
 """The conversation as a state machine: what it says, when it ends, and what the record then holds."""
 
 import json
+from dataclasses import asdict
 
 import pytest
+from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 import bfcl_env.environment
-import bfcl_env.episode
-from bfcl_env import Call, load_scenarios
-from interaction import Conversation, EpisodeRecord, StopReason, get_protocol
+from bfcl_env import Call, Options, load_scenarios
+from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
+from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
 think_xml = get_protocol("think_xml")
 GARBAGE = "I would rather not."
 ANSWER = think_xml.render_answer("t", "done")
-LS = think_xml.render_calls("t", [Call(name="ls", arguments={})])
-CD_NOWHERE = think_xml.render_calls("t", [Call(name="cd", arguments={"folder": "nowhere"})])
 
 
-def scenario_of(category, index):
-    return load_scenarios(f"multi_turn_{category}")[index]
+def say(name, /, **arguments):
+    return think_xml.render_calls("t", [Call(name, arguments)])
+
+
+LS, CD_NOWHERE, MKDIR = say("ls"), say("cd", folder="nowhere"), say("mkdir", dir_name="unasked")
+BASE = load_scenarios("multi_turn_base")[0]
 
 
 def gold_messages(scenario, turn):
@@ -29,139 +34,100 @@ def gold_messages(scenario, turn):
     return ([think_xml.render_calls("t", gold)] if gold else []) + [ANSWER]
 
 
-def play(conversation, messages):
-    """Start, and reply until the messages or the episode are at an end. Returns the last reply."""
-    conversation.start()
-    reply = None
-    for text in messages:
-        reply = conversation.reply(text)
-        if reply.done:
-            break
-    return reply
+GOLD = gold_messages(BASE, 0)[0]
 
 
-@pytest.fixture
-def scenario():
-    return scenario_of("base", 0)
+def play(messages, scenario=BASE, cut=False, stop=None, environment=None, **policy):
+    """The last reply, and the record; every message but the last must leave the episode running."""
+    policy |= {"environments": {"bfcl": environment}} if environment else {}
+    with Conversation(scenario, think_xml, **policy) as conversation:
+        conversation.start()
+        for number, text in enumerate(messages, start=1):
+            last = number == len(messages)
+            reply = conversation.reply(text, truncated=cut and last)
+            assert last or not reply.done
+        if stop:
+            conversation.stop(stop)
+        return reply, conversation.record()
 
 
-@pytest.fixture
-def conversation(scenario):
-    with Conversation(scenario, think_xml) as conversation:
-        yield conversation
-
-
-def last_turn(conversation):
-    return conversation.record().turns[conversation.turn]
-
-
-def test_calls_bring_results_and_an_answer_brings_the_next_request(conversation, scenario):
-    conversation.start()
-    reply = conversation.reply(gold_messages(scenario, 0)[0])
+def test_calls_bring_results_and_an_answer_brings_the_next_request():
+    reply, _ = play([GOLD])
     assert reply.messages[0]["content"].startswith("Results: [") and not reply.done
-    reply = conversation.reply(ANSWER)
-    assert reply.messages == [{"role": "user", "content": scenario.turns[1].user}]
-    first = conversation.record().turns[0]
+    reply, record = play([GOLD, ANSWER])
+    assert reply.messages == [{"role": "user", "content": BASE.turns[1].user}]
+    first = record.turns[0]
     assert first.passed and first.facts["passed_official"] and first.ended == "answer"
-    assert [call.name for call in first.steps[0].calls] == [call.name for call in scenario.turns[0].gold]
+    assert [call.name for call in first.steps[0].calls] == [call.name for call in BASE.turns[0].gold]
 
 
-def test_a_reply_says_what_the_model_can_see_was_wrong(conversation, scenario):
-    conversation.start()
-    both = think_xml.render_calls("t", [Call(name="ls", arguments={}), Call(name="no_such", arguments={})])
-    seen = [conversation.reply(text).wrong for text in (LS, GARBAGE, both, CD_NOWHERE, ANSWER)]
-    assert seen == [None, "missing_think", "unknown_function", "result", None]
-    assert conversation.reply(LS, truncated=True).wrong == "truncated"
+def test_a_reply_says_what_the_model_can_see_was_wrong():
+    both = think_xml.render_calls("t", [Call("ls", {}), Call("no_such", {})])
+    seen = {LS: None, GARBAGE: "missing_think", both: "unknown_function", CD_NOWHERE: "result", ANSWER: None}
+    assert {text: play([text])[0].wrong for text in seen} == seen
+    assert play([LS], cut=True)[0].wrong == "truncated"
 
 
-def test_one_format_error_more_than_allowed_ends_the_episode(scenario):
-    with Conversation(scenario, think_xml, max_format_errors_per_turn=2) as conversation:
-        reply = play(conversation, [GARBAGE, GARBAGE, LS, GARBAGE])
-        assert reply.stop_reason == StopReason.format_errors
-        assert last_turn(conversation).ended == "limit"
+LIMITS = {
+    "one format error more than allowed": (
+        ([GARBAGE, GARBAGE, LS, GARBAGE], {"max_format_errors_per_turn": 2}),
+        ("format_errors", "limit", False, 4),
+    ),
+    "format errors of another turn": (
+        ([GARBAGE, ANSWER, GARBAGE, ANSWER, GARBAGE], {"max_format_errors_per_turn": 1}),
+        (None, "answer", False, 2),
+    ),
+    "all steps of a turn, which is judged as it stands": (
+        ([GOLD, LS, LS], {"max_steps_per_turn": 3}),
+        ("max_steps", "limit", True, 3),
+    ),
+    "an answer in the last allowed step": (([LS, ANSWER], {"max_steps_per_turn": 2}), (None, "answer", False, 2)),
+    "a message that the budget cuts, none of which runs": (
+        ([GOLD, LS], {"cut": True}),
+        ("max_tokens", "cut", False, 2),
+    ),
+    "BFCL's own step limit, which does not judge an earlier turn": (
+        ([GOLD, *[LS] * 20], {"max_steps_per_turn": 21, "environment": {"at_step_limit": "official"}}),
+        ("max_steps", "cut", False, 21),
+    ),
+}
 
 
-def test_format_errors_are_counted_anew_in_each_turn(scenario):
-    with Conversation(scenario, think_xml, max_format_errors_per_turn=1) as conversation:
-        assert not play(conversation, [GARBAGE, ANSWER, GARBAGE, ANSWER, GARBAGE]).done
+def test_limits_end_the_episode_and_judge_the_turn_as_it_stands():
+    for case, ((messages, how), expected) in LIMITS.items():
+        reply, record = play(messages, **how)
+        first, *later = record.turns
+        assert (reply.stop_reason, first.ended, first.passed, len(first.steps)) == expected, case
+        assert reply.done == (not reply.messages) == (expected[0] is not None), case
+        if reply.done:
+            assert not any(turn.reached or turn.passed or turn.ended or turn.steps for turn in later), case
+        if how.get("cut"):
+            last = first.steps[-1]
+            assert (last.well_formed, last.format_error, last.calls) == (False, "truncated", ())
 
 
-def test_the_step_limit_ends_the_episode_and_judges_the_turn_as_it_stands(scenario):
-    with Conversation(scenario, think_xml, max_steps_per_turn=3) as conversation:
-        reply = play(conversation, [gold_messages(scenario, 0)[0], LS, LS])
-        assert (reply.stop_reason, reply.messages) == (StopReason.max_steps, [])
-        first, *later = conversation.record().turns
-        assert first.passed and first.ended == "limit" and len(first.steps) == 3
-        assert not any(turn.reached or turn.passed or turn.ended or turn.steps for turn in later)
+def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_ones():
+    _, record = play([GOLD, ANSWER, gold_messages(BASE, 1)[0]], stop=StopReason.max_tokens)
+    assert record.stop_reason == StopReason.max_tokens, "and not that it was closed later"
+    assert [(turn.passed, turn.ended) for turn in record.turns[:2]] == [(True, "answer"), (False, "cut")]
 
 
-def test_an_answer_in_the_last_allowed_step_goes_on_to_the_next_turn(scenario):
-    with Conversation(scenario, think_xml, max_steps_per_turn=2) as conversation:
-        assert not play(conversation, [LS, ANSWER]).done
-        assert conversation.turn == 1
+def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(monkeypatch):
+    def fail(*_, **__):
+        raise OSError("disk on fire")
+
+    for where in ("__init__", "execute", "end_turn"):
+        with monkeypatch.context() as patch:
+            patch.setattr(bfcl_env.environment.Episode, where, fail)
+            patch.setattr(bfcl_env.environment.Episode, "close", fail)
+            reply, record = play([LS if where == "execute" else ANSWER])
+        assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.environment_error), where
+        assert (record.stop_reason, record.fault) == (StopReason.environment_error, "OSError: disk on fire"), where
+        assert not any(turn.passed for turn in record.turns), where
 
 
-def test_a_message_cut_by_the_budget_ends_the_episode_and_runs_nothing(conversation, scenario):
-    conversation.start()
-    conversation.reply(gold_messages(scenario, 0)[0])
-    reply = conversation.reply(LS, truncated=True)
-    assert (reply.done, reply.stop_reason) == (True, StopReason.max_tokens)
-    first = conversation.record().turns[0]
-    assert (first.passed, first.ended) == (False, "cut")
-    assert (first.steps[-1].well_formed, first.steps[-1].format_error) == (False, "truncated")
-    assert first.steps[-1].calls == ()
-
-
-def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_ones(conversation, scenario):
-    play(conversation, [*gold_messages(scenario, 0), gold_messages(scenario, 1)[0]])
-    conversation.stop(StopReason.max_tokens)
-    conversation.stop(StopReason.infrastructure)
-    record = conversation.record()
-    assert record.stop_reason == StopReason.max_tokens
-    assert [turn.passed for turn in record.turns[:2]] == [True, False]
-    assert [turn.ended for turn in record.turns[:2]] == ["answer", "cut"]
-
-
-class BrokenEpisode:
-    """An environment that fails where it is told to."""
-
-    def __init__(self, scenario, **settings):
-        self.fail("init")
-
-    def closeness(self):
-        return None
-
-    def execute(self, call):
-        self.fail("execute")
-
-    def end_turn(self, answered=True):
-        self.fail("end_turn")
-
-    def close(self):
-        self.fail("close")
-
-
-@pytest.mark.parametrize("where", ["init", "execute", "end_turn"])
-def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(scenario, monkeypatch, where):
-    class Broken(BrokenEpisode):
-        def fail(self, place):
-            if place in (where, "close"):
-                raise OSError("disk on fire")
-
-    monkeypatch.setattr(bfcl_env.environment, "Episode", Broken)
-    with Conversation(scenario, think_xml) as conversation:
-        messages = conversation.start()
-        assert len(messages) == 2
-        reply = conversation.reply(LS if where == "execute" else ANSWER)
-        assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.environment_error)
-    record = conversation.record()
-    assert record.stop_reason == StopReason.environment_error
-    assert record.fault == "OSError: disk on fire"
-    assert not any(turn.passed for turn in record.turns)
-
-
-def test_misuse_raises_instead_of_passing_unseen(scenario):
-    with Conversation(scenario, think_xml) as conversation:
+def test_misuse_raises_instead_of_passing_unseen():
+    with Conversation(BASE, think_xml) as conversation:
         with pytest.raises(RuntimeError, match="start"):
             conversation.reply(ANSWER)
         conversation.start()
@@ -171,13 +137,12 @@ def test_misuse_raises_instead_of_passing_unseen(scenario):
         with pytest.raises(RuntimeError, match="max_tokens"):
             conversation.reply(ANSWER)
     with pytest.raises(ValueError, match="max_steps_per_turn"):
-        Conversation(scenario, think_xml, max_steps_per_turn=0)
+        Conversation(BASE, think_xml, max_steps_per_turn=0)
 
 
-def test_a_record_survives_json_unchanged(conversation, scenario):
-    play(conversation, [GARBAGE, CD_NOWHERE, *gold_messages(scenario, 0), "half a surrogate: \ud800"])
-    conversation.stop(StopReason.max_tokens)
-    record = conversation.record()
+def test_a_record_survives_json_unchanged():
+    surrogate = "half a surrogate: \ud800"
+    _, record = play([GARBAGE, CD_NOWHERE, GOLD, ANSWER, surrogate], stop=StopReason.max_tokens)
     data = json.loads(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False).encode("utf-8"))
     assert data == record.to_dict()
     assert EpisodeRecord.from_dict(data) == record
@@ -189,7 +154,7 @@ moves = st.sampled_from([GARBAGE, LS, CD_NOWHERE, ANSWER, "gold", "cut", ""])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(moves, max_size=40), st.sampled_from(["base", "miss_func", "miss_param"]), st.integers(0, 199))
 def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, index):
-    scenario = scenario_of(category, index)
+    scenario = load_scenarios(f"multi_turn_{category}")[index]
     with Conversation(scenario, think_xml, max_steps_per_turn=5) as conversation:
         conversation.start()
         for move in sequence:
@@ -207,3 +172,42 @@ def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, 
     assert record.stop_reason != StopReason.environment_error
     metrics = episode_metrics(record.to_dict())
     assert 0 <= metrics["progress"] <= metrics["progress_raw"] <= 1
+
+
+# Settings, each in the words of BFCL's evaluation where it is `official`.
+
+
+def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl():
+    found = (item for item in load_scenarios("multi_turn_miss_param") if not item.turns[0].gold)
+    scenario = next(item for item in found if "mkdir" in item.visible(0))
+    for empty_gold, passed in (("state", False), ("official", True)):
+        first = play([MKDIR, ANSWER], scenario, environment={"empty_gold": empty_gold})[1].turns[0]
+        assert (first.passed, first.facts["passed_official"]) == (passed, True)
+
+
+def test_a_function_of_a_later_turn_runs_early_only_by_bfcl():
+    scenario = load_scenarios("multi_turn_miss_func")[0]
+    early = [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
+    assert "sort" in scenario.withheld(0)
+    for withheld, error in (("refused", "withheld_function"), ("official", None)):
+        _, record = play([think_xml.render_calls("t", early)], scenario, environment={"withheld": withheld})
+        assert [call.error for call in record.turns[0].steps[0].calls] == [None, error]
+
+
+def test_the_base_configuration_names_every_setting_and_changes_no_default():
+    with initialize_config_dir(str(CONFIG_DIR), version_base=None):
+        config = compose("base")
+    for split in ("train", "val"):
+        found = OmegaConf.to_container(config.interaction[split])
+        assert found.pop("environments") == {"bfcl": asdict(Options())}
+        assert found | {"environments": {}} == asdict(TurnPolicy())
+
+
+def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut():
+    _, record = play([CD_NOWHERE, say("pwd")], max_result_chars=100, environment={"augment": True})
+    (hinted,), (plain,) = (step.calls for step in record.turns[0].steps)
+    assert hinted.hint and hinted.shown and plain.shown is None
+    assert episode_metrics(record.to_dict())["results_cut"] == 0
+    _, record = play([CD_NOWHERE, LS, MKDIR], max_result_chars=10)
+    assert [len(call.result) > 10 for step in record.turns[0].steps for call in step.calls] == [True, True, False]
+    assert episode_metrics(record.to_dict())["results_cut"] == 2 / 3

@@ -1,20 +1,17 @@
 """A user's environment that hangs, exits, prints or forks beside healthy episodes: these end as they would alone."""
 
 import asyncio
-import json
 import os
 import signal
 import time
 from contextlib import suppress
 
 import pytest
-from support.evaluation import serving
 from support.own_environment import example
 
 from interaction import boundary, get_protocol
 from interaction.environment import load_tasks, register
 from interaction.gold import play_gold
-from recipe import evaluate
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards import progress
 
@@ -41,12 +38,10 @@ def hostile(request, tmp_path, monkeypatch):
     does, fault = HOSTILE[request.param]
     name, pids = f"hostile_{request.node.name.translate(str.maketrans('[]- ', '____'))}", tmp_path / "pids"
     text = example().replace('"inventory"', f'"{name}"').replace('["add", "take"]', '["add"]')
-    text = text.replace(
-        CALL, f"{CALL}        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
-    )
+    hostile = f"        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
     note = f"def note(pid):\n    if pid: open({str(pids)!r}, 'a').write(f'{{pid}}\\n')\n"
     path = tmp_path / f"{name}.py"
-    path.write_text(f"{text}\nimport os, subprocess, sys, time\n{note}")
+    path.write_text(f"{text.replace(CALL, CALL + hostile)}\nimport os, subprocess, sys, time\n{note}")
     register({name: str(path)})
     tasks = [task for task in load_tasks(name).values() if task.part == "test"][: 1 + SIBLINGS]
     yield name, tasks, fault and fault.replace("FILE", path.name)
@@ -57,21 +52,13 @@ def hostile(request, tmp_path, monkeypatch):
             os.waitpid(pid, 0)
 
 
-def check(episodes, tasks, fault):
-    ends = {task.id: (episodes[task.id]["stop_reason"], episodes[task.id]["fault"]) for task in tasks}
-    fine = ("completed", None)
-    assert ends == {task.id: fine for task in tasks} | ({"move_3": ("environment_error", fault)} if fault else {})
-    scores = [progress.compute_score("", "", "", {"episode": episodes[task.id]})["score"] for task in tasks]
-    assert scores == [0.0 if fault else 1.0] + [1.0] * SIBLINGS
-
-
 def replies(task):
     """Gold, which only healthy tasks could be made to play."""
     call, answer = task.gold()
     return [PROTOCOL.render_calls("t", call.calls), PROTOCOL.render_answer("t", answer.answer)]
 
 
-def test_in_training(hostile, make_loop, engine, caplog):
+def test_siblings_end_as_they_would_alone(hostile, make_loop, engine, caplog):
     name, tasks, fault = hostile
     tokenizer = make_tokenizer([*map(str, play_gold(tasks[1], PROTOCOL)[0])])
 
@@ -84,22 +71,11 @@ def test_in_training(hostile, make_loop, engine, caplog):
     began = time.monotonic()
     outputs = asyncio.run(run())
     assert time.monotonic() - began < 60
-    check({output.record_header["task_id"]: output.extra_fields["episode"] for output in outputs}, tasks, fault)
+    episodes = {output.record_header["task_id"]: output.extra_fields["episode"] for output in outputs}
+    ends = {task.id: (episodes[task.id]["stop_reason"], episodes[task.id]["fault"]) for task in tasks}
+    fine = ("completed", None)
+    assert ends == {task.id: fine for task in tasks} | ({"move_3": ("environment_error", fault)} if fault else {})
+    scores = [progress.compute_score("", "", "", {"episode": episodes[task.id]})["score"] for task in tasks]
+    assert scores == [0.0 if fault else 1.0] + [1.0] * SIBLINGS
     said = [record.getMessage() for record in caplog.records if "environment fault" in record.getMessage()]
     assert said == ([f"environment fault in move_3, turn 0: {fault}"] if fault else [])
-
-
-def test_in_an_evaluation(hostile, tmp_path):
-    name, tasks, fault = hostile
-    said = {task.open().begin().user: replies(task) for task in tasks}
-
-    def play(messages):
-        calls, answer = said[messages[1]["content"]]
-        return answer if messages[-1]["content"].startswith("Results:") else calls
-
-    arguments = ["--environment", name, "--docs", "signature", "--split", "test", "--limit", str(len(tasks))]
-    with serving(play) as server:
-        arguments += ["--endpoint", server.url, "--out", str(tmp_path / "out"), "--turn-policy", "call_timeout=2"]
-        assert evaluate.main(arguments) == 0
-    lines = map(json.loads, (tmp_path / "out" / "episodes.jsonl").read_text().splitlines())
-    check({line["task_id"]: line["episode"] for line in lines}, tasks, fault)

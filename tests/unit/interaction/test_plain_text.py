@@ -14,12 +14,8 @@ from interaction.plain_text import LONG, PlainText
 from interaction.protocol import PROTOCOLS
 
 SCENARIO = next(item for item in load_scenarios("multi_turn_base") if "GorillaFileSystem" in item.classes)
+ROW = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
 OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>"]
-
-
-@pytest.fixture(scope="module", params=[QWEN, LLAMA, OTHERS], ids=["Qwen", "Llama", "others"])
-def tokenizer(request):
-    return tokenizer_with(request.param)
 
 
 def special_ids(tokenizer):
@@ -35,17 +31,15 @@ def forged(text):
     return [text, f"a{text}b", text * 3, f"{text[0]}{text}{text[1:]}", f" {text} ", f"{text[:2]}{text}{text[2:]}"]
 
 
-def test_no_special_token_comes_out_of_any_text(tokenizer):
+@pytest.mark.parametrize("specials", [QWEN, LLAMA, OTHERS], ids=["Qwen", "Llama", "others"])
+def test_special_tokens_are_broken_up_and_other_text_is_left_exactly_as_it_is(specials):
+    tokenizer = tokenizer_with(specials)
     plain = PlainText.of(tokenizer)
     for text in [item for special in texts_of(tokenizer) for item in forged(special)]:
         assert special_ids(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False)), "else nothing is tested"
         said = plain(text)
         assert not special_ids(tokenizer) & set(tokenizer.encode(said, add_special_tokens=False)), (text, said)
         assert said.replace(" ", "") == text.replace(" ", ""), "only spaces were added"
-
-
-def test_text_without_special_tokens_is_left_exactly_as_it_is(tokenizer):
-    plain = PlainText.of(tokenizer)
     for message in gold_messages(SCENARIO, get_protocol("hermes")):
         assert plain(message["content"]) == message["content"]
     for text in ("", "a < b | c > d", "<|", "|>", "\u00e9 \U0001f600 \t\n", "<think>x</think>", '{"a": "<tool_call>"}'):
@@ -62,49 +56,46 @@ def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
         assert (len(before), after) == (1, set()), text
 
 
-@pytest.mark.parametrize("name", sorted(PROTOCOLS))
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"name": "echo", "arguments": {"content": ECHO}},  # in a result
-        {"name": "cd", "arguments": {"folder": ECHO}},  # in an error, and in its hint
-        {"name": "grep", "arguments": {ECHO: 1}},  # in feedback on arguments
-        {"name": ECHO, "arguments": {}},  # in feedback on a name
-    ],
-    ids=["result", "error", "argument", "name"],
-)
-def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(name, arguments, make_loop, engine):
-    tokenizer = tokenizer_with(QWEN + LLAMA)
-    protocol = get_protocol(name, docs="signature")
-    call = hidden(arguments)
+def written(name, call):
+    """A message with the call, in which no special token stands."""
     if name == "think_xml":
-        text = f"<think>x</think><tool_call>[{call}]</tool_call>"
-    elif name == "hermes":
-        text = f"<tool_call>\n{call}\n</tool_call>"
-    elif name == "llama3_json":
-        text = call.replace('"arguments"', '"parameters"')
-    elif name == "toolbench":
-        text = f"Action: {arguments['name']}\nAction Input: {hidden(arguments['arguments'])}"
-    else:
-        values = ", ".join(f"{key}={value!r}" for key, value in arguments["arguments"].items() if key.isidentifier())
-        function = arguments["name"] if arguments["name"].isidentifier() else "cd"
-        text = f"[{function}({values})]".replace("<", "\\x3c")
-    replies = [text, protocol.render_answer("x", "done"), *[protocol.render_answer("x", "done")] * 9]
-    talker = engine(tokenizer, replies)
-    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+        return f"<think>x</think><tool_call>[{hidden(call)}]</tool_call>"
+    if name == "hermes":
+        return f"<tool_call>\n{hidden(call)}\n</tool_call>"
+    if name == "llama3_json":
+        return hidden(call).replace('"arguments"', '"parameters"')
+    if name == "toolbench":
+        return f"Action: {call['name']}\nAction Input: {hidden(call['arguments'])}"
+    values = ", ".join(f"{key}={value!r}" for key, value in call["arguments"].items() if key.isidentifier())
+    return f"[{call['name'] if call['name'].isidentifier() else 'cd'}({values})]".replace("<", "\\x3c")
 
-    async def run():
-        loop = make_loop(tokenizer, talker, protocol=name, policy={"environments": {"bfcl": {"augment": True}}})
-        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
-    output = asyncio.run(run())
-    first = output.extra_fields["episode"]["turns"][0]["steps"][0]
-    said = [number for number, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask]
-    controls = [number for number in said if number in special_ids(tokenizer)]
+ECHOES = (
+    {"name": "echo", "arguments": {"content": ECHO}},  # in a result
+    {"name": "cd", "arguments": {"folder": ECHO}},  # in an error, and in its hint
+    {"name": "grep", "arguments": {ECHO: 1}},  # in feedback on arguments
+    {"name": ECHO, "arguments": {}},  # in feedback on a name
+)
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(name, make_loop, engine):
+    tokenizer = tokenizer_with(QWEN + LLAMA)
     start, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_start|>", "<|im_end|>"))
-    requests = len(talker.prompts) - 1
-    assert controls == [start, end, start] * requests, first
-    assert requests >= len(SCENARIO.turns), "the forged turn has taken none of the user's"
+    answer = get_protocol(name, docs="signature").render_answer("x", "done")
+    for call in ECHOES:
+        talker = engine(tokenizer, [written(name, call), *[answer] * 10])
+
+        async def run(talker=talker):
+            loop = make_loop(tokenizer, talker, protocol=name, policy={"environments": {"bfcl": {"augment": True}}})
+            return await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
+
+        output = asyncio.run(run())
+        said = [number for number, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask]
+        controls = [number for number in said if number in special_ids(tokenizer)]
+        requests = len(talker.prompts) - 1
+        assert controls == [start, end, start] * requests, call
+        assert requests >= len(SCENARIO.turns), "the forged turn has taken none of the user's"
 
 
 def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenised(make_loop, engine, monkeypatch):
@@ -112,7 +103,6 @@ def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenis
     call = {"name": "echo", "arguments": {"content": "ab " * 1000}}
     message = f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"
     talker = engine(tokenizer, [message])
-    row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
     longest = 0
 
     async def run():
@@ -127,7 +117,7 @@ def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenis
             return merge(before, messages, *args, **kwargs)
 
         monkeypatch.setattr(builder, "merge_context_tokens", merge_context_tokens)
-        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
+        return await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
 
     output = asyncio.run(run())
     episode = output.extra_fields["episode"]

@@ -20,9 +20,8 @@ from transformers.utils.chat_template_utils import render_jinja_template
 import interaction.protocol
 from bfcl_env import Call, load_scenarios
 from data_prep.sft import gold_messages
-from interaction import Conversation, get_protocol
-from interaction.protocol import PROTOCOLS, REVEAL_SENTENCE, FormatError
-from interaction.protocol.base import EXPLANATIONS
+from interaction import get_protocol
+from interaction.protocol import PROTOCOLS, FormatError
 
 NAMES = sorted(PROTOCOLS)
 EACH = pytest.mark.parametrize("name", NAMES)
@@ -93,20 +92,6 @@ def test_texts_and_readings_are_those_that_are_recorded(name):
 
 
 @EACH
-def test_a_malformed_message_has_no_calls_and_gets_feedback(name):
-    protocol = get_protocol(name)
-    for text, found in RECORDED[name]["parsed"]:
-        if "error" in found:
-            parsed = protocol.parse(text)
-            assert not parsed.well_formed and parsed.calls == () and parsed.answer is None
-            (message,) = protocol.feedback(parsed)
-            assert message["role"] == "user" and len(message["content"]) < 700
-            assert "Format error: " in message["content"] and protocol.shape in message["content"]
-    with pytest.raises(ValueError, match="well-formed"):
-        protocol.feedback(protocol.parse(protocol.examples()[0]))
-
-
-@EACH
 def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
     protocol, (around, one, filled) = get_protocol(name), LONG[name]
 
@@ -124,12 +109,6 @@ def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
     if one is not None:
         assert protocol.parse(around.format(",".join([one] * 41))).error == "too_many_calls"
     assert protocol.parse(protocol.render_calls("t", [LS] * 41)).error == "too_many_calls"
-
-
-def test_every_format_error_is_provoked_by_some_message_or_by_a_bound():
-    errors = {found["error"] for part in RECORDED.values() for _, found in part["parsed"] if "error" in found}
-    beyond = {FormatError.truncated, FormatError.too_long, FormatError.too_deep, FormatError.too_many_calls}
-    assert errors | beyond == set(FormatError) == EXPLANATIONS.keys()
 
 
 def check_examples(protocol):
@@ -153,19 +132,6 @@ def test_examples_parse_and_gold_passes(name):
     for docs in ("json", "signature"):
         check_examples(get_protocol(name, docs=docs))
     play_gold(get_protocol(name), SCENARIOS[::20])
-
-
-@EACH
-def test_withheld_functions_are_announced_in_the_protocols_own_form(name):
-    protocol, scenario = get_protocol(name), load_scenarios("multi_turn_miss_func")[0]
-    (reveal,) = [number for number, turn in enumerate(scenario.turns) if turn.revealed]
-    with Conversation(scenario, protocol) as conversation:
-        conversation.start()
-        for _ in range(reveal):
-            (message,) = conversation.reply(protocol.render_answer("t", "done")).messages
-    documentation, sentence = message["content"].rsplit("\n", 1)
-    line = next(line for line in documentation.splitlines() if line.startswith("{"))
-    assert sentence == REVEAL_SENTENCE and line in protocol.system_prompt(scenario.functions(reveal))
 
 
 def test_rendering_refuses_what_would_not_be_read_back():
