@@ -210,7 +210,7 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
     for query in order:
         if len(held) + len(query) <= min(wanted, len(conversations) - 1):
             held.update(query)
-    return held or set(min(order, key=len))
+    return held or set(min(order, key=lambda query: len(query)))
 
 
 def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:

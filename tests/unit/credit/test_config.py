@@ -1,8 +1,6 @@
 """`algorithm=NAME` in every stage: what composes, what verl accepts, what is refused before the start."""
 
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,12 +18,6 @@ ALGORITHMS = {
 }
 
 
-@cache
-def composed(stage: str, *overrides: str, hardware: str = "cpu") -> Any:
-    given = [f"hardware={hardware}", *overrides]
-    return compose(stage, given)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
@@ -33,16 +25,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("stage", "name"), [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]
-)
-def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds(stage: str, name: str):
-    estimator, critic, loss, gamma = ALGORITHMS[name]
-    config = composed(stage, f"algorithm={name}", "algorithm.lam=0.9")
-    check_settings(config)
-    assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
-    assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
-    assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
+def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds():
+    for stage, name in [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]:
+        estimator, critic, loss, gamma = ALGORITHMS[name]
+        config = compose(stage, ["hardware=cpu", f"algorithm={name}", "algorithm.lam=0.9"])
+        check_settings(config)
+        assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
+        assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
+        assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu8"])
@@ -54,7 +44,8 @@ def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: st
     from recipe.credit.critic_model import CriticModelConfig
     from recipe.credit.policy_loss import StepPolicyLossConfig
 
-    config = composed("stage2", f"algorithm={name}", f"actor_rollout_ref.model.path={model}", hardware=hardware)
+    given = [f"hardware={hardware}", f"algorithm={name}", f"actor_rollout_ref.model.path={model}"]
+    config = compose("stage2", given)
     assert need_critic(config)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
     critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)

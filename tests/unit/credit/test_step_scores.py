@@ -91,16 +91,9 @@ def test_a_step_cut_by_the_response_length_keeps_its_reward(make_loop, engine, t
     assert fields["rm_scores"].sum().item() == pytest.approx(output.reward_score)
 
 
-def test_a_score_of_a_step_that_is_wholly_cut_off_goes_to_the_token_before():
-    rewards = place([0.5, 0.25], [Span(0, 0, 2), Span(0, 4, 6)], [1, 1, 0])
-    assert rewards == [0.0, 0.75, 0.0]
-
-
-def test_two_steps_that_touch_are_refused():
+def test_a_score_of_a_cut_step_goes_to_the_token_before_and_steps_that_touch_or_miss_the_mask_are_refused():
+    assert place([0.5, 0.25], [Span(0, 0, 2), Span(0, 4, 6)], [1, 1, 0]) == [0.0, 0.75, 0.0]
     with pytest.raises(ValueError, match="step 1 begins at token 2 without a token of the environment before it"):
         number_tokens([Span(0, 0, 2), Span(1, 2, 4)], [1, 1, 1, 1])
-
-
-def test_a_mask_that_disagrees_with_the_steps_is_refused():
     with pytest.raises(ValueError, match="the response mask has 3 tokens of the model"):
         number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])

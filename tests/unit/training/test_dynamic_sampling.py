@@ -4,21 +4,18 @@ verl's buffer runs as it is, over a dictionary in place of TransferQueue. Groups
 while others are judged."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from support.queue import PartlyFailed, Queue
+from support.queue import PartlyFailed, Queue, metrics_of
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from recipe.training import trainer as trainer_module
 from recipe.training.sampling import DynamicSampling, GroupsAlike
 
 N, BATCH = 4, 2
@@ -87,23 +84,13 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
         assert buffer.filtered + buffer.lost <= buffer.played
 
 
-def metrics_of(trainer: Any, monkeypatch: Any, keys: Sequence[str]) -> dict[str, float]:
-    columns = {
-        name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(keys))
-        for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
-    }
-    columns["rm_scores"] = torch.zeros(len(keys), 1)
-    monkeypatch.setattr(trainer_module.tq, "kv_batch_get", lambda **_: dict(columns))
-    return trainer._reward_metrics(KVBatchMeta(partition_id="train", keys=keys, tags=[{}] * len(keys)))
-
-
-def test_a_group_that_the_engine_lost_is_played_again_and_counted_as_lost(sampling, trainer_for, monkeypatch):
+def test_a_group_that_the_engine_lost_is_played_again_and_counted_as_lost(sampling, trainer_for):
     buffer, _ = sampling([LOST, MIXED, MIXED, MIXED], lost=0.5)
     batch, metrics = buffer.sample(1, "train", BATCH)
     assert len(uids(batch)) == BATCH and (buffer.lost, buffer.filtered) == (1, 0)
     assert metrics["training/rollout_failure/evicted_samples"] == 1
     trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
-    assert metrics_of(trainer, monkeypatch, batch.keys)["train/lost_samples"] == pytest.approx(1 / (BATCH + 1))
+    assert metrics_of(trainer, batch.keys)["train/lost_samples"] == pytest.approx(1 / (BATCH + 1))
 
 
 def test_a_rollout_that_is_left_alone_is_played_again_with_its_group(sampling, trainer_for, monkeypatch):
@@ -113,24 +100,18 @@ def test_a_rollout_that_is_left_alone_is_played_again_with_its_group(sampling, t
     assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
     trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
     monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
-    metrics = metrics_of(trainer, monkeypatch, trainer._balance_batch(batch, {}).keys)
+    metrics = metrics_of(trainer, trainer._balance_batch(batch, {}).keys)
     assert metrics["train/lost_samples"] == pytest.approx((N - 1) / (N * (BATCH + 1)))
     assert metrics["train/lone_samples"] == 1
 
 
-@pytest.mark.parametrize(
-    ("outcome", "cause"),
-    [
+def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(sampling, trainer_for, monkeypatch):
+    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
+    for outcome, cause in (
         (LOST, "the inference engine failed"),
         (ValueError("my own mistake"), "the reward compute_score of my_reward.py failed for 1 prompts"),
-    ],
-    ids=["engine", "reward"],
-)
-def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(
-    sampling, trainer_for, monkeypatch, outcome, cause
-):
-    buffer, queue = sampling([outcome])
-    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
-    with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
-        trainer_for(buffer, groups=BATCH).step({}, {})
-    assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
+    ):
+        buffer, queue = sampling([outcome])
+        with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
+            trainer_for(buffer, groups=BATCH).step({}, {})
+        assert queue.asked == BATCH, "an engine that is gone is not asked again and again"

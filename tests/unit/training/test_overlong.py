@@ -42,18 +42,15 @@ def test_the_price_rises_from_nothing_to_all_of_it_over_the_window(used, budget,
     assert overlong_penalty(used, budget, True, window=window, penalty=penalty) == penalty
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer(GOLD)
-
-
 @pytest.fixture
-def play(make_loop, engine, tokenizer, tmp_path):
+def play(make_loop, engine, tmp_path):
     """Plays gold and scores it as verl does; gives verl's fields and the line of the record."""
+    tokenizer = make_tokenizer(GOLD)
 
     def run(split: str = "train", step_scores: list[float] | None = None, **settings: Any) -> tuple[dict, dict]:
+        row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
+
         async def episode() -> Any:
-            row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
             loop = make_loop(tokenizer, engine(tokenizer, GOLD), record_dir=tmp_path, **settings)
             return await loop.run({"temperature": 1.0}, **row, global_steps=1)
 
@@ -61,20 +58,16 @@ def play(make_loop, engine, tokenizer, tmp_path):
         output.reward_score = 1.0 if step_scores is None else math.fsum(step_scores)
         info = {"score": output.reward_score, "mine": 7}
         output.extra_fields["reward_extra_info"] = info | ({"step_scores": step_scores} if step_scores else {})
-        fields = output.as_dict()
-        (line,) = (tmp_path / split / "000001.jsonl").read_text().splitlines()
+        fields, path = output.as_dict(), tmp_path / split / "000001.jsonl"
+        (line,) = path.read_text().splitlines()
+        path.unlink()
         return fields, json.loads(line)
 
     return run
 
 
-def length_of_gold(play: Any) -> int:
-    return len(play()[0]["response_mask"])
-
-
-def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(play, tmp_path):
-    length = length_of_gold(play)
-    (tmp_path / "train" / "000001.jsonl").unlink()
+def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(play):
+    length = len(play()[0]["response_mask"])
     fields, line = play(response_length=length + 20, overlong={"penalty": 0.5, "window": 0.5})
     price = overlong_penalty(length, length + 20, False, window=0.5, penalty=0.5)
     assert 0.3 < price < 0.5
@@ -82,30 +75,17 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(play
     assert line["score"] == pytest.approx(1.0 - price)
     assert line["reward"] == {"score": 1.0, "mine": 7, "overlong_penalty": pytest.approx(price)}
     assert fields["extra_fields"]["reward_extra_info"]["overlong_penalty"] == pytest.approx(price)
-
-
-def test_the_last_step_pays_where_each_has_a_score(play, tmp_path):
-    steps = len(GOLD)
-    fields, line = play(step_scores=[0.5] * steps, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
+    scores = [0.5] * len(GOLD)
+    fields, line = play(step_scores=scores, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
     price = line["reward"]["overlong_penalty"]
-    assert price > 0
-    assert line["step_scores"] == [0.5] * (steps - 1) + [pytest.approx(0.5 - price)]
+    assert price > 0 and line["step_scores"] == [*scores[1:], pytest.approx(0.5 - price)], "the last step pays"
     assert math.fsum(line["step_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
-
-
-@pytest.mark.parametrize(("split", "penalty"), [("val", 0.5), ("train", 0.0)])
-def test_a_validation_and_a_run_without_it_pay_nothing_and_log_nothing(play, split, penalty):
-    fields, line = play(split, overlong={"penalty": penalty, "window": 1.0})
-    assert line["score"] == fields["rm_scores"].sum().item() == 1.0
-    assert "overlong_penalty" not in line["reward"]
-
-
-def test_an_episode_that_the_budget_cut_pays_all_of_it_and_is_marked(play, tmp_path):
-    length = length_of_gold(play)
-    (tmp_path / "train" / "000001.jsonl").unlink()
     fields, line = play(response_length=length - 5, overlong={"penalty": 0.5})
     assert line["episode"]["stop_reason"] == "max_tokens"
     assert line["score"] == 0.5 and fields["extra_fields"]["truncated"] is True
+    for split, penalty in (("val", 0.5), ("train", 0.0)):
+        fields, line = play(split, overlong={"penalty": penalty, "window": 1.0})
+        assert line["score"] == fields["rm_scores"].sum().item() == 1.0 and "overlong_penalty" not in line["reward"]
 
 
 def test_a_step_of_cut_episodes_alone_stops():
