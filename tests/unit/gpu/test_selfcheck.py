@@ -39,32 +39,13 @@ class KeyGradientDoubled(torch.autograd.Function):
         return 2 * gradient
 
 
-def last_token_forgotten(q, k, v, bounds):
-    """Nothing attends to the last token of a sequence, as with a length off by one."""
-    outputs = []
-    for start, end in zip(bounds.cumulative[:-1].tolist(), bounds.cumulative[1:].tolist(), strict=True):
-        part = Bounds(torch.tensor([0, end - start]), end - start)
-        v_cut = v[start:end].clone()
-        v_cut[-1] = 0.0
-        outputs.append(sequence_by_sequence(q[start:end], k[start:end], v_cut, part))
-    return torch.cat(outputs)
-
-
-def groups_interleaved(q, k, v, bounds):
-    """Query head h with KV head h modulo their number instead of h divided by the group's size."""
-    groups = q.shape[1] // k.shape[1]
-    return sequence_by_sequence(q, k.repeat(1, groups, 1), v.repeat(1, groups, 1), bounds)
-
-
-def one_row(q, k, v, bounds):
-    """Sequences see the ones before them."""
-    return sequence_by_sequence(q, k, v, Bounds(bounds.cumulative[[0, -1]], len(q)))
-
-
 WRONG = {
-    "sequences see the ones before": one_row,
-    "groups interleaved": groups_interleaved,
-    "the last token forgotten": last_token_forgotten,
+    "sequences see the ones before": lambda q, k, v, b: sequence_by_sequence(
+        q, k, v, Bounds(b.cumulative[[0, -1]], len(q))
+    ),
+    "query head h with KV head h modulo their number": lambda q, k, v, b: sequence_by_sequence(
+        q, *(x.repeat(1, q.shape[1] // k.shape[1], 1) for x in (k, v)), b
+    ),
     "wrong backward": lambda q, k, v, b: sequence_by_sequence(q, KeyGradientDoubled.apply(k), v, b),
     "not a number": lambda q, k, v, b: sequence_by_sequence(q, k, v, b).index_fill(0, torch.tensor([9]), torch.nan),
 }
