@@ -263,9 +263,8 @@ def main() -> None:
     if arguments.points:
         split = [text.split(",") for text in arguments.points]
         points = [Point(f[0], int(f[1]), f[2], f[3], *(int(number) for number in f[4:])) for f in split]
-    print(
-        f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}{'state':>8}{'peak':>8}{'estimate':>9}"
-    )
+    head = f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}"
+    print(f"{head}{'state':>8}{'peak':>8}{'estimate':>9}")
     for point in points:
         state, peak = measure(point)
         said = estimate(point)

@@ -22,7 +22,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -34,16 +34,14 @@ ROUNDS = 3
 SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))
 """Tokens of prompts and of responses."""
 
-clock = perf_counter
-
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     """Of the fastest."""
     times = []
     for _ in range(repeats):
-        began = clock()
+        began = perf_counter()
         work()
-        times.append(clock() - began)
+        times.append(perf_counter() - began)
     return min(times)
 
 
@@ -170,7 +168,6 @@ def main() -> None:
     parser.add_argument("--threads", help="the profile's unless given")
     parser.add_argument("--multi-turn", action="store_true")
     parser.add_argument("--decode", action="store_true")
-    parser.add_argument("--cpu-time", action="store_true", help="seconds of CPU, for a machine that is busy")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of the training's configuration")
     given = parser.parse_intermixed_args()
     path = str(Path(given.model).absolute())
@@ -181,8 +178,6 @@ def main() -> None:
     wanted["MASTER_PORT"] = str(29000 + os.getpid() % 999)
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
-    global clock
-    clock = process_time if given.cpu_time else perf_counter
     print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     if given.decode:
         decode(path)

@@ -10,7 +10,9 @@ of gigabytes read beginnings.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 
 class Tokens(TypedDict):

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.files import Damaged, PreflightError, shown, write_atomic
+from recipe.files import Damaged, PreflightError, one_line, shown, write_atomic
 from recipe.preflight.data import check_whole
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
@@ -245,8 +245,7 @@ class Template:
         """The text of each message; joined, what is trained on.
 
         Raises:
-            PreflightError: the conversation as a whole reads otherwise, or the loss would see other tokens than the
-                model's, or not all of them.
+            PreflightError: the conversation as a whole reads otherwise, or the loss would not see the model's tokens.
         """
         messages, kept = list(conversation.messages), conversation.kept
         thinking, tools = kept.get("enable_thinking", self.thinking), kept.get("tools")
@@ -274,9 +273,9 @@ class Template:
         try:
             return str(apply_chat_template(self.tokenizer, list(messages), **given))
         except Exception as error:  # a template raises what it likes
-            roles, words = ", ".join(message["role"] for message in messages[:8]), " ".join(str(error).split())[:300]
-            said = f"refuses messages with the roles {roles}: {type(error).__name__}: {words}. Put another one there."
-            raise PreflightError(f"the chat template of {self.model} {said}") from error
+            roles = ", ".join(message["role"] for message in messages[:8])
+            said = f"refuses messages with the roles {roles}: {type(error).__name__}: {one_line(error)}"
+            raise PreflightError(f"the chat template of {self.model} {said}. Put another one there.") from error
 
 
 def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key: str) -> tuple[list[Any], int]:
