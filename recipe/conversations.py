@@ -206,11 +206,13 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
         name = min(conversations[place].same for place in query)
         return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
-    wanted, order, held = max(1, round(share * len(conversations))), sorted(queries.values(), key=drawn), set[int]()
+    most = min(max(1, round(share * len(conversations))), len(conversations) - 1)
+    order, held = sorted(queries.values(), key=drawn), set[int]()
+    shortest = min(order, key=len)
     for query in order:
-        if len(held) + len(query) <= min(wanted, len(conversations) - 1):
+        if len(held) + len(query) <= most:
             held.update(query)
-    return held or set(min(order, key=lambda query: len(query)))
+    return held or set(shortest)
 
 
 def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:
