@@ -41,7 +41,8 @@ def test_with_one_token_a_step_it_is_verls_ppo_loss(mode: str, seed: int, shared
     old, new, advantages = torch.randn(3, 2, 6, generator=generator)
     config = actor(dp_size=1, batch_num_tokens=5, global_batch_size=2) if shared else actor()
     theirs, metrics = compute_policy_loss_vanilla(old, new, advantages, mask.bool(), mode, config)
-    ours, our_metrics = get_policy_loss_fn("appo_step")(old, new, advantages, mask.bool(), mode, config)
+    given = [tensor.masked_fill(mask == 0, math.nan) for tensor in (old, new, advantages)]  # of the environment
+    ours, our_metrics = get_policy_loss_fn("appo_step")(*given, mask.bool(), mode, config)
     torch.testing.assert_close(ours, theirs)
     assert our_metrics == pytest.approx(metrics, abs=1e-6)
 
