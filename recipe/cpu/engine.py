@@ -152,13 +152,6 @@ def _policy_alone(loss: Any) -> bool:
     return not (config.use_kl_loss or config.entropy_coeff) and config.policy_loss.get("loss_mode") in PROPORTIONAL
 
 
-def _with_advantage(data: Any) -> list[int]:
-    """The rows that have an advantage other than 0; the shortest if none has."""
-    pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
-    found = [number for number, (row, mask) in enumerate(pairs) if (row * mask).any()]
-    return found or [int(data["input_ids"].offsets().diff().argmin())]
-
-
 _prepare_micro_batches = fsdp.prepare_micro_batches
 
 
@@ -170,7 +163,11 @@ def prepare_micro_batches(data: Any, dp_group: Any = None, **given: Any) -> tupl
     if torch.distributed.get_world_size(dp_group) > 1 or not tu.get_non_tensor_data(data, "trees", False):
         return _prepare_micro_batches(data, dp_group=dp_group, **given)
     rows = data["input_ids"].unbind()
-    left = _with_advantage(data) if tu.get_non_tensor_data(data, "policy_alone", False) else range(len(rows))
+    left: Sequence[int] = range(len(rows))
+    if tu.get_non_tensor_data(data, "policy_alone", False):  # rows with an advantage, or the shortest if none has
+        pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
+        left = [number for number, (row, mask) in enumerate(pairs) if (row * mask).any()]
+        left = left or [min(range(len(rows)), key=lambda number: len(rows[number]))]
     order = sorted(left, key=lambda number: rows[number].tolist())
     shared = _shared([rows[number] for number in order])
 
