@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import logging
 import time
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +28,6 @@ from bfcl_env.source import CATEGORIES
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.agent_loop import ConversationAgentLoop
-from interaction.protocol import Protocol
 from recipe.cpu.tiny_policy import make_tokenizer
 
 ENGINE_SECONDS = 0.005
@@ -48,27 +46,17 @@ class GoldEngine:
         return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="completed")
 
 
-def configuration(record_dir: str, protocol: Protocol = PROTOCOL, record_tokens: bool = False) -> Any:
+def configuration(record_dir: str, record_tokens: bool) -> Any:
     policy = {"max_steps_per_turn": 20}
-    return OmegaConf.create(
-        {
-            "actor_rollout_ref": {"rollout": {"prompt_length": 10**6, "response_length": 10**6, "max_model_len": None}},
-            "data": {},
-            "interaction": {
-                "protocol": protocol.name,
-                "docs": protocol.docs,
-                "max_tokens_per_reply": None,
-                "engine_timeout": 600,
-                "record_dir": record_dir,
-                "record_tokens": record_tokens,
-                "train": policy,
-                "val": policy,
-            },
-        }
-    )
+    interaction = {
+        **{"protocol": PROTOCOL.name, "docs": PROTOCOL.docs, "max_tokens_per_reply": None, "engine_timeout": 600},
+        **{"record_dir": record_dir, "record_tokens": record_tokens, "train": policy, "val": policy},
+    }
+    rollout = {"prompt_length": 10**6, "response_length": 10**6, "max_model_len": None}
+    return OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}, "interaction": interaction})
 
 
-async def play(task_id: str, engine: Any, tokenizer: Any, config: Any, environment: str = "bfcl") -> None:
+async def play(task_id: str, engine: Any, tokenizer: Any, config: Any) -> None:
     """One episode through the agent loop, as verl's worker runs it."""
     loop = ConversationAgentLoop(
         trainer_config=DictConfigWrap(config),
@@ -79,9 +67,8 @@ async def play(task_id: str, engine: Any, tokenizer: Any, config: Any, environme
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2",
     )
-    output = await loop.run(
-        {}, extra_info={"split": "train", "environment": environment, "task_id": task_id}, global_steps=1
-    )
+    about = {"split": "train", "environment": "bfcl", "task_id": task_id}
+    output = await loop.run({}, extra_info=about, global_steps=1)
     assert not isinstance(output, list), "the episode was dropped"
     assert output.extra_fields["episode"]["stop_reason"] in ("completed", "user_stop")
     output.reward_score = 1.0
@@ -132,7 +119,7 @@ def blocking(category: str, count: int, record_tokens: bool) -> None:
 
     asyncio.events.Handle._run = timed  # type: ignore[method-assign]
     with TemporaryDirectory() as folder:
-        config = configuration(str(Path(folder)), record_tokens=record_tokens)
+        config = configuration(folder, record_tokens)
         for name in ("first wave", "second wave"):
             steps.clear()
             began = time.perf_counter()

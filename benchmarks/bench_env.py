@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,8 @@ def official_episodes(scenarios: tuple[Scenario, ...]) -> float:
     """Seconds for `multi_turn_checker` alone; its instances are removed between the episodes, untimed."""
     seconds = 0.0
     for scenario in scenarios:
-        entry = {
-            "id": scenario.id,
-            "initial_config": scenario.initial_config,
-            "involved_classes": list(scenario.classes),
-        }
+        state = {"initial_config": scenario.initial_config, "involved_classes": list(scenario.classes)}
+        entry = {"id": scenario.id, **state}
         gold = [[str(call) for call in turn.gold] for turn in scenario.turns]
         model = [[[text] for text in texts] for texts in gold]
         began = time.perf_counter()
@@ -145,22 +143,15 @@ def compare_all(rounds: int) -> None:
     all_ours, all_official = [], []
     for category in CATEGORIES:
         scenarios = load_scenarios(category)
-        ours, official = compare(
-            rounds, lambda of=scenarios: our_calls(of), lambda of=scenarios: official_calls(of), key=sum
-        )
+        ours, official = compare(rounds, *(partial(side, scenarios) for side in (our_calls, official_calls)), key=sum)
         row(f"call, {category}", statistics.mean(ours), statistics.mean(official))
         all_ours += ours
         all_official += official
     row("call, mean of all", statistics.mean(all_ours), statistics.mean(all_official), "6x")
     row("call, median of all", statistics.median(all_ours), statistics.median(all_official), "6x")
     scenarios = load_scenarios()
-    count = len(scenarios)
-    ours, first, official = compare(
-        rounds,
-        lambda: our_episodes(scenarios),
-        lambda: our_first_episodes(scenarios),
-        lambda: official_episodes(scenarios),
-    )
+    count, sides = len(scenarios), (our_episodes, our_first_episodes, official_episodes)
+    ours, first, official = compare(rounds, *(partial(side, scenarios) for side in sides))
     row("episode with verdicts", ours / count, official / count, "3x")
     row("episode with verdicts, first pass", first / count, official / count, "3x")
 
@@ -168,17 +159,13 @@ def compare_all(rounds: int) -> None:
 def main() -> None:
     """Prints the table and the soak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="timed rounds, 0 for the soak alone (default: %(default)s)"
-    )
-    parser.add_argument("--episodes", type=int, default=10_000, help="episodes of the soak (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds, 0 for the soak alone (default: 5)")
+    parser.add_argument("--episodes", type=int, default=10_000, help="episodes of the soak (default: 10,000)")
     options = parser.parse_args()
     if options.rounds:
         compare_all(options.rounds)
     seconds, growth = soak(options.episodes)
-    print(
-        f"soak: {options.episodes} episodes in {seconds:.1f} s, resident memory grew by {growth:.2f} MB (goal: < 1 MB)"
-    )
+    print(f"soak: {options.episodes} episodes in {seconds:.1f} s, memory grew by {growth:.2f} MB (goal: < 1 MB)")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Peak memory of a GPU's trainer process, measured without a GPU, beside what `recipe.memory` estimates.
 
     python -m benchmarks.bench_memory                 # the points below: about 15 minutes
-    python -m benchmarks.bench_memory qwen2.5-1.5b,8192,fused,update,8,0 --parts
+    python -m benchmarks.bench_memory qwen2.5-1.5b,8192,fused,update,8,0
 
 FSDP2, gradient checkpointing, AdamW and verl's own log-prob functions run on fake tensors: shapes, dtypes and lifetimes
 are those of eager autograd, no number is computed, and the other ranks are a process group that answers at once. Every
@@ -12,7 +12,7 @@ loses to fragments, workspaces of cuBLAS and NCCL, the CUDA context, and tempora
 import argparse
 import gc
 import types
-from collections import Counter
+import weakref
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -22,8 +22,10 @@ import torch.distributed as dist
 import torch.nn.attention.varlen
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.live_bytes import CudaAutocast, Live
 from recipe.memory import SHIPPED, Settings, load_architecture, micro_batch, trainer_state
 
 GB = 1e9
@@ -55,6 +57,68 @@ POINTS = [
     *(Point(model, 4096, path, "update") for path in ("packed", "padded") for model in ("qwen2.5-1.5b", "qwen2.5-7b")),
     *(Point("qwen2.5-7b", 4096, path, "forward") for path in ("packed", "padded")),
 ]
+
+
+class CudaAutocast(TorchFunctionMode):
+    """What autocast("cuda", bfloat16) does to the functions used here (ATen/autocast_mode.h), on CPU tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        functional = torch.nn.functional
+        if func in (functional.softmax, functional.log_softmax, torch.softmax, torch.log_softmax):
+            kwargs["dtype"] = kwargs.get("dtype") or torch.float32
+        elif func in (torch.sum, torch.Tensor.sum) and kwargs.get("dtype") is None and args[0].is_floating_point():
+            kwargs["dtype"] = torch.float32
+        elif func in (torch.logsumexp, torch.exp, torch.Tensor.exp) and args[0].dtype == torch.bfloat16:
+            args = (args[0].float(), *args[1:])
+        return func(*args, **kwargs)
+
+
+class Live(TorchDispatchMode):
+    """Bytes of all storages that are alive, and their peak."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = self.peak = 0
+        self._storages: dict[int, tuple[int, Any]] = {}
+
+    def _count(self, storage: Any, new: bool = True) -> None:
+        key, size = id(storage), storage.nbytes()
+        before = self._storages.get(key)
+        if before is None and not new:
+            return
+
+        def gone(_: Any) -> None:
+            self.bytes -= self._storages.pop(key)[0]
+
+        self._storages[key] = size, before[1] if before else weakref.ref(storage, gone)
+        self.bytes += size - (before[0] if before else 0)
+        self.peak = max(self.peak, self.bytes)
+
+    def _see(self, value: Any) -> None:
+        value = getattr(value, "_local_tensor", value)  # of a DTensor
+        if isinstance(value, torch.Tensor) and value.device.type != "meta":
+            self._count(value.untyped_storage())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        pytree.tree_map(self._see, result)
+        return result
+
+    def __enter__(self) -> "Live":
+        self._resize = torch.UntypedStorage.resize_
+
+        def resize(storage: Any, size: int) -> Any:  # FSDP frees gathered parameters so, which is not dispatched
+            result = self._resize(storage, size)
+            self._count(storage, new=False)
+            return result
+
+        torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        super().__exit__(*error)
 
 
 def _varlen(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **_: Any) -> Any:
@@ -128,8 +192,8 @@ def _micro_batch(model: torch.nn.Module, point: Point, train: bool) -> None:
         loss.backward()
 
 
-def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
-    """(bytes of parameters and Adam's moments, bytes at the peak of the phase, what was there at `at` bytes).
+def measure(point: Point) -> tuple[int, int]:
+    """Bytes of parameters and Adam's moments, and bytes at the peak of the phase.
 
     Sets up a process group of `point.shards` ranks that answers at once, and takes it down.
     """
@@ -138,7 +202,7 @@ def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
     dist.init_process_group("fake", rank=0, world_size=point.shards, store=FakeStore())
     try:
         mesh = init_device_mesh("cpu", (point.shards,), mesh_dim_names=("fsdp",))
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"), Live(at) as live:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"), Live() as live:
             model = _make_model(point, mesh)
             trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
             optimizer = torch.optim.AdamW(trained)
@@ -154,7 +218,7 @@ def measure(point: Point, at: int | None = None) -> tuple[int, int, Counter]:
                 _micro_batch(model, point, train)
             if train:
                 optimizer.step()
-            return state, live.peak, live.parts
+            return state, live.peak
     finally:
         dist.destroy_process_group()
 
@@ -191,26 +255,21 @@ def estimate(point: Point) -> float:
 
 
 def main() -> None:
-    """Print the table, or with `--parts` the largest tensors at the peak of each point."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("points", nargs="*", help="MODEL,TOKENS,PATH,PHASE[,SHARDS[,LORA_RANK]]")
-    parser.add_argument("--parts", action="store_true", help="what was alive at the peak; takes twice the time")
     arguments = parser.parse_args()
     points = POINTS
     if arguments.points:
         split = [text.split(",") for text in arguments.points]
         points = [Point(f[0], int(f[1]), f[2], f[3], *(int(number) for number in f[4:])) for f in split]
-    print(
-        f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}{'state':>8}{'peak':>8}{'estimate':>9}"
-    )
+    head = f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}"
+    print(f"{head}{'state':>8}{'peak':>8}{'estimate':>9}")
     for point in points:
-        state, peak, _ = measure(point)
+        state, peak = measure(point)
         said = estimate(point)
         setting = f"{point.model:14}{point.tokens:7} {point.path:7}{point.phase:9}{point.shards:6}{point.lora_rank:5}"
         print(f"{setting}{state / GB:8.2f}{peak / GB:8.2f}{said / GB:9.2f} {said / peak - 1:+7.1%}", flush=True)
-        if arguments.parts:
-            for (shape, dtype), size in measure(point, peak)[2].most_common(24):
-                print(f"  {size / GB:8.3f} GB  {dtype:9} {shape}")
 
 
 if __name__ == "__main__":

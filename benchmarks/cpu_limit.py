@@ -22,7 +22,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -34,16 +34,14 @@ ROUNDS = 3
 SHORT, LONG = ((90, 150), (20, 60)), ((400, 560), (300, 700))
 """Tokens of prompts and of responses."""
 
-clock = perf_counter
-
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     """Of the fastest."""
     times = []
     for _ in range(repeats):
-        began = clock()
+        began = perf_counter()
         work()
-        times.append(clock() - began)
+        times.append(perf_counter() - began)
     return min(times)
 
 
@@ -108,7 +106,7 @@ def limit(model: Any, tokens: int, once: int, learned: int, part: int) -> tuple[
     return body_token * tokens + of_head, body_token * once + of_head, rate
 
 
-def update(config: DictConfig, long: bool, profile: bool) -> None:
+def update(config: DictConfig, long: bool) -> None:
     """Prints what an update takes, beside what it must take."""
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
@@ -134,12 +132,6 @@ def update(config: DictConfig, long: bool, profile: bool) -> None:
     print(f"update {best:.2f} s | limit {all_rows:.2f} s for all tokens: {all_rows / best:.0%}", end=" | ")
     print(f"{of_once:.2f} s for those left: {of_once / best:.0%}")
     print("memory, GB: " + ", ".join(f"{name} {size:.2f}" for name, size in memory_of.items()))
-    if profile:
-        from torch.profiler import profile as profiler
-
-        with profiler() as found:
-            worker.update_actor(rows(config, vocabulary, long))
-        print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=15, max_name_column_width=50))
 
 
 def decode(path: str) -> None:
@@ -176,8 +168,6 @@ def main() -> None:
     parser.add_argument("--threads", help="the profile's unless given")
     parser.add_argument("--multi-turn", action="store_true")
     parser.add_argument("--decode", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="what an update spends its time on")
-    parser.add_argument("--cpu-time", action="store_true", help="seconds of CPU, for a machine that is busy")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="of the training's configuration")
     given = parser.parse_intermixed_args()
     path = str(Path(given.model).absolute())
@@ -188,13 +178,11 @@ def main() -> None:
     wanted["MASTER_PORT"] = str(29000 + os.getpid() % 999)
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # some are read before Python starts
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | wanted)
-    global clock
-    clock = process_time if given.cpu_time else perf_counter
     print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     if given.decode:
         decode(path)
     else:
-        update(config, given.multi_turn, given.profile)
+        update(config, given.multi_turn)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -8,7 +8,9 @@ score, metrics) and ends with what is long, so that readers of gigabytes read be
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 
 class Tokens(TypedDict):

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.files import Damaged, PreflightError, shown, write_atomic
+from recipe.files import Damaged, PreflightError, one_line, shown, write_atomic
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -70,8 +70,8 @@ class Sides:
 
     train: list[Conversation]
     val: list[Conversation]
-    counts: dict[str, Any] | None = None
-    """What became of all that were read; None before `arrange`."""
+    counts: dict[str, int] | None = None
+    """How many there are of each, and how many were cut and left out; None before `arrange`."""
 
 
 # Reading.
@@ -206,11 +206,13 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
         name = min(conversations[place].same for place in query)
         return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
-    wanted, order, held = max(1, round(share * len(conversations))), sorted(queries.values(), key=drawn), set[int]()
+    most = min(max(1, round(share * len(conversations))), len(conversations) - 1)
+    order, held = sorted(queries.values(), key=drawn), set[int]()
+    shortest = min(order, key=len)
     for query in order:
-        if len(held) + len(query) <= min(wanted, len(conversations) - 1):
+        if len(held) + len(query) <= most:
             held.update(query)
-    return held or set(min(order, key=len))
+    return held or set(shortest)
 
 
 def on_both(train: Sequence[Conversation], val: Sequence[Conversation]) -> list[tuple[str, str]]:
@@ -245,8 +247,7 @@ class Template:
         """The text of each message; joined, what is trained on.
 
         Raises:
-            PreflightError: the conversation as a whole reads otherwise, or the loss would see other tokens than the
-                model's, or not all of them.
+            PreflightError: the conversation as a whole reads otherwise, or the loss would not see the model's tokens.
         """
         messages, kept = list(conversation.messages), conversation.kept
         thinking, tools = kept.get("enable_thinking", self.thinking), kept.get("tools")
@@ -274,29 +275,29 @@ class Template:
         try:
             return str(apply_chat_template(self.tokenizer, list(messages), **given))
         except Exception as error:  # a template raises what it likes
-            roles, words = ", ".join(message["role"] for message in messages[:8]), " ".join(str(error).split())[:300]
-            said = f"refuses messages with the roles {roles}: {type(error).__name__}: {words}. Put another one there."
-            raise PreflightError(f"the chat template of {self.model} {said}") from error
+            roles = ", ".join(message["role"] for message in messages[:8])
+            said = f"refuses messages with the roles {roles}: {type(error).__name__}: {one_line(error)}"
+            raise PreflightError(f"the chat template of {self.model} {said}. Put another one there.") from error
 
 
-def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key: str) -> tuple[list[Any], Any]:
-    """Conversations of at most `data.max_length` tokens, and what became of longer ones, by `data.truncation`.
+def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key: str) -> tuple[list[Any], int]:
+    """Conversations of at most `data.max_length` tokens without control tokens of their own, and how many were cut.
 
-    They are refused (error), left out (drop), end with the last message of the model that fits, or are left out where
-    none does (messages), or are cut anywhere by verl (right). Control tokens are those of the template alone.
+    `data.truncation` says what becomes of longer ones: they are refused (error), left out (drop), end with the last
+    message of the model that fits or are left out where none does (messages), or are cut anywhere by verl (right).
 
     Raises:
         PreflightError: there are longer ones, none is left, or the template cannot be used.
     """
     plain, limit, how = PlainText.of(template.tokenizer), data.max_length, data.truncation
-    fitting, too_long, cut = list[Conversation](), dict[str, int](), 0
+    fitting, too_long, cut = list[Conversation](), list[tuple[int, str]](), 0
     for one in side:
         kept = json.loads(plain(json.dumps(one.kept, ensure_ascii=False)))
         one = replace(one, messages=tuple(plain.messages(one.messages)), kept=kept)
         pieces = template.pieces(one)
         ends = list(accumulate(map(len, template.tokenizer(pieces, add_special_tokens=False)["input_ids"])))
         if ends[-1] > limit:
-            too_long[one.place] = ends[-1]
+            too_long.append((ends[-1], one.place))
             roles = [message["role"] for message in one.messages]
             fits = [at for at, (end, role) in enumerate(zip(ends, roles, strict=True), 1) if end <= limit]
             last = max((at for at in fits if roles[at - 1] == "assistant"), default=0)
@@ -305,19 +306,15 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
             if how == "messages":
                 one, cut = replace(one, messages=one.messages[:last]), cut + 1
         fitting.append(one)
-    left_out = len(side) - len(fitting)
     if too_long:
-        most, where = max((tokens, place) for place, tokens in too_long.items())
-        line = (
-            f"{len(too_long)} of {len(side)} conversations of data.{key} have more than data.max_length={limit} "
-            f"tokens, the longest {most} ({where})"
-        )
-        if how == "error":
-            raise PreflightError(f"{line}. Raise data.max_length, or set data.truncation=messages or drop.")
+        most, where = max(too_long)
+        line = f"{len(too_long)} of {len(side)} conversations of data.{key} are longer than data.max_length={limit}"
+        if how == "error" or not fitting:
+            more = f"the longest has {most} tokens ({where}). Raise it, or set data.truncation=messages or drop"
+            raise PreflightError(f"{line}, {more}.")
+        left_out = len(side) - len(fitting)
         print(f"NOTE       {line}: {cut} cut, {left_out} left out (data.truncation={how})", flush=True)
-    if side and not fitting:
-        raise PreflightError(f"data.{key}: no conversation fits data.max_length={limit}. Raise it.")
-    return fitting, {"cut": cut, "left_out": left_out, "too_long": too_long}
+    return fitting, cut
 
 
 # For verl.
@@ -329,8 +326,9 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
     if data.custom_cls.path is not None:
         return sides
     template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
-    train, counts = fit(sides.train, template, data, "train_files")
-    val, of_val = fit(sides.val, template, data, "val_files")
+    train, cut = fit(sides.train, template, data, "train_files")
+    val, cut_of_val = fit(sides.val, template, data, "val_files")
+    left_out = len(sides.train) + len(sides.val) - len(train) - len(val)
     if data.val_share is not None:
         try:
             held = hold_out(train, data.val_share, trainer.seed)
@@ -338,15 +336,9 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
             raise PreflightError(f"data.val_share={data.val_share}: {error}. Set data.val_files instead.") from error
         val = [train[place] for place in sorted(held)]
         train = [one for place, one in enumerate(train) if place not in held]
-    counts = {name: n | of_val[name] if name == "too_long" else n + of_val[name] for name, n in counts.items()}
-    for name, side in (("train", train), ("val", val)):
-        learned = sum(message["role"] == "assistant" for one in side for message in one.messages)
-        counts |= {name: len(side), f"{name}_messages": learned}
-    print(
-        f"DATA       {counts['train']} conversations to train on, with {counts['train_messages']} messages of the "
-        f"model; {counts['val']} to validate on, with {counts['val_messages']}",
-        flush=True,
-    )
+    learned = sum(message["role"] == "assistant" for one in train for message in one.messages)
+    said = f"{len(train)} conversations to train on, with {learned} messages of the model; {len(val)} to validate on"
+    print(f"DATA       {said}", flush=True)
     rows = min(len(train), data.train_max_samples) if data.train_max_samples > 0 else len(train)
     steps = rows // data.train_batch_size * trainer.total_epochs
     if (asked := trainer.total_training_steps or 1) > steps:  # verl would end without a word
@@ -354,7 +346,7 @@ def arrange(sides: Sides, config: DictConfig) -> Sides:
             f"{rows} conversations to train on make {steps} steps of data.train_batch_size={data.train_batch_size} in "
             f"trainer.total_epochs={trainer.total_epochs}, fewer than {asked}. Set a smaller batch or more epochs."
         )
-    return Sides(train, val, counts)
+    return Sides(train, val, {"train": len(train), "val": len(val), "cut": cut + cut_of_val, "left_out": left_out})
 
 
 def folder_of(config: DictConfig) -> Path:

@@ -59,19 +59,16 @@ def fingerprint(config: DictConfig) -> str:
 
 
 def process_group() -> None:
-    """Variables that torchrun would set, where it did not start this process; on one machine it meets on loopback.
-
-    SLURM and others name the machine's address in its network; where torchrun listens on that itself, it stays.
-    """
+    """Variables that torchrun would set, where it did not start this process; on one machine it meets on loopback."""
     closed = machines() == 1 and os.environ.get("DIST_INIT_METHOD") == loopback.ENVIRONMENT["DIST_INIT_METHOD"]
     if closed and not loopback.joins_torchrun():
         os.environ["MASTER_ADDR"] = loopback.HOST
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}.items():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = str(sock.getsockname()[1])
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in alone.items():
         os.environ.setdefault(name, value)
-    if "MASTER_PORT" not in os.environ:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            os.environ["MASTER_PORT"] = str(sock.getsockname()[1])
 
 
 def tee_output(path: Path) -> None:
@@ -88,9 +85,7 @@ def tee_output(path: Path) -> None:
 
 
 def hold(run: Path, held: ExitStack) -> None:
-    """Have nobody else train into the run's folder, unless whoever started this process holds it: its note is there.
-
-    The curriculum of another run watches over this process and holds another folder: the tiny policy is for all runs.
+    """Have nobody else train into the run's folder, unless the curriculum that started this process holds it.
 
     Raises:
         SystemExit: another start is at work there.
@@ -135,8 +130,8 @@ def run(config: DictConfig, overrides: list[str]) -> None:
     require(model_lora(config.model, "model"))
     if config.model.lora_adapter_path is not None:
         raise PreflightError(
-            f"model.lora_adapter_path={config.model.lora_adapter_path}: a warm start trains a new adapter. Merge that "
-            "one into the start model (peft: merge_and_unload, save_pretrained), and set MODEL to the result."
+            "model.lora_adapter_path: a warm start trains a new adapter. Merge that one into the start model (peft: "
+            "merge_and_unload, save_pretrained), and set MODEL to the result."
         )
     if config.model.path is not None:
         config.model.path = start_model(str(config.model.path))
@@ -161,7 +156,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
             say(state.go_back(checkpoints, machines() == 1) if goes_on else starts.start_over(config))
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
-            tee_output(Path(config.paths.run) / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
+            tee_output(folder / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")
     if config.model.path is None:
         with writing(config):
             sides = begin_with_tiny_policy(config, sides)
@@ -191,11 +186,7 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
 
 
 def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | None:
-    """Make the tiny policy, where no model is given; what its tokenizer makes of the conversations.
-
-    Raises:
-        PreflightError: they cannot be learned.
-    """
+    """Make the tiny policy, where no model is given; what its tokenizer makes of the conversations."""
     from recipe.cpu.tiny_policy import make_tiny_policy
 
     stage, lines = Path(config.paths.stage), None

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Any, NotRequired
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from interaction.environment import task_key_of, task_name
-from interaction.episode_file import whole_of
-from interaction.record import VERSION, StopReason
+from interaction.episode_file import Tokens, whole_of
+from interaction.record import EpisodeRecord, StopReason, TurnRecord
 from interaction.token_rewards import rewards_of
 from interaction.trajectory import Trajectory
 from interaction.words import wrong_settings
@@ -126,40 +126,16 @@ def found(named: Iterable[str]) -> list[Path]:
 
 # Episodes with their tokens.
 
-Ids = list[Annotated[int, Field(ge=0)]]
-
-
-class _Tokens(TypedDict):
-    prompt: Annotated[Ids, Field(min_length=1)]
-    response: Ids
-    mask: list[Literal[0, 1]]
-    logprobs: list[FiniteFloat] | None
-
-
-class _Step(TypedDict):
-    tokens: Annotated[list[int], Field(min_length=2, max_length=2)]
-    text: NotRequired[str]
-
-
-class _Turn(TypedDict):
-    steps: list[_Step]
-
-
-class _Episode(TypedDict):
-    version: Annotated[int, Field(ge=VERSION, le=VERSION)]
-    stop_reason: str
-    turns: list[_Turn]
-
 
 class _Line(TypedDict):
     """One line of a file, as far as it is read."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-    tokens: _Tokens
-    score: FiniteFloat
-    step_scores: NotRequired[list[FiniteFloat] | None]
+    __pydantic_config__ = ConfigDict(extra="allow", allow_inf_nan=False)  # type: ignore[misc]
+    tokens: Tokens
+    score: float
+    step_scores: NotRequired[list[float] | None]
     reward: NotRequired[dict[str, Any] | None]
-    episode: _Episode
+    episode: EpisodeRecord
 
 
 LINE: TypeAdapter[Any] = TypeAdapter(_Line)
@@ -179,21 +155,22 @@ def _of_line(text: bytes) -> tuple[dict[str, Any], Stored]:
     return line, Stored(
         group=task_name(environment, str(task)) if uid is None else str(uid),
         source=f"{environment}/{category}" if category else environment,
-        trajectory=_trajectory(line["tokens"], line["episode"]["turns"]),
+        trajectory=_trajectory(line["tokens"], line["episode"]),
         score=line["score"],
         step_scores=line.get("step_scores") or None,
         reward={name: value for name, value in told if isinstance(value, int | float) and abs(value) < math.inf},
-        truncated=line["episode"]["stop_reason"] == StopReason.max_tokens,
+        truncated=line["episode"].stop_reason == StopReason.max_tokens,
     )
 
 
-def _trajectory(tokens: Any, turns: Sequence[Any]) -> Trajectory:
+def _trajectory(tokens: Tokens, episode: EpisodeRecord) -> Trajectory:
     response, mask, log_probs = tokens["response"], tokens["mask"], tokens["logprobs"]
-    for name in ("mask", "logprobs"):
-        if tokens[name] is not None and len(tokens[name]) != len(response):
-            raise Mistake(f"tokens.{name}: has {len(tokens[name])} items; expected one a token, {len(response)}")
+    for name, values in (("mask", mask), ("logprobs", log_probs)):
+        if values is not None and len(values) != len(response):
+            raise Mistake(f"tokens.{name}: has {len(values)} items; expected one a token, {len(response)}")
     made, end = Trajectory(tokens["prompt"]), 0
-    for turn, start, stop in ((turn, *step["tokens"]) for turn, one in enumerate(turns) for step in one["steps"]):
+    steps = ((turn, step.tokens or (0, 0)) for turn, one in enumerate(episode.turns) for step in one.steps)
+    for turn, (start, stop) in steps:
         where = f"step {len(made.spans)} of the episode, tokens"
         if not end <= start < stop <= len(response):
             raise Mistake(f"{where}: is {start}, {stop}; expected a place after {end}, up to {len(response)}")
@@ -364,7 +341,7 @@ def survey(files: Sequence[Path], limits: Limits, tokenizer: Any, known: int) ->
                         if name not in kept:
                             continue
                     if compared < COMPARED:
-                        _check_texts(stored.trajectory, line["episode"]["turns"], tokenizer)
+                        _check_texts(stored.trajectory, line["episode"].turns, tokenizer)
                         compared += 1
                 seen[name], last[step] = (launch, place), launch
                 if (trained := _look(stored, result, limits, known)) is not None:
@@ -407,17 +384,17 @@ def _look(stored: Stored, result: Survey, limits: Limits, known: int) -> Traject
         rewards_of(stored.score, stored.step_scores, steps=len(spans), spans=spans, mask=mask)
     except ValueError as error:
         raise Mistake(f"score, step_scores: {error}") from error
-    if (largest := max(stored.trajectory.ids)) >= known:
-        raise Mistake(f"tokens: holds the id {largest}, and the model knows those below {known}: {ANOTHER_MODEL}")
+    if unknown := [token for token in stored.trajectory.ids if not 0 <= token < known]:
+        raise Mistake(f"tokens: holds the id {unknown[0]}, and the model knows those below {known}: {ANOTHER_MODEL}")
     if (kept := cut(stored, limits)) is None:
         result.counts["too_long" if spans else "silent"] += 1
         return None
     return kept.trajectory
 
 
-def _check_texts(trajectory: Trajectory, turns: Sequence[Any], tokenizer: Any) -> None:
+def _check_texts(trajectory: Trajectory, turns: Sequence[TurnRecord], tokenizer: Any) -> None:
     """The ids read as the record says that the model wrote. Raises Mistake."""
-    texts = [step.get("text", "") for turn in turns for step in turn["steps"]]
+    texts = [step.text for turn in turns for step in turn.steps]
     for number, (span, text) in enumerate(zip(trajectory.spans, texts, strict=True)):
         read_as = tokenizer.decode(trajectory.response[span.start : span.end], skip_special_tokens=True)
         if not text.startswith(read_as):  # its last tokens may be the environment's (`Trajectory.go_on`)

@@ -1,9 +1,8 @@
 """FSDP2 engines for `device="cpu"`; imported in training workers only, by `recipe.cpu.platform`.
 
-The engines themselves need no change. One of their helpers assumes CUDA: the reference worker asks for pinned memory.
-(The loader of value models asks for flash attention: `recipe.credit.critic_model`.) Two more are slow: `torch.exp`
-on CPUs takes ten times as long where its result underflows, which is nearly everywhere for a policy that has learned
-something, and both log-probabilities and entropy go through `logsumexp`. `log_softmax` has no such cliff.
+One helper of verl's assumes CUDA: the reference worker asks for pinned memory. Two more are slow: `torch.exp` on CPUs
+takes ten times as long where its result underflows, which is nearly everywhere for a policy that has learned something,
+and log-probabilities and entropy go through `logsumexp`. `log_softmax` has no such cliff.
 
 Three things are left out that change no number:
 
@@ -146,30 +145,11 @@ def _takes_trees(module: Any) -> bool:
 
 
 def _policy_alone(loss: Any) -> bool:
-    """Whether a loss is 0 for a row whose advantages are, whatever the policy."""
+    """Whether a loss is 0 for a row whose advantages are 0."""
     if not isinstance(loss, partial) or loss.func is not ppo_loss:
         return False
     config = loss.keywords["config"]
     return not (config.use_kl_loss or config.entropy_coeff) and config.policy_loss.get("loss_mode") in PROPORTIONAL
-
-
-def _with_advantage(data: Any) -> list[int]:
-    """The rows that have an advantage other than 0; the shortest if none has."""
-    pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
-    found = [number for number, (row, mask) in enumerate(pairs) if (row * mask).any()]
-    return found or [int(data["input_ids"].offsets().diff().argmin())]
-
-
-def _learned(mask: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Whether the token after each of `ids` is learned, (tokens of all rows).
-
-    Args:
-        mask: 1 on learned tokens; jagged, of whole rows, or of their ends: the responses.
-        ids: jagged rows.
-    """
-    lengths = ids.offsets().diff().tolist()
-    parts = [torch.nn.functional.pad(row, (n - len(row), 0)) for row, n in zip(mask.unbind(), lengths, strict=True)]
-    return torch.cat(parts).bool().roll(-1)
 
 
 _prepare_micro_batches = fsdp.prepare_micro_batches
@@ -183,7 +163,11 @@ def prepare_micro_batches(data: Any, dp_group: Any = None, **given: Any) -> tupl
     if torch.distributed.get_world_size(dp_group) > 1 or not tu.get_non_tensor_data(data, "trees", False):
         return _prepare_micro_batches(data, dp_group=dp_group, **given)
     rows = data["input_ids"].unbind()
-    left = _with_advantage(data) if tu.get_non_tensor_data(data, "policy_alone", False) else range(len(rows))
+    left: Sequence[int] = range(len(rows))
+    if tu.get_non_tensor_data(data, "policy_alone", False):  # rows with an advantage, or the shortest if none has
+        pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
+        left = [number for number, (row, mask) in enumerate(pairs) if (row * mask).any()]
+        left = left or [min(range(len(rows)), key=lambda number: len(rows[number]))]
     order = sorted(left, key=lambda number: rows[number].tolist())
     shared = _shared([rows[number] for number in order])
 
@@ -215,7 +199,7 @@ class _Trees:
         self._takes_trees = _takes_trees(self.module)  # type: ignore[attr-defined]
 
     def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
-        """verl's; says to what follows what may be left out."""
+        """verl's; notes what may be left out."""
         trees = self._takes_trees and not any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
         alone = not forward_only and not tu.get_non_tensor_data(data, "calculate_entropy", False)
         tu.assign_non_tensor(data, trees=trees, policy_alone=alone and _policy_alone(loss_function))
@@ -241,7 +225,7 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
     """Which tokens of the tree get logits in the forward pass to come; None: all."""
 
     def initialize(self) -> None:
-        """verl's; the head of the model then sees only what it is wanted for."""
+        """verl's; the head of the model then sees only the wanted tokens."""
         super().initialize()
 
         def select(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
@@ -254,8 +238,11 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
         inputs, args = super().prepare_model_inputs(micro_batch)
         self._wanted = None
         if tree := args.get("tree"):
-            args["learned"] = _learned(micro_batch["loss_mask"], micro_batch["input_ids"])
-            there = torch.arange(tree.where.shape[1]) < micro_batch["input_ids"].offsets().diff()[:, None]
+            lengths = micro_batch["input_ids"].offsets().diff()
+            masks = zip(micro_batch["loss_mask"].unbind(), lengths.tolist(), strict=True)  # of rows, or of their ends
+            padded = [torch.nn.functional.pad(mask, (length - len(mask), 0)) for mask, length in masks]
+            args["learned"] = torch.cat(padded).bool().roll(-1)  # whether the token after each is learned
+            there = torch.arange(tree.where.shape[1]) < lengths[:, None]
             self._wanted = tree.where[there][args["learned"]]
         return inputs, args
 

@@ -1,7 +1,7 @@
 """vLLM plug-in for the CPU profile, loaded through the `vllm.general_plugins` entry point in every vLLM process.
 
-On CPUs vLLM packs the weights of linear layers after loading and leaves an empty parameter behind, so the trainer
-could not write new weights into them. Its own fallback, plain `F.linear`, keeps them.
+On CPUs vLLM packs the weights of linear layers and leaves an empty parameter behind, which the trainer could not write
+new weights into. Its own fallback, plain `F.linear`, keeps them.
 """
 
 import os

@@ -27,10 +27,8 @@ def count(ids: Tensor) -> int:
 
 
 def sums(values: Tensor, ids: Tensor) -> Tensor:
-    """Sum of `values` (B, T) over the tokens of each step, (B, K). What stands on other tokens, NaN included, is
-    left out."""
-    kept = torch.where(ids >= 0, values, torch.zeros_like(values))
-    return values.new_zeros(len(values), count(ids) + 1).scatter_add(1, ids + 1, kept)[:, 1:]
+    """Sum of `values` (B, T) over the tokens of each step, (B, K). Other tokens, NaN included, are left out."""
+    return values.new_zeros(len(values), count(ids) + 1).scatter_add(1, ids + 1, values)[:, 1:]
 
 
 def sizes(ids: Tensor) -> Tensor:

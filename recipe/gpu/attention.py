@@ -15,6 +15,7 @@ import weakref
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -28,16 +29,16 @@ NOT_COMPUTED = ("softcap", "s_aux", "sinks")
 class Bounds(NamedTuple):
     """Where the sequences of a packed row begin and end."""
 
-    cumulative: torch.Tensor
+    cumulative: Tensor
     """(sequences + 1,) int32: index of the first token of each, and at the end the number of tokens."""
     longest: int
     """Tokens of the longest sequence."""
 
 
-_last: tuple[weakref.ref[torch.Tensor], int, Bounds] | None = None
+_last: tuple[weakref.ref[Tensor], int, Bounds] | None = None
 
 
-def bounds_of(position_ids: torch.Tensor) -> Bounds:
+def bounds_of(position_ids: Tensor) -> Bounds:
     """The sequences of a packed row, from its position ids (1, tokens).
 
     All layers of a model ask for the same tensor, and the answer waits for the GPU, so the last one is kept for as
@@ -67,13 +68,8 @@ def bounds_of(position_ids: torch.Tensor) -> Bounds:
 
 
 def flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: Bounds,
-    scale: float | None = None,
-    window: int | None = None,
-) -> torch.Tensor:
+    query: Tensor, key: Tensor, value: Tensor, bounds: Bounds, scale: float | None = None, window: int | None = None
+) -> Tensor:
     """Causal attention within each sequence, by PyTorch's kernel for GPUs.
 
     Args:
@@ -101,13 +97,8 @@ def flash(
 
 
 def sequence_by_sequence(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: Bounds,
-    scale: float | None = None,
-    window: int | None = None,
-) -> torch.Tensor:
+    query: Tensor, key: Tensor, value: Tensor, bounds: Bounds, scale: float | None = None, window: int | None = None
+) -> Tensor:
     """The same as `flash` in any precision on any device, with PyTorch's attention for whole sequences."""
     outputs = []
     edges = bounds.cumulative.tolist()
@@ -126,16 +117,16 @@ def sequence_by_sequence(
 
 def varlen(
     module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    position_ids: torch.Tensor | None = None,
+    position_ids: Tensor | None = None,
     sliding_window: int | None = None,
     **others: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """Attention in the form in which transformers calls it.
 
     Args:
@@ -169,14 +160,14 @@ def varlen(
 
 
 def varlen_repeat_kv(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any
-) -> tuple[torch.Tensor, None]:
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+) -> tuple[Tensor, None]:
     """`varlen` with a key and a value head for each query head."""
     groups = query.shape[1] // key.shape[1]
     return varlen(module, query, *(x.repeat_interleave(groups, dim=1) for x in (key, value)), *args, **kwargs)
 
 
-def no_mask(*_: Any, attention_mask: torch.Tensor | None = None, **__: Any) -> torch.Tensor | None:
+def no_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
     """The mask that transformers makes for `varlen`: none. A padding mask is handed on, and refused there."""
     return attention_mask
 

@@ -18,6 +18,9 @@ import torch
 
 from recipe.gpu.attention import IMPLEMENTATIONS, bounds_of, sequence_by_sequence
 
+Implementation = Callable[..., tuple[torch.Tensor, None]]
+"""In the form in which transformers calls it: `recipe.gpu.attention.varlen`."""
+
 LENGTHS = (1, 700, 2, 129, 64, 333, 17)
 """Tokens of the packed sequences: around the kernel's tiles of 64 and 128, and very short ones."""
 
@@ -26,7 +29,7 @@ LIMITS = {torch.bfloat16: 0.03, torch.float32: 1e-4}
 
 
 def errors(
-    implementation: Callable[..., tuple[torch.Tensor, None]],
+    implementation: Implementation,
     heads: int,
     kv_heads: int,
     head_size: int,
@@ -36,9 +39,6 @@ def errors(
 ) -> dict[str, float]:
     """Error of `output` and of the gradients of `query`, `key` and `value`: L2 norm of the difference to PyTorch's
     attention in float32 by that of the latter, in the sequence where it is largest.
-
-    Args:
-        implementation: in the form in which transformers calls it, see `recipe.gpu.attention.varlen`.
     """
     generator = torch.Generator().manual_seed(0)
     tokens = sum(LENGTHS)
@@ -66,7 +66,7 @@ def errors(
     return worst
 
 
-def judge(implementation: Callable[..., tuple[torch.Tensor, None]], **how: Any) -> dict[str, Any]:
+def judge(implementation: Implementation, **how: Any) -> dict[str, Any]:
     """`right`, whether the errors are those of rounding, and `says`, the errors or the exception in words."""
     try:
         found = errors(implementation, **how)

@@ -10,11 +10,6 @@ SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
 
 
-def none(metrics: Mapping[str, float]) -> list[str]:
-    """No alarms: they are about what is played."""
-    return []
-
-
 class Alarms:
     """Watches the metrics of one launch of a stage.
 

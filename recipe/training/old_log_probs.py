@@ -43,16 +43,19 @@ class OldLogProbs(PPOTrainer):
     def _compute_old_log_prob(self, batch: Any, metrics: dict) -> Any:
         """verl's, in the steps that measure; in the others the engine's, stored as verl's own bypass mode does."""
         self._compared = self._to_skip == 0
+        rows: Any = {"keys": batch.keys, "partition_id": batch.partition_id}
         if not self._compared:
             self._to_skip -= 1
-            rows: Any = {"keys": batch.keys, "partition_id": batch.partition_id}
             data = tq.kv_batch_get(**rows, select_fields=["rollout_log_probs"])
             data["old_log_probs"] = data.pop("rollout_log_probs")
             tq.kv_batch_put(**rows, fields=data)
             return batch
         batch = super()._compute_old_log_prob(batch, metrics)
         if self._every > 1:
-            metrics[DIFFERENCE] = difference = _difference(batch)
+            names = ["old_log_probs", "rollout_log_probs", "response_mask"]
+            data = tq.kv_batch_get(**rows, select_fields=names).to_padded_tensor()
+            apart = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[data["response_mask"].bool()]
+            metrics[DIFFERENCE] = difference = apart.max().item() if apart.numel() else nan
             self._to_skip = self._every - 1 if difference <= TOLERANCE else 0  # NaN is no agreement
             if not (self._to_skip or self._told):
                 self._told = True
@@ -71,12 +74,3 @@ class OldLogProbs(PPOTrainer):
                 if name.startswith("rollout_corr/"):
                     del metrics[name]
         return batch
-
-
-def _difference(batch: Any) -> float:
-    """The largest difference over the tokens that the model wrote, of a batch that has both log-probabilities."""
-    names = ["old_log_probs", "rollout_log_probs", "response_mask"]
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names).to_padded_tensor()
-    apart = (data["old_log_probs"] - data["rollout_log_probs"]).abs()
-    written = apart[data["response_mask"].bool()]
-    return written.max().item() if written.numel() else nan

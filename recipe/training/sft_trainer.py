@@ -10,7 +10,7 @@ next epoch, would be given none there: one epoch less, and the last step is neve
 from typing import Any
 
 from omegaconf import DictConfig
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import ConcatDataset, DataLoader, DistributedSampler
 from verl.trainer import sft_trainer
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
@@ -18,20 +18,10 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 from recipe.stage.starts import mask_prints
 
 
-class Filled(Dataset):
-    """A data set with as many rows as can be parted evenly; those that fill it up have no token that counts."""
-
-    def __init__(self, rows: Any, multiple: int) -> None:
-        self.rows = rows
-        self.length = -(-len(rows) // multiple) * multiple
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        if place < len(self.rows):
-            return self.rows[place]
-        return {**self.rows[0], "loss_mask": self.rows[0]["loss_mask"] * 0}
+def filled(rows: Any, multiple: int) -> ConcatDataset:
+    """The rows, and as many without a token that counts as they need to be parted evenly."""
+    empty = {**rows[0], "loss_mask": rows[0]["loss_mask"] * 0}
+    return ConcatDataset([rows, [empty] * (-len(rows) % multiple)])
 
 
 class WarmStart(SFTTrainer):
@@ -49,7 +39,7 @@ class WarmStart(SFTTrainer):
             return
         ranks = self.engine.get_data_parallel_size()
         each = 1 if self.config.data.use_dynamic_bsz else self.config.data.micro_batch_size_per_gpu
-        rows = Filled(self.val_dataset, ranks * each)
+        rows = filled(self.val_dataset, ranks * each)
         rank = self.engine.get_data_parallel_rank()
         self.val_dataloader = DataLoader(
             rows,

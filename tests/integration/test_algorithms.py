@@ -132,23 +132,27 @@ def test_groups_that_are_all_alike_end_the_training_and_its_checkpoint_stays(fol
     assert len(groups(stage, STEPS + 1)) == 2 * BATCH, "neither more nor fewer than the limit"
 
 
-def largest(stage: Path, step: int, scale: float) -> float:
-    """The largest advantage of a step whose advantages are differences from the mean of the group."""
-    scores = [[episode["score"] for episode in group] for group in groups(stage, step)]
-    return max(scale * (max(group) - fmean(group)) for group in scores)
+CISPO = (
+    "actor_rollout_ref.actor.policy_loss.loss_mode=cispo",
+    "actor_rollout_ref.actor.clip_ratio_low=10",
+    "actor_rollout_ref.actor.clip_ratio_high=0.02",
+)
 
 
-def test_gspo_clips_episodes_and_rloo_compares_with_the_others(folder: Path):
-    stage, _ = train(folder, "gspo", "algorithm=gspo", "algorithm.adv_estimator=rloo")
+@pytest.mark.parametrize(
+    ("overrides", "scale", "clipped"),
+    [
+        (["algorithm=gspo", "algorithm.adv_estimator=rloo"], N / (N - 1), 0.01),  # bounds of a mean over an episode
+        (["algorithm=dr_grpo", *CISPO], 1.0, 0.0),
+    ],
+    ids=["gspo, rloo", "cispo, dr_grpo"],
+)
+def test_other_losses_clip_and_other_estimators_divide_by_no_spread(
+    folder: Path, overrides: list[str], scale: float, clipped: float
+):
+    stage, _ = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
     for step, numbers in read_steps(stage).items():
-        assert numbers["actor/pg_clipfrac"] > 0.01, "its bounds are those of a mean over a whole episode"
-        assert numbers["critic/advantages/max"] == pytest.approx(largest(stage, step, N / (N - 1)), abs=1e-5)
-
-
-def test_cispo_clips_weights_and_dr_grpo_divides_by_no_spread(folder: Path):
-    loss = ("actor_rollout_ref.actor.policy_loss.loss_mode=cispo", "actor_rollout_ref.actor.clip_ratio_low=10")
-    stage, _ = train(folder, "cispo", "algorithm=dr_grpo", *loss, "actor_rollout_ref.actor.clip_ratio_high=0.02")
-    for step, numbers in read_steps(stage).items():
-        assert numbers["actor/pg_clipfrac"] > 0
-        assert numbers["critic/advantages/max"] == pytest.approx(largest(stage, step, 1.0), abs=1e-5)
-        assert numbers["actor/grad_norm"] > 0
+        assert numbers["actor/pg_clipfrac"] > clipped and numbers["actor/grad_norm"] > 0
+        scores = [[episode["score"] for episode in group] for group in groups(stage, step)]
+        largest = max(scale * (max(group) - fmean(group)) for group in scores)
+        assert numbers["critic/advantages/max"] == pytest.approx(largest, abs=1e-5)

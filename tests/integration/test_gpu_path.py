@@ -6,7 +6,6 @@ bfloat16, dynamic micro-batches, a reference, truncated importance sampling; wit
 parameters. Two to three minutes each on two idle cores.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
@@ -24,11 +24,10 @@ from recipe.stage.metrics_log import read_steps
 
 ROOT = Path(__file__).parents[2]
 
-REWARD = '''
+REWARD = """
 def compute_score(data_source, solution_str, ground_truth, extra_info):
-    """Not ours: rewards length, so that an untrained policy gets a gradient."""
-    return {"score": len(solution_str) % 11}
-'''
+    return {"score": len(solution_str) % 11}  # so that an untrained policy gets a gradient
+"""
 
 DEVICE = """
 trainer.device=cpu ray_kwargs.ray_init.num_cpus=10 +ray_kwargs.ray_init.include_dashboard=false
@@ -53,25 +52,17 @@ trainer.total_training_steps=2 trainer.save_freq=-1 trainer.test_freq=-1 trainer
 """What a model of 0.9M parameters and two steps need."""
 
 
-def make_untied_policy(folder: Path) -> None:
-    """The tiny policy with an output layer of its own, as Qwen2.5-7B has: what verl alone cannot train fused."""
-    from transformers import AutoModelForCausalLM
-
-    make_tiny_policy(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    model.config.tie_word_embeddings = False
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
-    model.save_pretrained(folder)
-    assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is False
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "ranks"), [("gpu8", 2), ("gpu1", 1)])
 def test_two_steps_with_the_values_of_a_gpu_profile(
     tmp_path: Path, hardware: str, ranks: int, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
 ):
     prepare_data(["--out", str(tmp_path / "data"), "--tiny"])
-    make_untied_policy(tmp_path / "model")
+    make_tiny_policy(tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    model.config.tie_word_embeddings = False  # as Qwen2.5-7B has it: verl alone cannot train it fused
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    model.save_pretrained(tmp_path / "model")
     (tmp_path / "reward.py").write_text(REWARD)
     paths = [
         f"paths.run={tmp_path}/run",

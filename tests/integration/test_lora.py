@@ -16,39 +16,30 @@ from transformers import AutoModelForCausalLM
 
 from recipe.stage.metrics_log import read_steps
 
-REWARD = '''
+REWARD = """
 def compute_score(data_source, solution_str, ground_truth, extra_info):
-    """Not ours: rewards length, so that an untrained policy gets a gradient."""
-    return {"score": 1.0 + len(solution_str) % 11}
-'''
-
+    return {"score": 1.0 + len(solution_str) % 11}  # so that an untrained policy gets a gradient
+"""
 RANDOM = 7.62
 """Entropy in nats of a policy that knows nothing of its 2048 tokens."""
-
-
-def make_confident(folder: Path) -> None:
-    """Make the next token of a policy less a matter of chance, so that a random one in its place shows."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.no_grad():
-        model.model.norm.weight.mul_(5.0)  # entropy 1.4 nats at temperature 0.7
-    model.save_pretrained(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", [False, True], ids=["adapter", "merged for vLLM"])
 def test_a_stage_with_lora_hands_on_what_it_trained(tmp_path: Path, merge: bool):
-    make_confident(prepared(tmp_path, REWARD) / "model")
+    prepared(tmp_path, REWARD)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
+    with torch.no_grad():
+        model.model.norm.weight.mul_(5.0)  # entropy 1.4 nats at temperature 0.7, so that a random policy shows
+    model.save_pretrained(tmp_path / "model")
     done = start(
-        *("recipe.curriculum", "--stages=stage1,stage2"),
-        f"paths.run={tmp_path}/run",
-        f"paths.data={tmp_path}/data",
+        *("recipe.curriculum", "--stages=stage1,stage2", f"paths.run={tmp_path}/run", f"paths.data={tmp_path}/data"),
         f"stage1:actor_rollout_ref.model.path={tmp_path}/model",
         f"reward.custom_reward_function.path={tmp_path}/my_reward.py",
         *("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=24"),
-        f"actor_rollout_ref.model.lora.merge={merge}",
-        *("actor_rollout_ref.actor.optim.lr=0.001", "actor_rollout_ref.rollout.n=4", "data.max_response_length=300"),
+        *(f"actor_rollout_ref.model.lora.merge={merge}", "actor_rollout_ref.actor.optim.lr=0.001"),
+        *("actor_rollout_ref.rollout.n=4", "data.max_response_length=300", "stage.old_log_probs_every=1"),
         *("trainer.total_training_steps=2", "trainer.save_freq=1", "trainer.test_freq=-1", "stage.gate=null"),
-        "stage.old_log_probs_every=1",
         timeout=1500,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -33,12 +33,6 @@ def batches(stage: Path) -> dict[int, list[str]]:
     return {line["step"]: line["trajectories"] for line in lines}
 
 
-def moves(printed: str) -> dict[str, float]:
-    """Of the benchmark's table: median move in nats of what was rewarded, and of what was punished."""
-    found = re.findall(r"^(rewarded|punished) +\d+ +\S+ -> \S+ +([+-][\d.]+)", printed, re.MULTILINE)
-    return {name: float(move) for name, move in found}
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return play(tmp_path_factory.mktemp("played"))
@@ -68,8 +62,8 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     command += ["--start", str(model), "--trained", str(at_once / "hf")]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr[-3000:]
-    moved = moves(shown.stdout)
-    assert moved["rewarded"] > 0 > moved["punished"], shown.stdout
+    moved = dict(re.findall(r"^(rewarded|punished) +\d+ +\S+ -> \S+ +([+-][\d.]+)", shown.stdout, re.MULTILINE))
+    assert float(moved["rewarded"]) > 0 > float(moved["punished"]), shown.stdout  # median moves in nats
     page: Any = report.write(tmp_path / "once").read_text()
     assert "learned from stored trajectories" in page
 

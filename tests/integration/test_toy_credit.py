@@ -2,38 +2,24 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from benchmarks.toy_credit import ALGORITHMS, curves
 
 UPDATES = 60
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, Tensor]:
+def test_all_algorithms_learn_and_finer_credit_learns_faster() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return curves(range(3), UPDATES)
+        results = curves(range(3), UPDATES)
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "naive"])
-def test_it_comes_close_to_the_best_play(results, name: str):
-    assert results[name][:, 0].max() == pytest.approx(1 / 16)
-    assert results[name][:, -1].mean() > (0.75 if name == "grpo" else 0.9)
-
-
-def learning(lines: Tensor) -> float:
-    """Expected return, averaged over all updates and seeds: 1 for a policy that is perfect from the start."""
-    return lines.mean().item()
-
-
-def test_credit_for_whole_steps_learns_faster_than_the_discount_at_every_token(results):
+    for name in ALGORITHMS:
+        if name != "naive":
+            assert results[name][:, 0].max() == pytest.approx(1 / 16)
+            assert results[name][:, -1].mean() > (0.75 if name == "grpo" else 0.9), name
+    # the mean over all updates and seeds: 1 for a policy that is perfect from the start
     for name in ("tppo", "step_grained", "appo"):
-        assert learning(results[name]) > learning(results["naive"]) + 0.1
-
-
-def test_credit_for_turns_learns_faster_than_one_score_for_the_episode(results):
-    assert learning(results["turn_grpo"]) > learning(results["grpo"]) + 0.1
+        assert results[name].mean() > results["naive"].mean() + 0.1, "than the discount at every token"
+    assert results["turn_grpo"].mean() > results["grpo"].mean() + 0.1, "than one score for the episode"

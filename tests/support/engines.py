@@ -147,6 +147,8 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
         "kl": (partial(ppo_loss, config=actor(use_kl_loss=True)), False),
         "sft": (partial(sft_loss, config=actor()), True),
     }
+    assert engine._policy_alone(losses["ppo"][0]) and not engine._policy_alone(losses["kl"][0])
+    assert not engine._policy_alone(partial(ppo_loss, config=actor(entropy_coeff=0.1))), "entropy is of all rows"
     found: dict[str, dict[str, dict[str, torch.Tensor]]] = {}
     engine.LONGEST = 16
     sides = {"ours": engine.prepare_micro_batches, "verl's": engine._prepare_micro_batches}

@@ -2,10 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+
+from recipe.training import trainer as trainer_module
 
 
 class PartlyFailed(list):
@@ -68,3 +73,16 @@ class Store:
     def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> Any:
         self.written |= {name: fields[name].to_padded_tensor(padding=0) for name in fields.keys()}
         return "batch"
+
+
+def metrics_of(trainer: Any, keys: Sequence[str], scores: Any = None, extra: Sequence[Any] = ()) -> dict[str, float]:
+    """What the trainer logs of a step with these samples, their scores on tokens and what the agent loop said."""
+    columns = {
+        "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func", *keys][: len(keys)]),
+        "extra_fields": SimpleNamespace(tolist=lambda: list(extra) or [{}] * len(keys)),
+        "rm_scores": torch.zeros(len(keys), 1) if scores is None else torch.tensor(scores),
+    }
+    batch = KVBatchMeta(partition_id="train", keys=[*keys, "pad"], tags=[*[{}] * len(keys), {"is_padding": True}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer_module.tq, "kv_batch_get", lambda **_: dict(columns))
+        return trainer._reward_metrics(batch)

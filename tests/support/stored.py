@@ -40,14 +40,18 @@ def line(
         place = [len(response), len(response) + len(ids)]
         response, mask = response + list(ids), mask + [1] * len(ids)
         text = tokenizer().decode(ids, skip_special_tokens=True)
-        records.append({"text": text, "tokens": place})
+        records.append({"text": text, "tokens": place, "well_formed": True})
     logged = [-0.5 * value for value in mask] if log_probs else None
+    task = {"environment": "bfcl", "task_id": "multi_turn_base_7", "category": "multi_turn_base"}
     made = {
         **{"step": 1, "split": "train", "launch": "a", "uid": uid, "session_id": session},
-        **{"environment": "bfcl", "task_id": "multi_turn_base_7", "category": "multi_turn_base"},
+        **task,
         "score": 1.0 if scores is None else sum(scores),
         "reward": {"acc": 1.0},
-        "episode": {"version": 3, "stop_reason": "completed", "turns": [{"steps": [step]} for step in records]},
+        "episode": {
+            **{"version": 3, "stop_reason": "completed", "protocol": "think_xml", "options": {}, **task},
+            "turns": [{"user": "", "steps": [step]} for step in records],
+        },
         "tokens": {"prompt": PROMPT, "response": response, "mask": mask, "logprobs": logged},
     }
     return made | ({} if scores is None else {"step_scores": list(scores)}) | other

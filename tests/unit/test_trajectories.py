@@ -78,18 +78,18 @@ def step_with(place: Any) -> dict[str, Any]:
 
 WRONG: list[tuple[Any, str]] = [
     ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
-    (with_(response="5 6"), "tokens.response.*array"),
-    (with_(prompt=[1, -2]), "tokens.prompt.1.*greater than or equal to 0"),
+    (with_(response="5 6"), "tokens.response.*list|array"),
+    (with_(prompt=[1, -2]), "id -2"),
     (with_(mask=[1, 1]), "tokens.mask: has 2 items; expected one a token, 6"),
     (with_(mask=[1, 1, 1, 1, 1, 1]), "tokens.mask.*steps of the episode"),
     (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
     (step_with([3, 60]), "step 1.*up to 6"),
-    (step_with(None), "steps.0.tokens.*array"),
+    (step_with(None), "step 1.*up to 6"),
     (step_with([2, 6]), "step 1.*without a token of the environment"),
     ({**line(), "score": float("inf")}, "score.*finite number"),
     ({**line(), "score": 7.0}, "step_scores.*sum to 1.25"),
     ({**line(), "step_scores": [1.25]}, "step_scores.*2 steps"),
-    ({**line(), "episode": {"version": 99}}, "episode.version"),
+    ({**line(), "episode": {**line()["episode"], "version": 99}}, "episode.version"),
     ("{", "Invalid JSON"),
 ]
 

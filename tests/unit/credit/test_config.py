@@ -1,12 +1,18 @@
 """`algorithm=NAME` in every stage: what composes, what verl accepts, what is refused before the start."""
 
-from functools import cache
+import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
+import verl.utils.model
+from transformers import AutoConfig
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from recipe.cpu.tiny_policy import make_tiny_policy
+from recipe.credit.critic_model import CriticModelConfig
+from recipe.credit.policy_loss import StepPolicyLossConfig
 from recipe.preflight import check_settings
 from recipe.settings import compose
 
@@ -20,12 +26,6 @@ ALGORITHMS = {
 }
 
 
-@cache
-def composed(stage: str, *overrides: str, hardware: str = "cpu") -> Any:
-    given = [f"hardware={hardware}", *overrides]
-    return compose(stage, given)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
@@ -33,49 +33,35 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("stage", "name"), [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]
-)
-def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds(stage: str, name: str):
-    estimator, critic, loss, gamma = ALGORITHMS[name]
-    config = composed(stage, f"algorithm={name}", "algorithm.lam=0.9")
-    check_settings(config)
-    assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
-    assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
-    assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
+def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds():
+    for stage, name in [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]:
+        estimator, critic, loss, gamma = ALGORITHMS[name]
+        config = compose(stage, ["hardware=cpu", f"algorithm={name}", "algorithm.lam=0.9"])
+        check_settings(config)
+        assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
+        assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
+        assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
 
 
-@pytest.mark.parametrize("hardware", ["cpu", "gpu8"])
-@pytest.mark.parametrize("name", ["step_grained", "appo", "tppo"])
-def test_verl_builds_the_critic_and_it_follows_the_actor(name: str, hardware: str, model: Path):
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
-
-    from recipe.credit.critic_model import CriticModelConfig
-    from recipe.credit.policy_loss import StepPolicyLossConfig
-
-    config = composed("stage2", f"algorithm={name}", f"actor_rollout_ref.model.path={model}", hardware=hardware)
-    assert need_critic(config)
-    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
-    critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, StepPolicyLossConfig)
-    assert critic.model.path == str(model)
-    assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
-    assert critic.strategy == critic.engine.strategy == "fsdp2"
+def test_verl_builds_the_critic_and_it_follows_the_actor(model: Path):
     exact = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-    assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": exact, "gpu8": None}[hardware]
-    longest = config.data.max_prompt_length + config.data.max_response_length
-    assert critic.ppo_infer_max_token_len_per_gpu >= longest or hardware == "cpu"
-    assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
+    for name, hardware in itertools.product(("step_grained", "appo"), ("cpu", "gpu8")):
+        given = [f"hardware={hardware}", f"algorithm={name}", f"actor_rollout_ref.model.path={model}"]
+        config = compose("stage2", given)
+        assert need_critic(config)
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=True)
+        critic, actor = omega_conf_to_dataclass(config.critic), omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        assert isinstance(critic.model, CriticModelConfig) and isinstance(actor.policy_loss, StepPolicyLossConfig)
+        assert critic.model.path == str(model)
+        assert critic.model.hf_config._attn_implementation == {"cpu": "sdpa", "gpu8": "varlen"}[hardware]
+        assert critic.strategy == critic.engine.strategy == "fsdp2"
+        assert critic.engine.mixed_precision == actor.engine.mixed_precision == {"cpu": exact, "gpu8": None}[hardware]
+        longest = config.data.max_prompt_length + config.data.max_response_length
+        assert critic.ppo_infer_max_token_len_per_gpu >= longest or hardware == "cpu"
+        assert need_reference_policy(config) is (name == "step_grained" and hardware == "gpu8")
 
 
 def test_the_critics_model_keeps_to_the_attention_that_is_named(model: Path):
-    import torch
-    import verl.utils.model
-    from transformers import AutoConfig
-
-    import recipe.credit.critic_model  # noqa: F401  what building the configuration imports in a worker
-
     settings = AutoConfig.from_pretrained(model, attn_implementation="eager", num_labels=1)
     critic = verl.utils.model.load_valuehead_model(str(model), torch.float32, settings, False)
     assert critic.config._attn_implementation == "eager"

@@ -27,16 +27,12 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_token_advantages_are_the_golden_ones(name: str):
-    gamma, lam, expected = GOLDEN[name]
-    inside = {"gamma_token": gamma, "lam_token": lam}
-    advantages, returns = gae_bad(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False, **inside)
-    torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
-    torch.testing.assert_close(returns, (advantages + VALUES) * MASK)
-
-
-def test_step_advantages_are_the_golden_ones():
+def test_advantages_are_the_golden_ones():
+    for gamma, lam, expected in GOLDEN.values():
+        inside = {"gamma_token": gamma, "lam_token": lam}
+        advantages, returns = gae_bad(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False, **inside)
+        torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
+        torch.testing.assert_close(returns, (advantages + VALUES) * MASK)
     advantages, returns = gae_step(REWARDS, VALUES, MASK, IDS, gamma=0.95, lam=0.95, whiten=False)
     expected = [0.482764] * 3 + [0, 0] + [0.23575] * 2 + [0] + [0.3] * 2
     torch.testing.assert_close(advantages, torch.tensor([expected]), atol=2e-6, rtol=0)
@@ -127,12 +123,16 @@ def test_with_one_discount_for_all_tokens_it_is_verls_gae(seed: int, gamma: floa
         torch.testing.assert_close(one, other * data["mask"], atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_reward_on_an_environment_token_is_refused_not_lost(name: str):
+def test_a_reward_on_an_environment_token_is_refused_and_an_episode_without_tokens_of_the_model_gives_zeros():
     data = batch(seed=3, rows=2)
-    data["rewards"][1, (data["mask"][1] == 0).nonzero()[0]] = 0.5
-    with pytest.raises(ValueError, match="episode 1 .* reward of 0.5 on tokens that are not the model's"):
-        ESTIMATORS[name](data)
+    lost = data | {"rewards": data["rewards"].clone()}
+    lost["rewards"][1, (data["mask"][1] == 0).nonzero()[0]] = 0.5
+    pad = torch.nn.functional.pad
+    padding = {name: pad(value, (0, 0, 0, 1), value=-1 if name == "ids" else 0) for name, value in data.items()}
+    for name, estimate in ESTIMATORS.items():
+        with pytest.raises(ValueError, match="episode 1 .* reward of 0.5 on tokens that are not the model's"):
+            estimate(lost)
+        assert not estimate(padding)[0][-1].any(), name
 
 
 def test_steps_are_whitened_each_with_the_same_weight():
@@ -141,14 +141,6 @@ def test_steps_are_whitened_each_with_the_same_weight():
     of_steps = advantages[steps.firsts(data["ids"])]
     assert of_steps.mean().item() == pytest.approx(0, abs=1e-6)
     assert of_steps.std().item() == pytest.approx(1, abs=1e-6)
-
-
-def test_an_episode_without_any_token_of_the_model_gives_zeros():
-    data = batch(seed=5, rows=2)
-    pad = torch.nn.functional.pad
-    padding = {name: pad(value, (0, 0, 0, 1), value=-1 if name == "ids" else 0) for name, value in data.items()}
-    for name, estimate in ESTIMATORS.items():
-        assert not estimate(padding)[0][-1].any(), name
 
 
 # Without a critic.
@@ -175,23 +167,11 @@ def test_with_one_turn_it_is_verls_grpo(scores: list[float]):
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_groups_do_not_mix():
-    rewards, mask, ids = episodes([1.0], [0.0], [9.0], [9.0])
-    advantages, _ = turn_grpo(rewards, mask, ids, ["a", "a", "b", "b"])
-    assert advantages[0, 0] > 0 > advantages[1, 0]
-    assert advantages[2:].abs().max() == 0
-
-
 def test_going_on_or_stopping_is_judged_by_what_it_brings_not_by_the_number_of_turns():
-    """Two of four episodes stop after turn 0; all rewards are such that stopping and going on bring the same."""
-    rewards, mask, ids = episodes([1.0], [1.0], [0.5, 0.5], [0.5, 0.5])
-    advantages, _ = turn_grpo(rewards, mask, ids, [0] * 4)
-    assert advantages.abs().max() == 0
-
-
-def test_going_on_is_credited_with_what_it_earned_even_if_all_that_went_on_earned_the_same():
-    """Rewards compared turn by turn give 0 everywhere here: what going on earns is all in the mean of its turn."""
-    rewards, mask, ids = episodes([1.0], [1.0], [1.0, 0.5], [1.0, 0.5])
-    advantages, _ = turn_grpo(rewards, mask, ids, [0] * 4)
-    assert advantages[2:, 0].min() > 0 > advantages[:2, 0].max()
+    advantages, _ = turn_grpo(*episodes([1.0], [0.0], [9.0], [9.0]), ["a", "a", "b", "b"])
+    assert advantages[0, 0] > 0 > advantages[1, 0] and advantages[2:].abs().max() == 0, "groups do not mix"
+    advantages, _ = turn_grpo(*episodes([1.0], [1.0], [0.5, 0.5], [0.5, 0.5]), [0] * 4)
+    assert advantages.abs().max() == 0, "stopping and going on bring the same"
+    advantages, _ = turn_grpo(*episodes([1.0], [1.0], [1.0, 0.5], [1.0, 0.5]), [0] * 4)
+    assert advantages[2:, 0].min() > 0 > advantages[:2, 0].max(), "what going on earns is in the mean of its turn"
     assert advantages[:, 3:].abs().max() == 0

@@ -16,6 +16,7 @@ import recipe.training.trainer
 from recipe.credit import estimators
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
+from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.trainer import CurriculumTrainer
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
@@ -105,6 +106,15 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
     expected[1] = 0
     for name in ("response_mask", "loss_mask"):
         torch.testing.assert_close(filtered.written[name], expected)
+
+
+def test_a_step_of_cut_episodes_alone_stops():
+    cut = NonTensorStack(*({"truncated": row < 3} for row in range(4)))
+    store = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
+    tags = [{"is_padding": row == 3} for row in range(4)]
+    batch = KVBatchMeta(partition_id="train", keys=[f"u{row}_0_0" for row in range(4)], tags=tags)
+    with pytest.raises(RuntimeError, match="cut all 3 episodes"):
+        leave_out_cut_episodes(store, batch)
 
 
 def test_verls_kl_in_the_reward_stays_in_force(monkeypatch):

@@ -1,6 +1,7 @@
 """The packed attention: sequences of one row do not see each other, and what it does not compute is refused."""
 
 import gc
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -13,15 +14,6 @@ from recipe.gpu.attention import Bounds, bounds_of, flash, varlen, varlen_repeat
 HEADS, KV_HEADS, SIZE = 6, 2, 8
 MODULE = SimpleNamespace(is_causal=True)
 LENGTHS = [5, 1, 40, 3]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A second one gains nothing on tensors this small, and waits for the first on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def positions(lengths: list[int]) -> torch.Tensor:
@@ -46,18 +38,16 @@ def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int
     return (scores.softmax(-1) @ v).transpose(1, 2)
 
 
-@pytest.mark.parametrize("implementation", [varlen, varlen_repeat_kv])
-@pytest.mark.parametrize("window", [None, 4, 40])
-def test_output_and_gradients_are_those_of_attention_within_each_sequence(implementation, window):
-    q, k, v = random_rows(sum(LENGTHS))
-    out, weights = implementation(MODULE, q, k, v, None, position_ids=positions(LENGTHS), sliding_window=window)
-    expected = by_hand(q, k, v, LENGTHS, window or 10**6)
-    assert weights is None and out.shape == (1, sum(LENGTHS), HEADS, SIZE)
-    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
-    weight = torch.randn_like(out)
-    ours, theirs = (torch.autograd.grad((x * weight).sum(), (q, k, v)) for x in (out, expected))
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+def test_output_and_gradients_are_those_of_attention_within_each_sequence():
+    for implementation, window in itertools.product((varlen, varlen_repeat_kv), (None, 4, 40)):
+        q, k, v = random_rows(sum(LENGTHS))
+        out, weights = implementation(MODULE, q, k, v, None, position_ids=positions(LENGTHS), sliding_window=window)
+        expected = by_hand(q, k, v, LENGTHS, window or 10**6)
+        assert weights is None and out.shape == (1, sum(LENGTHS), HEADS, SIZE)
+        weight = torch.randn_like(out)
+        ours, theirs = (torch.autograd.grad((x * weight).sum(), (q, k, v)) for x in (out, expected))
+        for mine, other in zip((out, *ours), (expected, *theirs), strict=True):
+            torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 
 def test_bounds_are_counted_once_for_a_tensor_and_anew_for_the_next(monkeypatch: pytest.MonkeyPatch):
@@ -78,30 +68,27 @@ def test_bounds_are_counted_once_for_a_tensor_and_anew_for_the_next(monkeypatch:
     assert bounds_of(ids).cumulative.tolist() == [0, 2, 8]
 
 
-@pytest.mark.parametrize("ids", [[1, 2, 3], [0, 1, 3], [0, 0, 2], [0, 1, 1], [3, 0, 1]])
-def test_positions_that_do_not_count_from_zero_are_refused(ids):
-    with pytest.raises(ValueError, match="varlen reads from position ids"):
-        bounds_of(torch.tensor([ids]))
+REFUSED = [
+    ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
+    ({"dropout": 0.1}, "dropout"),
+    ({"position_ids": None}, "no position ids"),
+    ({"position_ids": torch.arange(4)[None]}, "no position ids"),
+    ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
+    ({"s_aux": torch.ones(HEADS)}, "s_aux"),
+    ({"softcap": 30.0}, "softcap"),
+    ({"query": torch.randn(1, HEADS, 1, SIZE), "position_ids": torch.zeros(1, 1)}, "keys from a cache"),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
-        ({"dropout": 0.1}, "dropout"),
-        ({"position_ids": None}, "no position ids"),
-        ({"position_ids": torch.arange(4)[None]}, "no position ids"),
-        ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
-        ({"s_aux": torch.ones(HEADS)}, "s_aux"),
-        ({"softcap": 30.0}, "softcap"),
-        ({"query": torch.randn(1, HEADS, 1, SIZE), "position_ids": torch.zeros(1, 1)}, "keys from a cache"),
-    ],
-)
-def test_what_it_does_not_compute_is_refused(change, words):
+def test_what_it_does_not_compute_is_refused():
+    for ids in ([1, 2, 3], [0, 1, 3], [0, 0, 2], [0, 1, 1], [3, 0, 1]):
+        with pytest.raises(ValueError, match="varlen reads from position ids"):
+            bounds_of(torch.tensor([ids]))
     q, k, v = random_rows(8)
     call = {"module": MODULE, "query": q, "key": k, "value": v, "attention_mask": None, "position_ids": positions([8])}
-    with pytest.raises(ValueError, match=words):
-        varlen(**(call | change))
+    for change, words in REFUSED:
+        with pytest.raises(ValueError, match=words):
+            varlen(**(call | change))
 
 
 @pytest.mark.parametrize("kv_heads", [HEADS, KV_HEADS])

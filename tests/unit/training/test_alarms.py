@@ -1,6 +1,6 @@
 """An alarm is raised for what it says, and for nothing else."""
 
-from recipe.training.alarms import Alarms, none
+from recipe.training.alarms import Alarms
 
 THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "alike": 0.95, "turns": 0.5}
 GOOD = {"train/format_rate": 0.9, "train/stop/max_tokens": 0.1, "train/lost_samples": 0.0, "train/turns": 4.0}
@@ -27,7 +27,7 @@ def test_a_step_raises_the_alarms_that_its_metrics_ask_for() -> None:
         assert all(line.startswith(f"ALARM {words}") for line, words in zip(found, expected, strict=True)), found
     assert "interaction.protocol" not in Alarms(THRESHOLDS)({**GOOD, **NOTHING})[0]
     assert "interaction.protocol" in Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": 0.41})[0]
-    assert Alarms(THRESHOLDS)({"critic/score/mean": 1.0}) == none(NOTHING) == []
+    assert Alarms(THRESHOLDS)({"critic/score/mean": 1.0}) == []
 
 
 def test_a_collapse_of_turns_is_measured_against_the_first_steps() -> None:

@@ -1,7 +1,6 @@
 """What stands in for the agent loop offline: the columns that verl's trainer reads are those of an episode that was
 played, and the order of rows follows from the seed of the data."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,35 +8,23 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
+from support.gold_episode import play
+from support.gold_episode import tokenizer as gold_tokenizer
 from support.stored import line, tokenizer, write_lines
 from verl.trainer.ppo.utils import create_rl_sampler
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
-from bfcl_env import load_scenarios
-from data_prep.sft import gold_messages
-from interaction import get_protocol
 from interaction.episode_file import path_of
-from recipe.cpu.tiny_policy import make_tokenizer
 from recipe.training import offline
 from recipe.trajectories import Limits, read, survey
 from rewards.step import compute_score
 
-PROTOCOL = get_protocol("think_xml", docs="signature")
-SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
-GOLD = [message["content"] for message in gold_messages(SCENARIO, PROTOCOL) if message["role"] == "assistant"]
 ROOMY = {"prompt": 5000, "response": 9000, "context": None, "reply": None, "final_only": False}
 
 
 def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, engine: Any, tmp_path: Path) -> None:
-    words = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, PROTOCOL)])
-
-    async def play() -> Any:
-        loop = make_loop(words, engine(words, GOLD), record_dir=tmp_path, record_tokens=True)
-        row = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
-        return await loop.run({"temperature": 1.0}, **row, global_steps=1)
-
-    output = asyncio.run(play())
+    output, words = play(make_loop, engine, record_dir=tmp_path, record_tokens=True), gold_tokenizer()
     result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
     output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], dict(result)
     played = output.as_dict()

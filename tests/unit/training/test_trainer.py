@@ -4,7 +4,7 @@ from math import isfinite
 from types import SimpleNamespace
 
 import pytest
-import torch
+from support.queue import metrics_of
 from transfer_queue import KVBatchMeta
 
 
@@ -20,9 +20,7 @@ def test_without_validation_data_verl_makes_its_data_set_of_the_training_rows(mo
     assert seen == [["a"]]
 
 
-def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, trainer_for):
-    from recipe.training import trainer as module
-
+def test_faults_of_model_environment_and_engine_are_counted_apart(trainer_for):
     infos = [
         {"stop/format_errors": 1.0, "stop/environment_error": 0.0},
         {"stop/format_errors": 0.0, "stop/environment_error": 1.0},
@@ -31,15 +29,8 @@ def test_faults_of_model_environment_and_engine_are_counted_apart(monkeypatch, t
         {"reward_extra_info": info, "engine_faults": 2 * place, "user_faults": place, "seconds": {"user": 3.0 * place}}
         for place, info in enumerate(infos)
     ]
-    fields = {
-        "data_source": SimpleNamespace(tolist=lambda: ["bfcl/base", "bfcl/miss_func"]),
-        "extra_fields": SimpleNamespace(tolist=lambda: extra),
-        "rm_scores": torch.zeros(2, 1),
-    }
-    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(fields))
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": {"a"}}), groups=1)
-    batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0", "pad"], tags=[{}, {}, {"is_padding": True}])
-    metrics = trainer._reward_metrics(batch)
+    metrics = metrics_of(trainer, ["a_0_0", "a_1_0"], extra=extra)
     assert metrics["train/stop/format_errors"] == metrics["train/stop/environment_error"] == 0.5
     assert metrics["train/bfcl/base/stop/format_errors"] == 1.0
     names = ("lost_samples", "failed_rewards", "engine_faults", "user_faults", "seconds/user")
@@ -75,20 +66,13 @@ def test_a_rollout_whose_siblings_were_all_lost_is_left_out_and_counted(step_of)
     assert (sorted(cleared), trainer.lone_samples) == (["b_c_2_0", "e_1_0", "e_1_1"], 3)
 
 
-def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of, monkeypatch):
-    from recipe.training import trainer as module
-
+def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(step_of):
     keys = ["a_0_0", "a_1_0", "a_2_0", "b_0_0", "b_1_0", "b_2_0", "c_3_0"]
     with pytest.raises(RuntimeError, match="5 of 12 samples of step 7 .* 1 more are alone .*max_lost_share=0.45"):
         step_of(keys, groups=3, max_lost_share=0.45)
     batch, _, trainer = step_of(keys, groups=3, max_lost_share=0.5)
-    columns = {
-        name: SimpleNamespace(tolist=lambda fill=fill: [fill] * len(batch.keys))
-        for name, fill in (("data_source", "bfcl/base"), ("extra_fields", {}))
-    }
-    columns["rm_scores"] = torch.tensor([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    monkeypatch.setattr(module.tq, "kv_batch_get", lambda **_: dict(columns))
-    metrics = trainer._reward_metrics(batch)
+    scores = [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    metrics = metrics_of(trainer, batch.keys, scores)
     assert metrics["train/groups_alike"] == 0.5, "a, of a and b: what counts is an episode's sum"
     assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
     assert metrics["train/lone_samples"] == 1
