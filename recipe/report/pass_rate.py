@@ -83,14 +83,13 @@ class Figure(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """Two methods on the queries that both have."""
+    """Two methods on the queries that both have: pass rates of the baseline and the method, as shares."""
 
     method: str
     baseline: str
     subset: str
     queries: int
     before: float
-    """The baseline's pass rate on these queries; and the method's."""
     after: float
     same: bool
     """Whether each query has the same pass rate under both."""

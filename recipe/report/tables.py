@@ -110,10 +110,9 @@ def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference 
         variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
 
     as of two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques, 3rd ed. 1977, chapter 10).
-    f is the share of all tasks that are compared: 1 where every step plays the same tasks, 0 where they stand for tasks
-    that nobody has played (`drawn`). Else the size of the pool follows from the overlap (Lincoln and Petersen):
-    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows. A task with one episode has no s^2: then f is 0, and the
-    error rather too large. Degrees of freedom are Satterthwaite's.
+    f is the share of all tasks that are compared: 0 where they stand for tasks that nobody has played (`drawn`), else
+    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows (Lincoln and Petersen). A task with one episode has no s^2:
+    then f is 0, and the error rather too large. Degrees of freedom are Satterthwaite's.
     """
     tasks = [task for task in first if task in last]
     if not tasks:
@@ -163,8 +162,7 @@ def values_of(stage: Path, name: str) -> list[float]:
 def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
     """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
 
-    From the stored episodes of the first and the last steps. Where a step of a window has none, step means have to do,
-    and there is no standard error.
+    Where a step of a window has no stored episodes, step means have to do, and there is no standard error.
     """
     runs = []
     for stage in stages:

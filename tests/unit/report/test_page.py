@@ -1,7 +1,6 @@
 """The page as a reader uses it, in a headless Chromium, and what it says of a run that lacks things."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -71,24 +70,6 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     assert any(text.startswith("gold's calls") and "(" in text for text in texts)
     choose(page, "search", "nobody has said this")
     assert (listed(page), shown(page)) == ([], "No episode is like this.")
-
-
-def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(page, tmp_path):
-    log_steps(tmp_path, "stage2_base", 3)
-    for step in range(1, 4):
-        seconds = [{"seconds": {"total": 1.0 + n / 9, "user": n / 9}} for n in range(40)]
-        lines = [{**seconds[n], **record(BASE[n % 2], step=step, sample=n)} for n in range(40)]
-        store(tmp_path, "stage2_base", "train", step, lines)
-    page.open(pages.write(tmp_path))
-    choose(page, "task", BASE[0].id)
-    click(page, "a[href^='#episode=']")
-    end = time.monotonic() + 5  # the browser tells the page of a new address in its own time
-    while len(listed(page)) != page.value("episodes.length"):
-        assert time.monotonic() < end, listed(page)
-    assert "step 1, sample 39" in shown(page) and "5.333 s in all, user 4.333 s" in shown(page)
-    address = page.value("location.hash")
-    page.open(f"{pages.write(tmp_path).as_uri()}{address.replace('39', '37')}")
-    assert "step 1, sample 37" in shown(page), "an address leads to an episode"
 
 
 def cells(page, session, kind):
