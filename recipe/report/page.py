@@ -106,10 +106,10 @@ def verdict(runs: Sequence[Path]) -> str:
         if name == validation.OVERALL:
             title, rise = [*since.items()][-1]
             begin, end = shares[titles.index(title)][0], shares[-1][0]
-            sure = tables.brackets(rise.interval or rise.runs[0].interval)
+            sure = tables.brackets(rise.interval)
             said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
     rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
-    rose = [rise for rise in rises if (sure := rise.interval or rise.runs[0].interval) and sure[0] > 0]
+    rose = [rise for rise in rises if rise.interval is not None and rise.interval[0] > 0]
     trained = f"training reward rose in {len(rose)} of {len(rises)} stages" if rises else "no stage has ten steps"
     return f"{said}; {trained}."
 

@@ -12,7 +12,7 @@ judge agrees with itself. Whether one method is better than another is asked que
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -58,6 +58,18 @@ class Query(NamedTuple):
     """Queries of one cluster resemble each other."""
 
 
+class Played(NamedTuple):
+    """One episode."""
+
+    subset: str
+    task: str
+    sample: int
+    cluster: tuple[str, str]
+    passed: bool
+    record: Callable[[], Mapping[str, Any] | None]
+    """The record of the whole conversation, read when it is called; None if it is damaged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A row of the table: one model with one way to play, and its queries."""
@@ -68,6 +80,8 @@ class Method:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] | None = None
     """Those of an evaluation."""
+    played: Sequence[Played] = ()
+    """The episodes of an evaluation or a stage."""
 
 
 class Figure(NamedTuple):

@@ -28,7 +28,6 @@ from tqdm import tqdm
 
 from interaction.endpoint.client import Endpoint, EndpointRefusal, Named
 from interaction.endpoint.reply import Completion, one_line
-from interaction.environment import task_name
 from interaction.protocol import Message
 from recipe.evaluation.play import each
 from recipe.files import Appended, PreflightError, lines, write_atomic
@@ -154,8 +153,8 @@ def _asked(paths: Sequence[Path]) -> dict[Query, tuple[dict[str, str], Mapping[s
                 if (record := item.record()) is None:
                     print(f"NOTE {item.task} in {path} is damaged and is not judged")
                     continue
-                file = Path(_plain(method.name)) / f"{_plain(method.subset_of(item))}.json"
-                query = file, task_name(item.environment, item.task) + f"#{item.sample}" * several
+                file = Path(_plain(method.name)) / f"{_plain(item.subset)}.json"
+                query = file, item.task + f"#{item.sample}" * several
                 if query in found:
                     raise PreflightError(f"{file} would have {query[1]} twice: judge sources of one name apart")
                 words = "\n".join(turn["user"] for turn in record["turns"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.browser import CHROMIUM, chromium
-from support.report_pages import EVIL, choose, click, listed, log_steps, record, shown, store, think_xml
+from support.report_pages import EVIL, choose, click, listed, record, shown, store, think_xml
 from support.runs import STAGE, a_run
 
 from bfcl_env import load_scenarios
@@ -27,7 +27,7 @@ def page(tmp_path_factory):
 def run(tmp_path_factory):
     """A run with a hostile episode, a solved one and a failed validation."""
     run = tmp_path_factory.mktemp("runs") / "first"
-    log_steps(run, "stage2_base", 12)
+    a_run(run, [0.5] * 12, "stage2_base")
     call = json.dumps([{"name": "echo", "arguments": {"content": EVIL}}])
     evil = think_xml.render_calls(EVIL, []).replace("[]", call)
     failed = record(load_scenarios("multi_turn_miss_func")[0], step=12, sample=0, answers=["no tags at all"])
@@ -78,7 +78,7 @@ def cells(page, session, kind):
 
 
 def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(page, tmp_path):
-    log_steps(tmp_path, "stage2_base", 1)
+    a_run(tmp_path, [0.5], "stage2_base")
     items = [
         {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
         {"table": "users", "note": "gone", "found": "3"},

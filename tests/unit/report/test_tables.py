@@ -108,7 +108,7 @@ def test_students_t_is_that_of_its_distribution() -> None:
 def test_the_error_of_a_run_comes_from_its_episodes_and_runs_give_an_interval(tmp_path: Path) -> None:
     one, two = (a_run_with_episodes(tmp_path / str(rise), rise) for rise in (0.1, 0.2))
     found, progress = rise([two / STAGE], REWARD), rise([two / STAGE], "train/progress")
-    assert found is not None and found.interval is None and found.runs[0].tasks == 4
+    assert found is not None and found.interval == found.runs[0].interval and found.runs[0].tasks == 4
     spread = 10 * 0.01 / 9 / 10  # the variance of the mean of one task's ten episodes
     assert found.runs[0].standard_error == pytest.approx((2 * 4 * spread / 4**2) ** 0.5)
     assert progress is not None and progress.difference == pytest.approx(0.1)
