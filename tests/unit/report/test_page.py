@@ -27,7 +27,7 @@ def page(tmp_path_factory):
 def run(tmp_path_factory):
     """A run with a hostile episode, a solved one and a failed validation."""
     run = tmp_path_factory.mktemp("runs") / "first"
-    a_run(run, [0.5] * 12, "stage2_base")
+    a_run(run, [0.1, 0.5] * 6, "stage2_base")
     call = json.dumps([{"name": "echo", "arguments": {"content": EVIL}}])
     evil = think_xml.render_calls(EVIL, []).replace("[]", call)
     failed = record(load_scenarios("multi_turn_miss_func")[0], step=12, sample=0, answers=["no tags at all"])
