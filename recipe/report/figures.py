@@ -197,11 +197,16 @@ def draw_panels(panels: Sequence[Panel]) -> list[dict[str, Any]]:
             panel.on(axis)
             figure.tight_layout()
             figure.savefig(made, format="svg", metadata={"Date": None}, transparent=True)
-        svg = made.getvalue()
-        svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(GROUND, "var(--page)")
-        used = set(re.findall(r"#([\w-]+)", svg))  # other names would stand on the page once for each figure
-        svg = re.sub(r' id="([^"]+)"', lambda found, used=used: found[0] if found[1] in used else "", svg)
         lines = [(line.name, [point for point in line.points if isfinite(point[1])]) for line in panel.lines]
         place = [*axis.get_position().extents, *axis.get_xlim(), *axis.get_ylim()]
-        drawn.append({"svg": svg, "hover": {"place": place, "lines": lines}, "title": panel.title})
+        drawn.append(
+            {"svg": _of_page(made.getvalue()), "hover": {"place": place, "lines": lines}, "title": panel.title}
+        )
     return drawn
+
+
+def _of_page(svg: str) -> str:
+    """A figure as an element that takes the page's colours."""
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(GROUND, "var(--page)")
+    used = set(re.findall(r"#([\w-]+)", svg))  # other names would stand on the page once for each figure
+    return re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)

@@ -218,20 +218,14 @@ def write_index(folder: Path) -> tuple[Path, int]:
 
 
 def _listed(run: Path) -> dict[str, Any]:
-    """A run of the index: how far its stages got, and how far the share of held-out tasks solved moved."""
+    """A run of the index: how far its stages got, and whether it helped."""
     planned = {
         entry.get("folder") or entry["name"]: entry["status"] for entry in entries(run / "curriculum.json", "stages")
     }
-    folders, stages = {stage.name: stage for stage in tables.stage_dirs(run)}, []
-    for name in dict.fromkeys([*planned, *folders]):
-        stage = run / name
-        files, state, rise = episodes.validation_files(stage), look(stage), tables.rise([stage], tables.REWARD)
-        last = validation.validation(run, files[-1]) if files else []
-        solved = next((row for row in last if row["category"] == validation.OVERALL), None)
-        target = f" of {state.target.total_steps}" if state.target else ""
-        status = "done" if state.done else planned.get(name, "begun")
-        moved = f"{rise.windows}, {rise}" if rise else ""
-        held_out = f"{solved['acc']}, {solved['tasks']} episodes, step {solved['step']}" if solved else ""
-        stages.append([name, status, f"{max(read_steps(stage), default=0)}{target}", moved, held_out])
+    stages = []
+    for stage in (run / name for name in dict.fromkeys([*planned, *(path.name for path in tables.stage_dirs(run))])):
+        status = "done" if look(stage).done else planned.get(stage.name, "begun")
+        stages.append(f"{stage.name} {status}, {max(read_steps(stage), default=0)} steps")
     begun = next((start["time"] for start in entries(run / "manifest.json", "starts")), "")
-    return {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists(), "stages": stages}
+    found = {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists()}
+    return found | {"stages": "; ".join(stages), "verdict": verdict([run])}

@@ -14,7 +14,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from statistics import fmean, pstdev
 from textwrap import fill
@@ -238,16 +237,9 @@ class Comparison:
             rates += [(method, label(name), it.queries, it.mean, it.deviation) for name, it in found.items()]
         pairs: list[Sequence[object]] = [(*Paired._fields[:-2], "low", "high")]
         pairs += [(*pair[:-2], *(pair.interval or (None, None))) for pair in self.pairs]
-        texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
-        texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(pairs)}
         out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_atomic(out / name, text)
-        return [out / name for name in texts]
-
-
-def _csv(lines: Sequence[Sequence[object]]) -> str:
-    """None is an empty cell."""
-    made = StringIO()
-    csv.writer(made, lineterminator="\n").writerows(lines)
-    return made.getvalue()
+        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=PAIRED))
+        for name, lines in {"pass_rate.csv": rates, "differences.csv": pairs}.items():
+            with (out / name).open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file, lineterminator="\n").writerows(lines)
+        return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv")]
