@@ -155,7 +155,7 @@ def _metrics(run: Path) -> dict[str, list[tuple[float, float]]]:
     for stage, before in stage_begins(run).items():
         for step, numbers in read_steps(run / stage).items():
             for name, value in numbers.items():
-                if name in points and points[name][-1][0] <= before:
+                if before and name in points and points[name][-1][0] <= before:
                     points[name].append((before + 0.5, nan))
                 points[name].append((before + step, value))
     return points

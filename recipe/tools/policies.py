@@ -11,8 +11,8 @@ from typing import Any
 
 from interaction import Conversation, StopReason
 from interaction.call import Call
-from interaction.environment import GoldMessage, Task, UserWords, audit_policies
-from interaction.gold import first_request, hear_gold
+from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
+from interaction.gold import hear_gold
 from interaction.protocol import Protocol
 from interaction.record import EpisodeRecord
 
@@ -147,7 +147,13 @@ def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, sec
     """
     said = [item.text for item in task.gold() if isinstance(item, UserWords)]
     words = iter(said if knows else [*said[:1], *said[1:][-1:]])
-    game = Game(protocol, _gold_turns(task), [*first_request(task).functions])
+    attempt = opened(task, {}, seconds)  # for the functions: a conversation writes them into its prompt
+    try:
+        first = attempt.begin()
+        request = first if isinstance(first, Request) else attempt.hear(next(iter(said), ""))
+    finally:
+        attempt.close()
+    game = Game(protocol, _gold_turns(task), [*request.functions] if isinstance(request, Request) else [])
     with Conversation(task, protocol, max_steps_per_turn=MOST_STEPS, call_timeout=seconds) as conversation:
         conversation.begin()
         messages = enumerate(policy(game))

@@ -9,13 +9,12 @@ from statistics import variance
 import numpy as np
 import pytest
 from mpmath import betainc
-from support.runs import STAGE, a_run, write_metrics
+from support.runs import STAGE, a_run
 
 from recipe.evaluation.intervals import t_interval, t_quantile
 from recipe.report import __main__ as command
 from recipe.report import page, tables
 from recipe.report.tables import REWARD, Difference, Rise, compare, rise
-from recipe.stage.metrics_log import read_steps
 
 TIMES = 1000  # .7 % of coverage is one standard error of it
 
@@ -149,11 +148,6 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path, capsys: pytest.Captur
         assert "no second seed" in (said := capsys.readouterr().err) or "is no run" in said or "none" in said
 
 
-def test_metrics_of_interrupted_and_odd_runs_are_read(tmp_path: Path) -> None:
-    write_metrics(tmp_path, "s", "20260101-000000.jsonl", [(1, {"x": 1.0}), (2, {"x": 2.0})])
-    write_metrics(tmp_path, "s", "20260101-000100.jsonl", [(2, {"x": 5.0}), (3, {"x": 3.0})])
-    with (tmp_path / "s" / "metrics" / "20260101-000100.jsonl").open("a") as file:
-        file.write('{"step": 2}\n3\n{"step": 4, "da')
-    assert read_steps(tmp_path / "s") == {1: {"x": 1.0}, 2: {"x": 5.0}, 3: {"x": 3.0}}
+def test_a_run_with_odd_metrics_has_a_page_and_a_table(tmp_path: Path) -> None:
     run = a_run(tmp_path / "odd", [0.5] * 6 + [nan, inf, 1e308] * 2)
     assert STAGE in page.write(run).read_text() and tables.table([run])
