@@ -99,7 +99,7 @@ async def play_episode(endpoint: Endpoint, settings: Settings, task: Task, user:
 
     Raises:
         EndpointFault: the server did not answer.
-        UserFault: whoever plays the user said nothing, or nothing that the environment can use.
+        UserFault: the user said nothing that the environment can use.
         EndpointRefusal: the server never will answer, or nobody plays the user.
         PromptTooLong: the context is too small for this task.
     """
@@ -141,10 +141,7 @@ async def hear(conversation: Conversation, reply: Reply, user: User | None) -> R
     """
     while reply.ask is not None:
         if user is None:
-            raise EndpointRefusal(
-                f"the environment {conversation.task.environment} asks for the words of a user: say with --user who "
-                "plays it, such as --user kind=..."
-            )
+            raise EndpointRefusal(f"{conversation.task.environment} asks for a user's words: give --user kind=...")
         began = perf_counter()
         words = await user.say(reply.ask)
         reply = conversation.hear(words, round(perf_counter() - began, 4))

@@ -2,19 +2,14 @@
 
 A node is one message of the model. One that fails (`failed`) is taken back: the model is asked again where it stood
 before, or at an earlier place of the user's turn, and is told what was tried there. Two messages are tried at a place;
-after a give-up the place before is taken back as well. An answer closes the user's turn, and the next goes on from
-there. Where a turn has no place left, a message that failed stands after all and the conversation goes on from it: the
-one that was there before any that was asked for anew, so that a model which mends its errors still can. The budget is
+after a give-up the place before is taken back as well. An answer closes the user's turn. Where a turn has no place
+left, the first message that failed stands after all, so that a model which mends its errors still can. The budget is
 of nodes in the whole episode; where it ends, the branch that stands is cut (`max_steps`).
 
-What fails is decided by what the model can see. Gold and verdicts are read by nothing here: a search that knew them
-would not be an evaluation.
-
-Every branch has an environment of its own, led to where it begins by the same messages. Where that gives other results
-than at the first time, the branch is dropped, and counted.
+What fails is decided by what the model can see: nothing here reads gold or verdicts. Every branch has an environment
+of its own, led to where it begins by the same messages. A branch whose results differ then is dropped, and counted.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -63,7 +58,7 @@ async def search_episode(
     search = _Search(endpoint, settings, task, user)
     try:
         await search.run()
-        return search.line()
+        return {**search.tokens, "search": search.counts, "episode": search.conversation.record().to_dict()}
     finally:
         search.conversation.close()
 
@@ -85,11 +80,7 @@ class _Node:
 
     def path(self) -> list["_Node"]:
         """From the opening to here."""
-        found, node = [self], self.parent
-        while node is not None:
-            found.append(node)
-            node = node.parent
-        return found[::-1]
+        return [*(self.parent.path() if self.parent else []), self]
 
     def rank(self) -> tuple[bool, list[int]]:
         """The least one is the first to stand after all: one that ended nothing, and of these the one tried first."""
@@ -100,36 +91,31 @@ class _Search:
     def __init__(self, endpoint: Endpoint, settings: Settings, task: Task, user: User | None) -> None:
         self.conversation = settings.conversation(task)
         self._endpoint, self._settings, self._task, self._user = endpoint, settings, task, user
-        self._tokens = {"prompt_tokens": 0, "completion_tokens": 0}
-        self._nodes, self._branches, self._dropped = 0, 1, 0
-        self._turn = 0
+        self.tokens = {"prompt_tokens": 0, "completion_tokens": 0}
+        self.counts = {"nodes": 0, "branches": 1, "dropped": 0}
         self._waiting: list[_Node] = []
         """Messages of this turn that failed, each in another way, and do not stand."""
 
     async def run(self) -> None:
         """Until the conversation has ended or the budget is used up."""
-        here = self._start = _Node(await begin(self.conversation, self._user))
+        turn, here = 0, _Node(await begin(self.conversation, self._user))
+        self._start = here
         while not self.conversation.done and not self._spent:
             here = await self._step(here)
-            if self.conversation.turn > self._turn:
-                self._turn, self._start, self._waiting = self.conversation.turn, here, []
+            if self.conversation.turn > turn:
+                turn, self._start, self._waiting = self.conversation.turn, here, []
         self.conversation.stop(StopReason.max_steps)
-
-    def line(self) -> dict[str, Any]:
-        """What is kept."""
-        counts = {"nodes": self._nodes, "branches": self._branches, "dropped": self._dropped}
-        return {**self._tokens, "search": counts, "episode": self.conversation.record().to_dict()}
 
     @property
     def _spent(self) -> bool:
-        return self._nodes >= (self._settings.max_nodes or 0)
+        return self.counts["nodes"] >= (self._settings.max_nodes or 0)
 
     async def _step(self, here: _Node) -> _Node:
         """One more message; where the conversation stands after it, or after going back."""
         try:
             node = await self._ask(here)
         except ContextFull as full:
-            if not self._nodes:
+            if not self.counts["nodes"]:
                 raise PromptTooLong(str(full)) from full
             here.closed = True
             place = await self._back(here, here)
@@ -138,9 +124,9 @@ class _Search:
             return place or here
         repeated = any(node.action == other.action for other in here.tried)
         here.tried.append(node)
-        if not repeated and not failed(node.reply):
-            return node
         if not repeated:
+            if not failed(node.reply):
+                return node
             self._waiting.append(node)
         if self._spent:
             return node
@@ -151,9 +137,9 @@ class _Search:
         """The model's next message, and what comes back."""
         began = perf_counter()
         said = await self._endpoint.complete(_messages(here))
-        self._nodes += 1
-        self._tokens["prompt_tokens"] += said.prompt_tokens
-        self._tokens["completion_tokens"] += said.completion_tokens
+        self.counts["nodes"] += 1
+        self.tokens["prompt_tokens"] += said.prompt_tokens
+        self.tokens["completion_tokens"] += said.completion_tokens
         took = round(perf_counter() - began, 4)
         reply = await self._say(self.conversation, said, took)
         return _Node(reply, said, took, _action(self.conversation.protocol, said.text), here, len(here.tried))
@@ -162,29 +148,21 @@ class _Search:
         reply = conversation.reply(said.text, truncated=said.truncated, generate_seconds=took)
         return replace(await hear(conversation, reply, self._user), wrong=reply.wrong)
 
-    # Going back.
-
-    async def _back(self, deepest: _Node | None, at: _Node) -> _Node | None:
+    async def _back(self, place: _Node | None, at: _Node) -> _Node | None:
         """A place to go on from, with the conversation led there: the deepest of this turn where more can be tried.
 
         Else a message that failed and now stands; None where there is none either.
         """
-        for place in self._open(deepest):
-            if await self._replay(place):
+        while place is not None:
+            if not place.closed and len(place.tried) < WIDTH and await self._replay(place):
                 return place
+            place = None if place is self._start else place.parent
         while self._waiting:
             place = min(self._waiting, key=_Node.rank)
             self._waiting.remove(place)
             if place is at or await self._replay(place):
                 return place
         return None
-
-    def _open(self, node: _Node | None) -> Iterator[_Node]:
-        """The places from `node` back to the beginning of the turn where more can be tried."""
-        while node is not None:
-            if not node.closed and len(node.tried) < WIDTH:
-                yield node
-            node = None if node is self._start else node.parent
 
     async def _replay(self, place: _Node) -> bool:
         """Lead a fresh attempt to `place`, which takes the place of the present one unless its results are others."""
@@ -194,13 +172,12 @@ class _Search:
             same = await hear(fresh, fresh.begin(), self._user) == opening.reply
             for node in later:
                 same = same and await self._say(fresh, node.said, node.took) == node.reply
-            if not same:
+            self.counts["branches" if same else "dropped"] += 1
+            if same:
+                fresh, self.conversation = self.conversation, fresh
+            else:
                 place.closed = True
-                self._dropped += 1
-                return False
-            fresh, self.conversation = self.conversation, fresh
-            self._branches += 1
-            return True
+            return same
         finally:
             fresh.close()
 

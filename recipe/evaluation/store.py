@@ -174,7 +174,7 @@ HIDDEN = ("endpoint", "user", "options")
 """Settings that may hold a key or a password, which is not written."""
 
 
-RECORD = cache(lambda: TypeAdapter(EpisodeRecord))
+_RECORD = cache(lambda: TypeAdapter(EpisodeRecord))
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
@@ -184,7 +184,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
             line = json.loads(text)
             if line["episode"]["version"] != VERSION:
                 raise ValueError
-            yield line, RECORD().validate_python(line["episode"])
+            yield line, _RECORD().validate_python(line["episode"])
         except (ValueError, KeyError, TypeError, RecursionError):
             if text.endswith(b"\n"):
                 yield None

@@ -1,7 +1,7 @@
 """The stored episodes of a run: which of them a page shows, and which took longest.
 
-A run of production size stores gigabytes of them. Each line of `rollouts/{train,val}/<step>.jsonl` begins with the
-numbers to choose by (step, task, score, metrics) and ends with the episode. Only chosen lines are read whole.
+A run of production size stores gigabytes of them. A line of `rollouts/{train,val}/<step>.jsonl` begins with the numbers
+to choose by and ends with the episode. Only chosen lines are read whole.
 """
 
 import heapq
@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from interaction.environment import task_key_of
@@ -24,8 +23,8 @@ TRAIN_STEPS = 12
 """Training steps of a stage from which episodes are taken, the first and the last among them."""
 LONGEST_TEXT = 6000
 """Characters of one text that a page shows; long_context results have up to 70,000."""
-SHARE, MOST = 0.01, 10
-"""Of a stage's episodes those that are its slowest, at least one; and how many of them a page names."""
+MOST = 10
+"""Of a stage's slowest episodes."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a line raises that a crash has cut off."""
 
@@ -133,20 +132,14 @@ def _cut(value: Any) -> Any:
     return cut(value, LONGEST_TEXT) if isinstance(value, str) else value
 
 
-def slowest(stage: Path) -> dict[str, Any] | None:
-    """The episodes of training that took longest, for which a step waits; None where no line has seconds."""
-    seconds, longest = list[float](), list[tuple[float, int, Place]]()
-    for path in steps_in(stage / "rollouts" / "train"):
-        for place in headers(path):
-            if (total := (place.header.get("seconds") or {}).get("total")) is not None:
-                seconds.append(total)
-                longest.append((total, -len(seconds), place))
-        longest = heapq.nlargest(MOST, longest)
-    slow, named = max(1, round(SHARE * len(seconds))), []
-    for _, _, place in longest[:slow]:
-        if (record := read_record(place)) is not None:
-            turns = [turn for turn in record["episode"]["turns"] if turn["reached"]]
-            counts = {"turns": len(turns), "messages": sum(len(turn["steps"]) for turn in turns)}
-            named.append({"place": place, "waited": place.header["seconds"], **counts})
-    found = {"stage": stage.name, "episodes": len(seconds), "slow": slow, "named": named}
-    return {**found, "mean": fmean(seconds)} if seconds else None
+def slowest(stages: Iterable[Path]) -> list[list[str]]:
+    """The cells of a table: of each stage the training episodes that took longest, for which a step waits."""
+    rows = [["stage", "step", "sample", "slowest episodes", "seconds", "engine", "environment", "user"]]
+    for stage in stages:
+        played = (place.header for path in steps_in(stage / "rollouts" / "train") for place in headers(path))
+        timed = (header for header in played if (header.get("seconds") or {}).get("total") is not None)
+        for header in heapq.nlargest(MOST, timed, key=lambda header: header["seconds"]["total"]):
+            waited = [header["seconds"].get(name) for name in ("total", "generate", "environment", "user")]
+            names = [stage.name, str(header["step"]), str(header["session_id"]), header["task_id"]]
+            rows.append([*names, *("-" if seconds is None else f"{seconds:.2f}" for seconds in waited)])
+    return rows if len(rows) > 1 else []

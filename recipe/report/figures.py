@@ -3,8 +3,7 @@
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -156,7 +155,7 @@ def _metrics(run: Path) -> dict[str, list[tuple[float, float]]]:
     for stage, before in stage_begins(run).items():
         for step, numbers in read_steps(run / stage).items():
             for name, value in numbers.items():
-                if name in points and points[name][-1][0] <= before:
+                if before and name in points and points[name][-1][0] <= before:
                     points[name].append((before + 0.5, nan))
                 points[name].append((before + step, value))
     return points
@@ -185,38 +184,29 @@ def validation_panels(
     return panels
 
 
-@contextmanager
-def _pyplot(salt: str) -> Iterator[Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context({**STYLE, "svg.hashsalt": salt}):
-        yield pyplot
-        pyplot.close("all")
-
-
 def draw_panels(panels: Sequence[Panel]) -> list[dict[str, Any]]:
-    """Of each panel its SVG, and its lines as the page's script shows them under the pointer."""
+    """Of each panel its SVG, which takes the page's colours, and its lines for the page's script."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     drawn = []
     for panel in panels:
-        with _pyplot(panel.title) as pyplot:
-            figure, axis = pyplot.subplots(figsize=(4.3, 2.1))
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": panel.title}):
+            figure, made = Figure(figsize=(4.3, 2.1)), io.StringIO()
+            axis = figure.subplots()
             panel.on(axis)
             figure.tight_layout()
-            lines = [(line.name, [point for point in line.points if isfinite(point[1])]) for line in panel.lines]
-            place = [*axis.get_position().extents, *axis.get_xlim(), *axis.get_ylim()]
-            drawn.append({"svg": _svg(figure), "hover": {"place": place, "lines": lines}, "title": panel.title})
+            figure.savefig(made, format="svg", metadata={"Date": None}, transparent=True)
+        lines = [(line.name, [point for point in line.points if isfinite(point[1])]) for line in panel.lines]
+        place = [*axis.get_position().extents, *axis.get_xlim(), *axis.get_ylim()]
+        drawn.append(
+            {"svg": _of_page(made.getvalue()), "hover": {"place": place, "lines": lines}, "title": panel.title}
+        )
     return drawn
 
 
-def _svg(figure: Any) -> str:
-    """A figure as the text of an element; the page's colours show through."""
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
-    text = drawn.getvalue()
-    text = text[text.index("<svg") :]
-    used = set(re.findall(r"#([\w-]+)", text))  # other names would stand on the page once for each figure
-    text = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", text)
-    return text.replace(INK, "currentColor").replace(GROUND, "var(--page)")
+def _of_page(svg: str) -> str:
+    """A figure as an element that takes the page's colours."""
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor").replace(GROUND, "var(--page)")
+    used = set(re.findall(r"#([\w-]+)", svg))  # other names would stand on the page once for each figure
+    return re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 from jinja2 import Environment, FileSystemLoader
@@ -51,24 +50,19 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     panels, constant = figures.curves(runs)
     of_validation = figures.validation_panels(names, validated, begins)
     settings, starts = _settings(stages[-1]) if stages else {}, entries(run / "manifest.json", "starts")
-    slow = [found for stage in stages if (found := episodes.slowest(stage))]
-    first = [one["place"] for found in slow for one in found["named"]]
-    known = {(place.path, place.offset) for place in first}
-    further = [place for place in episodes.choose(stages, EPISODES) if (place.path, place.offset) not in known]
-    chosen = list(episodes.load([*first, *further[: EPISODES - len(first)]]))
+    chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
     data = {"episodes": chosen, "tasks": _tasks(chosen, settings)}
     page = render(
         "report.html",
         runs=names,
-        facts=_facts(settings, run, starts, {record["environment"] for record in chosen}),
+        facts=_facts(run, settings, starts),
         verdict=verdict(runs),
         moved=validation.moved(runs),
         stages=tables.stage_table(runs),
         warm_starts=tables.loss_rows(run),
         curriculum=_curriculum(run),
         times=_times(runs),
-        slowest=slow,
-        id_of=_id,
+        slowest=episodes.slowest(stages),
         validations=validation.ends(names, validated),
         chosen=choosing.sentence(choosing.of_run(run)),
         validation_curves=figures.draw_panels(of_validation),
@@ -85,12 +79,6 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     return run / "report.html"
 
 
-def _id(place: episodes.Place) -> str:
-    """What tells an episode of a run from all others, as part of an address; the page's script makes the same."""
-    named = {"stage": place.stage, **place.header}
-    return quote("/".join(str(named.get(key)) for key in ("stage", "split", "step", "task_id", "session_id")), safe="")
-
-
 def entries(path: Path, name: str) -> list[dict[str, Any]]:
     """The objects in a list of a JSON file; none where it is missing or damaged."""
     try:
@@ -99,22 +87,14 @@ def entries(path: Path, name: str) -> list[dict[str, Any]]:
         return []
 
 
-def _facts(
-    settings: Mapping[str, str], run: Path, starts: Sequence[Mapping[str, Any]], played: Iterable[str]
-) -> dict[str, str]:
-    """What was trained, on what, and for how long."""
-    steps = [numbers for stage in tables.trained_stages(run) for numbers in read_steps(stage).values()]
-    spent = sum(numbers.get("timing_s/step", 0.0) + numbers.get("timing_s/testing", 0.0) for numbers in steps)
-    keys = ("algorithm.adv_estimator", "actor_rollout_ref.actor.policy_loss.loss_mode")
-    hardware = [settings.get(f"trainer.{key}") for key in ("device", "nnodes", "n_gpus_per_node")]
-    found = {
-        "model": starts[0].get("model") if starts else None,
-        "algorithm": ", loss ".join(filter(None, map(settings.get, keys))),
-        "environment": ", ".join(sorted(played)),
-        "device, nodes, GPUs of each": ", ".join(filter(None, hardware)),
-        "steps": f"{sum('timing_s/step' in numbers for numbers in steps)} in {duration(spent)}" if spent else "",
-        "commit": (starts[-1].get("commit") or "")[:12] if starts else "",
-    }
+def _facts(run: Path, settings: Mapping[str, str], starts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What was trained, how, and for how long."""
+    steps = [seconds for stage in tables.trained_stages(run) for seconds in tables.values_of(stage, "timing_s/step")]
+    keys = {"algorithm": "algorithm.adv_estimator", "loss": "actor_rollout_ref.actor.policy_loss.loss_mode"}
+    keys |= {"device": "trainer.device", "nodes": "trainer.nnodes", "GPUs of a node": "trainer.n_gpus_per_node"}
+    found = {name: settings.get(key) for name, key in keys.items()}
+    found |= {"model": starts[0].get("model"), "commit": starts[-1].get("commit")} if starts else {}
+    found |= {"steps": f"{len(steps)} in {duration(sum(steps))}"} if steps else {}
     return {name: text for name, text in found.items() if text}
 
 
@@ -126,10 +106,10 @@ def verdict(runs: Sequence[Path]) -> str:
         if name == validation.OVERALL:
             title, rise = [*since.items()][-1]
             begin, end = shares[titles.index(title)][0], shares[-1][0]
-            sure = tables.brackets(rise.interval or rise.runs[0].interval)
+            sure = tables.brackets(rise.interval)
             said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
     rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
-    rose = [rise for rise in rises if (sure := rise.interval or rise.runs[0].interval) and sure[0] > 0]
+    rose = [rise for rise in rises if rise.interval is not None and rise.interval[0] > 0]
     trained = f"training reward rose in {len(rose)} of {len(rises)} stages" if rises else "no stage has ten steps"
     return f"{said}; {trained}."
 
@@ -238,20 +218,14 @@ def write_index(folder: Path) -> tuple[Path, int]:
 
 
 def _listed(run: Path) -> dict[str, Any]:
-    """A run of the index: how far its stages got, and how far the share of held-out tasks solved moved."""
+    """A run of the index: how far its stages got, and whether it helped."""
     planned = {
         entry.get("folder") or entry["name"]: entry["status"] for entry in entries(run / "curriculum.json", "stages")
     }
-    folders, stages = {stage.name: stage for stage in tables.stage_dirs(run)}, []
-    for name in dict.fromkeys([*planned, *folders]):
-        stage = run / name
-        files, state, rise = episodes.validation_files(stage), look(stage), tables.rise([stage], tables.REWARD)
-        last = validation.validation(run, files[-1]) if files else []
-        solved = next((row for row in last if row["category"] == validation.OVERALL), None)
-        target = f" of {state.target.total_steps}" if state.target else ""
-        status = "done" if state.done else planned.get(name, "begun")
-        moved = f"{rise.windows}, {rise}" if rise else ""
-        held_out = f"{solved['acc']}, {solved['tasks']} episodes, step {solved['step']}" if solved else ""
-        stages.append([name, status, f"{max(read_steps(stage), default=0)}{target}", moved, held_out])
+    stages = []
+    for stage in (run / name for name in dict.fromkeys([*planned, *(path.name for path in tables.stage_dirs(run))])):
+        status = "done" if look(stage).done else planned.get(stage.name, "begun")
+        stages.append(f"{stage.name} {status}, {max(read_steps(stage), default=0)} steps")
     begun = next((start["time"] for start in entries(run / "manifest.json", "starts")), "")
-    return {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists(), "stages": stages}
+    found = {"name": run.name, "begun": begun, "has_page": (run / "report.html").exists()}
+    return found | {"stages": "; ".join(stages), "verdict": verdict([run])}

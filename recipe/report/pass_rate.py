@@ -12,9 +12,8 @@ judge agrees with itself. Whether one method is better than another is asked que
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from statistics import fmean, pstdev
 from textwrap import fill
@@ -58,6 +57,18 @@ class Query(NamedTuple):
     """Queries of one cluster resemble each other."""
 
 
+class Played(NamedTuple):
+    """One episode."""
+
+    subset: str
+    task: str
+    sample: int
+    cluster: tuple[str, str]
+    passed: bool
+    record: Callable[[], Mapping[str, Any] | None]
+    """The record of the whole conversation, read when it is called; None if it is damaged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A row of the table: one model with one way to play, and its queries."""
@@ -68,6 +79,8 @@ class Method:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] | None = None
     """Those of an evaluation."""
+    played: Sequence[Played] = ()
+    """The episodes of an evaluation or a stage."""
 
 
 class Figure(NamedTuple):
@@ -83,14 +96,13 @@ class Figure(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """Two methods on the queries that both have."""
+    """Two methods on the queries that both have: pass rates of the baseline and the method, as shares."""
 
     method: str
     baseline: str
     subset: str
     queries: int
     before: float
-    """The baseline's pass rate on these queries; and the method's."""
     after: float
     same: bool
     """Whether each query has the same pass rate under both."""
@@ -225,16 +237,9 @@ class Comparison:
             rates += [(method, label(name), it.queries, it.mean, it.deviation) for name, it in found.items()]
         pairs: list[Sequence[object]] = [(*Paired._fields[:-2], "low", "high")]
         pairs += [(*pair[:-2], *(pair.interval or (None, None))) for pair in self.pairs]
-        texts = {"pass_rate.html": render("pass_rate.html", found=self, what=WHAT, paired=PAIRED)}
-        texts |= {"pass_rate.csv": _csv(rates), "differences.csv": _csv(pairs)}
         out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_atomic(out / name, text)
-        return [out / name for name in texts]
-
-
-def _csv(lines: Sequence[Sequence[object]]) -> str:
-    """None is an empty cell."""
-    made = StringIO()
-    csv.writer(made, lineterminator="\n").writerows(lines)
-    return made.getvalue()
+        write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=PAIRED))
+        for name, lines in {"pass_rate.csv": rates, "differences.csv": pairs}.items():
+            with (out / name).open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file, lineterminator="\n").writerows(lines)
+        return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv")]

@@ -5,13 +5,13 @@ A file of votes has StepTool's form, one file a subset; all of its queries have 
     {"11650": {"query": "...", "cluster": "...", "is_solved": {"0": "AnswerStatus.Solved", "1": "Unsure", ...}}}
 
 Of an evaluation or a run a solved task has a vote of 1, any other one of 0. Each sample is a round, each category a
-subset. A run has a row for the last validation of each stage.
+subset, with its environment's name before it if that is not bfcl. A run has a row for each stage's last validation.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,55 +21,27 @@ from recipe.evaluation.results import cost_of
 from recipe.evaluation.store import EPISODES, finished_episodes
 from recipe.files import Damaged, PreflightError, read_json
 from recipe.report.episodes import read_record, validation_files
-from recipe.report.pass_rate import Method, Query
+from recipe.report.pass_rate import Method, Played, Query
 from recipe.report.tables import trained_stages
 from recipe.report.validation import is_guard, reported
 from recipe.stage import choosing
 from rewards.votes import SOLVED, worth
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One episode."""
-
-    environment: str
-    category: str
-    task: str
-    sample: int
-    cluster: tuple[str, str]
-    passed: bool
-    record: Callable[[], Mapping[str, Any] | None]
-    """The record of the whole conversation, read when it is called; None if it is damaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Episodes:
-    """The episodes of an evaluation, or of the last validation of a stage."""
-
-    name: str
-    played: Sequence[Played]
-    notes: tuple[str, ...] = ()
-    settings: Mapping[str, Any] | None = None
-
-    def subset_of(self, item: Played) -> str:
-        """Its category; where there are two environments, `environment/category`."""
-        several = len({other.environment for other in self.played}) > 1
-        return f"{item.environment}/{item.category}" if several else item.category
-
-    def method(self) -> Method:
-        """Solved is a vote of 1. A task that lacks a sample which others have is left out, and counted."""
-        samples = sorted({item.sample for item in self.played})
-        tasks: dict[tuple[str, str], dict[int, Played]] = defaultdict(dict)
-        for item in self.played:
-            tasks[self.subset_of(item), task_name(item.environment, item.task)][item.sample] = item
-        subsets: dict[str, dict[str, Query]] = defaultdict(dict)
-        for (subset, task), given in tasks.items():
-            if len(given) == len(samples):
-                votes = tuple(float(given[sample].passed) for sample in samples)
-                subsets[subset][task] = Query(votes, given[samples[0]].cluster)
-        lacking = len(tasks) - sum(map(len, subsets.values()))
-        notes = [f"{lacking} of {len(tasks)} tasks lack a sample and are left out"] if lacking else []
-        return Method(self.name, subsets, (*self.notes, *notes), self.settings)
+def _method(name: str, played: Sequence[Played], notes: Sequence[str], settings: Any = None) -> Method:
+    """Solved is a vote of 1. A task that lacks a sample which others have is left out, and counted."""
+    samples = sorted({item.sample for item in played})
+    tasks: dict[tuple[str, str], dict[int, Played]] = defaultdict(dict)
+    for item in played:
+        tasks[item.subset, item.task][item.sample] = item
+    subsets: dict[str, dict[str, Query]] = defaultdict(dict)
+    for (subset, task), given in tasks.items():
+        if len(given) == len(samples):
+            votes = tuple(float(given[sample].passed) for sample in samples)
+            subsets[subset][task] = Query(votes, given[samples[0]].cluster)
+    lacking = len(tasks) - sum(map(len, subsets.values()))
+    notes = [*notes, f"{lacking} of {len(tasks)} tasks lack a sample and are left out"] if lacking else notes
+    return Method(name, subsets, tuple(notes), settings, played)
 
 
 def methods(paths: Sequence[Path]) -> list[Method]:
@@ -84,7 +56,7 @@ def methods(paths: Sequence[Path]) -> list[Method]:
         if (played := episodes(path)) is not None:
             if not played:
                 raise PreflightError(f"{path} holds no finished episode; its results.txt says what was lost")
-            found[path] = [item.method() for item in played]
+            found[path] = played
             continue
         files = [path] if path.is_file() else sorted(path.glob("*.json")) or sorted(path.glob("*/*.json"))
         if not files:
@@ -122,29 +94,28 @@ def read_votes(path: Path) -> dict[str, Query]:
     return found
 
 
-def episodes(path: Path) -> list[Episodes] | None:
+def episodes(path: Path) -> list[Method] | None:
     """Those of an evaluation's folder, or of each stage of a run; None where the folder is neither."""
     if not (path / EPISODES).is_file():
         stages = [stage for stage in trained_stages(path) if validation_files(stage)] if path.is_dir() else []
         return [source for stage in stages for source in _of_stage(path, stage)] or None
     played = []
     for (_, sample), record in finished_episodes(path / EPISODES).items():
-        task = load_tasks(record.environment).get(record.task_id) if record.environment in known() else None
-        cluster = record.task_id if task is None else task.cluster
+        environment = record.environment
+        task = load_tasks(environment).get(record.task_id) if environment in known() else None
+        cluster = environment, record.task_id if task is None else task.cluster
         passed = record.outcome is not None and record.outcome.passed
-        names = (record.environment, record.category, record.task_id)
-        played.append(Played(*names, sample, (record.environment, cluster), passed, record.to_dict))
-    if not played:
-        return []
+        names = task_name(environment, record.category), task_name(environment, record.task_id)
+        played.append(Played(*names, sample, cluster, passed, record.to_dict))
     spent = cost_of([path / EPISODES])
-    notes = (spent["text"],) if spent is not None and spent["strategy"] != "plain" else ()
+    notes = [spent["text"]] if spent is not None and spent["strategy"] != "plain" else []
     settings: Mapping[str, Any] = {}
     with suppress(FileNotFoundError, Damaged):
         settings = read_json(path / "settings.json")
-    return [Episodes(path.name, played, notes, settings)]
+    return [_method(path.name, played, notes, settings)] if played else []
 
 
-def _of_stage(run: Path, stage: Path) -> list[Episodes]:
+def _of_stage(run: Path, stage: Path) -> list[Method]:
     """Its last validation, and what was played in it for a guard."""
     path = validation_files(stage)[-1]
     decided = choosing.sentence(choosing.of_run(run))
@@ -154,7 +125,7 @@ def _of_stage(run: Path, stage: Path) -> list[Episodes]:
         header, environment = place.header, place.header["environment"]
         cluster, passed = (environment, header["cluster"]), header["reward"].get("acc") == 1.0
         record = partial(lambda place: (read_record(place) or {}).get("episode"), place)
-        names = (environment, header["category"], header["task_id"])
+        names = task_name(environment, header["category"]), task_name(environment, header["task_id"])
         title = f"{run.name}/{stage.name}{', guard' if is_guard(header) else ''}"
         played[title].append(Played(*names, header["session_id"], cluster, passed, record))
-    return [Episodes(title, found, (note,)) for title, found in sorted(played.items())]
+    return [_method(title, found, [note]) for title, found in sorted(played.items())]

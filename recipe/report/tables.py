@@ -88,8 +88,8 @@ class Rise:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval for the mean difference of such runs, by Student's t on the runs' own; None for one run."""
-        return t_interval([run.value for run in self.runs]) if len(self.runs) > 1 else None
+        """95 % interval: of several runs by Student's t on their differences, of one run its own."""
+        return t_interval([run.value for run in self.runs]) if len(self.runs) > 1 else self.runs[0].interval
 
     @property
     def windows(self) -> str:
@@ -97,9 +97,9 @@ class Rise:
         return f"{fmean(run.first for run in self.runs):.3f} -> {fmean(run.last for run in self.runs):.3f}"
 
     def __str__(self) -> str:
-        if self.interval is None:
-            return f"{self.runs[0]}{brackets(self.runs[0].interval)}, one run"
-        return f"{self.difference:+.3f}{brackets(self.interval)}"
+        one = len(self.runs) == 1
+        said = f"{self.runs[0]}" if one else f"{self.difference:+.3f}"
+        return f"{said}{brackets(self.interval)}{', one run' if one else ''}"
 
 
 def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference | None:
@@ -110,10 +110,9 @@ def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference 
         variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
 
     as of two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques, 3rd ed. 1977, chapter 10).
-    f is the share of all tasks that are compared: 1 where every step plays the same tasks, 0 where they stand for tasks
-    that nobody has played (`drawn`). Else the size of the pool follows from the overlap (Lincoln and Petersen):
-    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows. A task with one episode has no s^2: then f is 0, and the
-    error rather too large. Degrees of freedom are Satterthwaite's.
+    f is the share of all tasks that are compared: 0 where they stand for tasks that nobody has played (`drawn`), else
+    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows (Lincoln and Petersen). A task with one episode has no s^2:
+    then f is 0, and the error rather too large. Degrees of freedom are Satterthwaite's.
     """
     tasks = [task for task in first if task in last]
     if not tasks:
@@ -160,18 +159,17 @@ def values_of(stage: Path, name: str) -> list[float]:
     return [numbers[name] for numbers in read_steps(stage).values() if name in numbers]
 
 
-def rise(stages: list[Path], metric: str, window: int = WINDOW) -> Rise | None:
+def rise(stages: list[Path], metric: str) -> Rise | None:
     """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
 
-    From the stored episodes of the first and the last steps. Where a step of a window has none, step means have to do,
-    and there is no standard error.
+    Where a step of a window has no stored episodes, step means have to do, and there is no standard error.
     """
     runs = []
     for stage in stages:
         steps = {step: numbers[metric] for step, numbers in read_steps(stage).items() if metric in numbers}
-        if len(steps) < 2 * window:
+        if len(steps) < 2 * WINDOW:
             return None
-        first, last = ([*steps][:window], [*steps][-window:])
+        first, last = [*steps][:WINDOW], [*steps][-WINDOW:]
         start, end = (_episodes(stage, part, metric) for part in (first, last))
         before, after = (fmean(steps[step] for step in part) for part in (first, last))
         if not start or not end:
@@ -186,13 +184,14 @@ def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list
     """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
     values: dict[Hashable, list[float]] = defaultdict(list)
     for step in steps:
-        before = sum(map(len, values.values()))
+        found = False
         for path, uids in trained_files(stage, step).items():
             for header in (place.header for place in headers(path)):
                 value = header["score"] if metric == REWARD else header["reward"].get(metric.removeprefix("train/"))
                 if value is not None and (uids is None or header["uid"] in uids):
                     values[task_key_of(header)].append(float(value))
-        if sum(map(len, values.values())) == before:
+                    found = True
+        if not found:
             return {}
     return values
 

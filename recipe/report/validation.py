@@ -14,7 +14,7 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-from interaction.environment import task_key_of
+from interaction.environment import task_key_of, task_name
 from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
@@ -70,22 +70,17 @@ def validation(run: Path, path: Path) -> list[Validation]:
 
 
 def by_category(played: Iterable[Header]) -> dict[str, list[Header]]:
-    """Category -> its episodes, then `all`; after these what was played for a guard. A category alone is `all`.
-
-    Where two environments have a category of one name, it is `environment/category`.
-    """
-    groups: dict[tuple[bool, str, str], list[Header]] = defaultdict(list)
+    """Category -> its episodes, then `all`; after these what was played for a guard. A category alone is `all`."""
+    groups: dict[bool, dict[str, list[Header]]] = {False: defaultdict(list), True: defaultdict(list)}
     for header in played:
-        groups[is_guard(header), header["category"], header["environment"]].append(header)
-    known = [category for category, _ in {key[1:] for key in groups}]
+        groups[is_guard(header)][task_name(header["environment"], header["category"])].append(header)
     found: dict[str, list[Header]] = {}
-    for guard in (False, True):
-        own = sorted((key, episodes) for key, episodes in groups.items() if key[0] is guard)
-        for (_, category, environment), episodes in own if len(own) > 1 else ():
-            name = category if known.count(category) < 2 else f"{environment}/{category}"
-            found[name + GUARD_MARK * guard] = episodes
+    for guard, own in groups.items():
+        mark = GUARD_MARK if guard else ""
+        if len(own) > 1:
+            found |= {name + mark: own[name] for name in sorted(own)}
         if own:
-            found[OVERALL + GUARD_MARK * guard] = [header for _, episodes in own for header in episodes]
+            found[OVERALL + mark] = [header for episodes in own.values() for header in episodes]
     return found
 
 
@@ -190,7 +185,7 @@ def moved(runs: Sequence[Path]) -> list[list[str]]:
     for name, counted, since in found:
         tasks, rises = counted[-1][1], [*since.values()]
         shares = [f"{share:.3f}{'' if count == tasks else f' of {count}'}" for share, count in counted]
-        texts = [f"{rise.difference:+.3f}{brackets(rise.interval or rise.runs[0].interval)}" for rise in rises]
+        texts = [f"{rise.difference:+.3f}{brackets(rise.interval)}" for rise in rises]
         cells.append([name, str(tasks), *shares, *texts, *[", ".join(map(str, rises[-1].runs))] * several])
     return cells
 

@@ -27,7 +27,6 @@ from typing import Any
 from tqdm import tqdm
 
 from interaction.endpoint import Completion, Endpoint, EndpointRefusal, Named, one_line
-from interaction.environment import task_name
 from interaction.protocol import Message
 from recipe.evaluation.play import each
 from recipe.files import Appended, PreflightError, lines, write_atomic
@@ -80,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--votes, --max-chars, --concurrency, --attempts: give a number from 1")
     if given.api_key_env and given.api_key_env not in os.environ:
         parser.error(f"--api-key-env {given.api_key_env}: there is no such environment variable")
+    status = 1
     try:
         return asyncio.run(_judge(given))
     except BlockingIOError:
@@ -88,11 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = str(error)
     except (OSError, KeyboardInterrupt) as error:
         said = f"{str(error) or 'interrupted'}\nvotes that were cast are kept; the same command goes on from there"
-        if isinstance(error, KeyboardInterrupt):
-            print(f"\n{said}", file=sys.stderr)
-            return 130
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
     print(f"\n{said}", file=sys.stderr)
-    return 1
+    return status
 
 
 async def _judge(given: argparse.Namespace) -> int:
@@ -123,11 +121,8 @@ async def _judge(given: argparse.Namespace) -> int:
             lost = await each([*missing.items()], vote, given.concurrency, bar)
     if lost:
         print(f"\nLOST: {len(lost)} of {len(keys)} votes; the same command asks for them again. No file is written.")
-        print(
-            "\n".join(
-                f"  {times} x {one_line(fault)}" for fault, times in Counter(fault for _, fault in lost).most_common(3)
-            )
-        )
+        for fault, times in Counter(one_line(fault) for _, fault in lost).most_common(3):
+            print(f"  {times} x {fault}")
         return LOST_STATUS
     cast, entries = _cast(out / "votes.jsonl"), defaultdict[Path, dict[str, Any]](dict)
     for query, (entry, _) in asked.items():
@@ -153,8 +148,8 @@ def _asked(paths: Sequence[Path]) -> dict[Query, tuple[dict[str, str], Mapping[s
                 if (record := item.record()) is None:
                     print(f"NOTE {item.task} in {path} is damaged and is not judged")
                     continue
-                file = Path(_plain(method.name)) / f"{_plain(method.subset_of(item))}.json"
-                query = file, task_name(item.environment, item.task) + f"#{item.sample}" * several
+                file = Path(_plain(method.name)) / f"{_plain(item.subset)}.json"
+                query = file, item.task + f"#{item.sample}" * several
                 if query in found:
                     raise PreflightError(f"{file} would have {query[1]} twice: judge sources of one name apart")
                 words = "\n".join(turn["user"] for turn in record["turns"])

@@ -59,10 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         notes = complete_card(folder)
         plain = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
         files = {path.name: path.stat().st_size for path in plain if UPLOADED.fullmatch(path.name)}
-        others = sorted(path.name for path in folder.iterdir() if path.name not in files)
         rows = [[name, f"{size / 1e6:.1f} MB"] for name, size in files.items()]
         print(f"{folder}\n{aligned([*rows, ['total', f'{sum(files.values()) / 1e6:.1f} MB']])}")
-        notes += [f"left out, no file of a model or a link: {one_line(', '.join(others))}"] if others else []
         print("\n".join(f"NOTE {note}" for note in notes))
         print("nothing was uploaded" if given.dry_run else f"uploaded to {upload(folder, list(files), given.repo_id)}")
     except (PreflightError, OSError) as error:

@@ -17,6 +17,7 @@ from recipe.settings import compose
 from recipe.stage import state
 from recipe.stage.starts import MANIFEST, Manifest
 from recipe.stage.weights import note_sums
+from support.runs import validated, write_metrics
 
 STEP = 12
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -44,19 +45,6 @@ def model(folder: Path) -> None:
     note_sums(folder)
 
 
-def validated(stage: Path, step: int, passed: dict[str, float], part: str = "test") -> None:
-    """The episodes of a validation: task -> whether it was solved."""
-    path = stage / "rollouts" / "val" / f"{step:06d}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        for task, value in passed.items():
-            header = {"step": step, "split": "val", "uid": task, "session_id": 0, "task_id": task, "part": part}
-            category, _, cluster = task.rpartition("_")
-            named = {"environment": "bfcl", "category": category, "cluster": cluster}
-            reward = {"acc": value, "acc_official": value, "progress": value}
-            file.write(json.dumps({**header, **named, "score": value, "reward": reward, "episode": {}}) + "\n")
-
-
 def finished_run(folder: Path, **change: Any) -> Path:
     """Two stages that ended at STEP, from a model on the hub, the second validated at its end.
 
@@ -79,13 +67,11 @@ def finished_run(folder: Path, **change: Any) -> Path:
             OmegaConf.update(config, key, value)
         (stage / "config").mkdir(parents=True)
         (stage / "config" / "resolved.yaml").write_text(yaml.dump(OmegaConf.to_container(config), Dumper=DUMPER))
-        (stage / "metrics").mkdir()
-        line = {"step": STEP, "data": {"critic/score/mean": 0.5}}
-        (stage / "metrics" / "20260101-000000.jsonl").write_text(json.dumps(line) + "\n")
+        write_metrics(run, stage.name, "20260101-000000.jsonl", [(STEP, {"critic/score/mean": 0.5})])
         starts.append({"stage": stage.name, "versions": {"verl": "0.9.1"}, "model": before, "data": hashes, "seed": 1})
         model(stage / "hf")
         state.update(stage, done=state.Done(STEP, STEP, STEP, 0.0), chose=())
         before = str(stage / "hf")
-    validated(stage, STEP, {f"multi_turn_base_{index}": float(index < 3) for index in range(4)})
+    validated(run, STEP, {f"multi_turn_base_{index}": [float(index < 3)] for index in range(4)}, stage=stage.name)
     MANIFEST.write(run / "manifest.json", Manifest(tuple(starts)))
     return run

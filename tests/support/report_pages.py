@@ -55,11 +55,3 @@ def store(run, stage, split, step, records):
     path = run / stage / "rollouts" / split / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({**line, "split": split}) + "\n" for line in records))
-
-
-def log_steps(run, stage, count):
-    folder = run / stage / "metrics"
-    folder.mkdir(parents=True)
-    data = {"critic/score/mean": 0.5, "train/progress": 0.5, "timing_s/step": 1.0, "train/stop/completed": 1.0}
-    lines = [json.dumps({"step": step, "data": data}) + "\n" for step in range(1, count + 1)]
-    (folder / "20260101-000000.jsonl").write_text("".join(lines))

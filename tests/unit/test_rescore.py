@@ -1,7 +1,6 @@
 """Stored episodes can be scored again without a model."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -53,12 +52,8 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(run, tmp_pat
 
 
 DAMAGED = [
-    b"[" * 200_000,
-    b"\xff\xfe",
-    b"null",
-    b'{"task_id": "x", "session_id": 9}',
+    *(b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}'),
     b'{"task_id": "x", "session_id": 9, "episode": {"category": 3, "turns": []}}',
-    b'{"task_id": "x", "session_id": 9, "episode": {"category": "c", "turns": [{"steps": [{"text": 3}]}]}}',
 ]
 
 
@@ -69,37 +64,17 @@ def test_damaged_lines_cost_no_other(run, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "0.750", "1.000", "50%"]
 
 
-def test_a_reward_that_gives_no_score_is_one_line_and_status_1(run, tmp_path, monkeypatch, capsys):
-    for number, (text, said) in enumerate(
-        (
-            ("import nowhere", "cannot be imported: ModuleNotFoundError"),
-            ("def compute_score(**given): return float('nan')", "returned nan; expected a finite number"),
-            (
-                "def compute_score(**given): return 1 / 0",
-                r"raises ZeroDivisionError: .* at bad2.py:1 \(multi_",
-            ),
-            ("import time\ndef compute_score(**given): time.sleep(3)", "has not returned within 1 s"),
-        )
-    ):
-        (path := tmp_path / f"bad{number}.py").write_text(text)
-        with pytest.raises(SystemExit) as exit_:
-            rescored(run, "--reward", str(path), "--timeout", "1", monkeypatch=monkeypatch)
-        error = capsys.readouterr().err
-        assert exit_.value.code == 1
-        assert re.search(said, error) and error.count("\n") == 1
-
-
-def test_a_reward_that_changes_the_record_changes_its_own_alone_and_an_async_one_is_awaited(
+def test_a_reward_that_gives_no_score_ends_with_status_1_and_an_async_one_is_awaited(
     run, tmp_path, monkeypatch, capsys
 ):
-    for kind in ("def", "async def"):
-        (path := tmp_path / f"mine{len(kind)}.py").write_text(
-            f"{kind} compute_score(extra_info, **given):\n"
-            "    passed = [turn.pop('passed') for turn in extra_info['episode']['turns']]\n"
-            "    return sum(passed) / len(passed)\n"
-        )
-        rescored(run, "--reward", str(path), monkeypatch=monkeypatch)
-        assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "0.750", "1.000", "50%"]
+    for number, body in enumerate(("return float('nan')", "return 1 / 0", "raise SystemExit(0)")):
+        (path := tmp_path / f"bad{number}.py").write_text(f"def compute_score(**given): {body}")
+        with pytest.raises(SystemExit, match="1"):
+            rescored(run, "--reward", str(path), "--timeout", "1", monkeypatch=monkeypatch)
+        assert capsys.readouterr().err.count("\n") == 1
+    (path := tmp_path / "mine.py").write_text("async def compute_score(**given): return 1.0")
+    rescored(run, "--reward", str(path), monkeypatch=monkeypatch)
+    assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "1.000", "-", "100%"]
 
 
 def test_an_episode_that_was_stored_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):

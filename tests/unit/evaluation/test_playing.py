@@ -111,35 +111,6 @@ def test_a_message_or_conversation_that_is_too_long_ends_as_max_tokens_and_is_sc
     assert done.found["overall"]["stop"]["max_tokens"] == 1.0 and done.found["overall"]["acc_official"]["mean"] == 0.0
 
 
-def test_requests_carry_settings_and_key_and_files_do_not_hold_the_key(tmp_path, monkeypatch):
-    monkeypatch.setenv("MY_KEY", "secret")
-    more = ("--api-key-env", "MY_KEY", "--temperature", "0.5", "--max-tokens", "64")
-    done = played(GOLD, tmp_path, *more, limit=1)
-    assert set(done.server.keys) == {"Bearer secret"}
-    request = done.requests[0]
-    assert (request["model"], request["temperature"], request["max_tokens"]) == ("m", 0.5, 64)
-    assert "tools" not in request and [message["role"] for message in request["messages"]] == ["system", "user"]
-    assert "secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
-
-
-def test_several_samples_give_pass_at_k(tmp_path):
-    turn, lock = {}, threading.Lock()
-
-    def play(messages):
-        if len(messages) == 2:  # every second episode of a task says nothing useful
-            with lock:
-                key = messages[1]["content"]
-                turn[key] = turn.get(key, 0) + 1
-                if turn[key] % 2:
-                    return (200, completion(PROTOCOL.render_answer("no", "no"), "length"))
-        return GOLD(messages)
-
-    overall = played(play, tmp_path, *"--samples 4 --temperature 1 --concurrency 1".split(), limit=2).found["overall"]
-    assert overall["pass_at_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 - 1 / 6, "4": 1.0})
-    assert overall["pass_all_k"]["acc_official"] == pytest.approx({"1": 0.5, "2": 1 / 6, "4": 0.0})
-    assert (overall["tasks"], overall["episodes"]) == (2, 8)
-
-
 def test_an_evaluation_that_is_interrupted_keeps_what_is_finished_and_goes_on(tmp_path):
     slow = threading.Event()
 

@@ -133,10 +133,6 @@ def test_a_closed_turn_is_not_gone_back_into_and_a_model_can_mend_its_errors(tmp
         tmp_path, lambda messages: ANSWER if said(messages) else [JUMP, CLIMB][told(messages)], name="mends"
     )
     assert texts(line) == [[JUMP, ANSWER], [ANSWER], [ANSWER]], "two fail at one place; then the first one stands"
-    line, sent = in_maze(tmp_path, lambda _: "nonsense", name="same")
-    plain, _ = in_maze(tmp_path, lambda _: "nonsense", "--strategy", "plain", name="plain")
-    assert timeless(line["episode"]) == timeless(plain["episode"])
-    assert line["episode"]["stop_reason"] == "format_errors" and len(sent) == line["search"]["nodes"] == 8
 
 
 def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Path) -> None:

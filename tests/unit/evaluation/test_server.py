@@ -18,18 +18,16 @@ from support.evaluation import kept
 from transformers import AutoModelForCausalLM
 
 from interaction.endpoint import SAMPLING
-from interaction.environment import ENVIRONMENTS
 from recipe import evaluate
 from recipe.evaluation.server import (
     adapter_flags,
     context_length,
     context_note,
-    fingerprint,
     profile_environment,
     profile_flags,
 )
 from recipe.evaluation.store import Settings
-from recipe.stage.weights import note_base, note_sums
+from recipe.stage.weights import note_base
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +134,6 @@ def test_an_adapter_is_evaluated_on_its_model_only_and_not_mixed_with_another(ti
     assert evaluate.main(arguments(tiny, tmp_path / "gone", "--adapter", str(adapters[0]))) == 1
 
 
-def test_the_fingerprint_tells_two_exports_in_one_folder_apart(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
-    first = fingerprint(tmp_path)
-    note_sums(tmp_path)
-    assert fingerprint(tmp_path) == first, "the same weights, exported again with their checksums"
-    (tmp_path / "model.safetensors").write_bytes(b"\0" * 99 + b"\1")
-    assert fingerprint(tmp_path) != first
-
-
 def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positions_are_not_guessed(tiny, tmp_path):
     for flags, context in (
         ([], 2048),
@@ -199,13 +187,3 @@ def test_tasks_whose_gold_does_not_fit_are_counted_before_the_server_starts(tiny
     with pytest.raises(Started):
         evaluate.main(["--model", str(model), "--limit", "2", "--out", str(tmp_path / "out")])
     assert "over budget: not counted, " in capsys.readouterr().out
-
-
-def test_a_model_is_evaluated_on_any_environment(tiny, tmp_path, starts):
-    """Of several samples of each task, which the count before the start takes once."""
-    for environment in ENVIRONMENTS:
-        given = ["--model", str(tiny), "--environment", environment, "--docs", "signature", "--limit", "1"]
-        given += ["--samples", "2", "--temperature", "1", "--attempts", "1", "--out", str(tmp_path / environment)]
-        given += ["--user", "kind=scripted", "--user", "lines=[Hello.]", "--", "--max-model-len", "100000"]
-        with pytest.raises(Started):
-            evaluate.main(given)

@@ -1,15 +1,11 @@
 """What a disk fault leaves of an evaluation: an episode that is played again, or one that is left out and counted."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.evaluation import gold_player, run, serving
 
 from interaction.record import EpisodeRecord
 from recipe.evaluation.store import Settings, Store, read_episodes
@@ -82,22 +78,3 @@ def test_a_record_with_anything_in_any_place_is_judged_or_left_out(tmp_path_fact
     assert len(found) + skipped == 1
     for one in found:
         assert EpisodeRecord.from_dict(json.loads(json.dumps(one.to_dict()))) == one or "nan" in repr(one)
-
-
-def test_a_disk_that_is_full_keeps_what_is_finished_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    script = (
-        "import resource, sys\nfrom recipe import evaluate\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))\n"
-        "sys.exit(evaluate.main(sys.argv[2:]))\n"
-    )
-    with serving(gold_player("base")) as server:
-        given = ["--endpoint", server.url, "--out", str(tmp_path), "--docs", "signature", "--category", "base"]
-        expected = run(server.url, tmp_path / "whole", limit=4)
-        size = (tmp_path / "whole" / "episodes.jsonl").stat().st_size
-        command = [sys.executable, "-c", script, str(size // 2), *given, "--limit", "4", "--concurrency", "1"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
-        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-        assert "finished episodes are kept" in done.stderr
-        path = tmp_path / "episodes.jsonl"
-        assert path.read_bytes().endswith(b"\n") and 1 <= len(path.read_bytes().splitlines()) < 4
-        assert run(server.url, tmp_path, limit=4) == expected

@@ -188,7 +188,7 @@ def test_evaluations_stand_beside_votes_and_the_settings_that_differ_are_named(
     name = named(str(write_phone(tmp_path)))
     for environment, cluster in (("phone_x", "phone_3"), (name, load_tasks(name)["phone_3"].cluster)):
         folder = evaluation(tmp_path / environment, {"phone_3": [True]}, environment=environment)
-        query = sources.methods([folder])[0].subsets["phone"][f"{environment}/phone_3"]
+        query = sources.methods([folder])[0].subsets[f"{environment}/phone"][f"{environment}/phone_3"]
         assert query.cluster == (environment, cluster), "of an environment whose file is known, or is not"
 
 

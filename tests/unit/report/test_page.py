@@ -1,13 +1,12 @@
 """The page as a reader uses it, in a headless Chromium, and what it says of a run that lacks things."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 from support.browser import CHROMIUM, chromium
-from support.report_pages import EVIL, choose, click, listed, log_steps, record, shown, store, think_xml
+from support.report_pages import EVIL, choose, click, listed, record, shown, store, think_xml
 from support.runs import STAGE, a_run
 
 from bfcl_env import load_scenarios
@@ -28,7 +27,7 @@ def page(tmp_path_factory):
 def run(tmp_path_factory):
     """A run with a hostile episode, a solved one and a failed validation."""
     run = tmp_path_factory.mktemp("runs") / "first"
-    log_steps(run, "stage2_base", 12)
+    a_run(run, [0.1, 0.5] * 6, "stage2_base")
     call = json.dumps([{"name": "echo", "arguments": {"content": EVIL}}])
     evil = think_xml.render_calls(EVIL, []).replace("[]", call)
     failed = record(load_scenarios("multi_turn_miss_func")[0], step=12, sample=0, answers=["no tags at all"])
@@ -73,31 +72,13 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     assert (listed(page), shown(page)) == ([], "No episode is like this.")
 
 
-def test_a_link_of_the_slowest_episodes_shows_the_episode_whatever_is_filtered(page, tmp_path):
-    log_steps(tmp_path, "stage2_base", 3)
-    for step in range(1, 4):
-        seconds = [{"seconds": {"total": 1.0 + n / 9, "user": n / 9}} for n in range(40)]
-        lines = [{**seconds[n], **record(BASE[n % 2], step=step, sample=n)} for n in range(40)]
-        store(tmp_path, "stage2_base", "train", step, lines)
-    page.open(pages.write(tmp_path))
-    choose(page, "task", BASE[0].id)
-    click(page, "a[href^='#episode=']")
-    end = time.monotonic() + 5  # the browser tells the page of a new address in its own time
-    while len(listed(page)) != page.value("episodes.length"):
-        assert time.monotonic() < end, listed(page)
-    assert "step 1, sample 39" in shown(page) and "5.333 s in all, user 4.333 s" in shown(page)
-    address = page.value("location.hash")
-    page.open(f"{pages.write(tmp_path).as_uri()}{address.replace('39', '37')}")
-    assert "step 1, sample 37" in shown(page), "an address leads to an episode"
-
-
 def cells(page, session, kind):
     page.value(f"show(episodes.findIndex(it => it.session_id === {session}))")
     return page.value(f"[...document.querySelectorAll('#episode .turn {kind}')].map(it => it.textContent)")
 
 
 def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(page, tmp_path):
-    log_steps(tmp_path, "stage2_base", 1)
+    a_run(tmp_path, [0.5], "stage2_base")
     items = [
         {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
         {"table": "users", "note": "gone", "found": "3"},
