@@ -92,24 +92,6 @@ def best_model(stage: Path, step: int) -> Path:
     return stage / "best" / f"global_step_{step}" / "hf"
 
 
-def whole_best(config: DictConfig) -> Best | None:
-    """The best checkpoint so far. A model that is damaged is exported again; without its checkpoint it is given up.
-
-    Raises:
-        ExportError: it cannot be exported.
-    """
-    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    if (best := state.look(stage).best) is None or not (fault := broken_export(best_model(stage, best.step))):
-        return best
-    print(f"RESUME the best model, of step {best.step}, is damaged: {fault}", flush=True)
-    if broken_export(source := model_of(checkpoints, best.step)):
-        print("RESUME its checkpoint is gone: the best is chosen from the steps to come", flush=True)
-        state.update(stage, best=None)
-        return None
-    export(source, best_model(stage, best.step), str(config.actor_rollout_ref.model.path))
-    return best
-
-
 class StageEnd:
     """One launch of a stage.
 
@@ -123,7 +105,7 @@ class StageEnd:
         self.hands_best = config.stage.handover == "best"
         stage, metric = Path(config.paths.stage), config.stage.handover_metric
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
-        best = whole_best(config) if self.hands_best else state.look(stage).best
+        best = state.look(stage).best
         if best and (best.step > done or (self.hands_best and best.metric != metric)):
             # of a training that this one does not continue, or by another metric: their values do not compare
             state.update(stage, best=None)
@@ -187,9 +169,11 @@ def finish(config: DictConfig) -> Done:
             f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
             f"start it again{going_on(config)} to go on."
         )
+    best = state.look(stage).best if config.stage.handover == "best" else None
+    source = best_model(stage, best.step) if best else model_of(checkpoints, step)
+    if best and broken_export(source):
+        source = model_of(checkpoints, best.step)  # it may still be there
     try:
-        best = whole_best(config) if config.stage.handover == "best" else None
-        source = best_model(stage, best.step) if best else model_of(checkpoints, step)
         state.update(stage, done=None)
         if fault := broken_export(source):
             raise ExportError(f"{fault}. Rename that checkpoint to go on from the one before")

@@ -43,11 +43,8 @@ REMEDY = (
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
-READ = (
-    *("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path", "critic.model.path"),
-    *("data.train_files", "data.val_files", "reward.custom_reward_function.path"),
-)
-"""Settings that name what a start reads."""
+READ = ("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path")
+"""Settings that name what a start may read of itself."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +109,13 @@ def check_same_start(config: DictConfig) -> None:
     """
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     if config.trainer.resume_mode == "disable":
-        folders = [path.resolve() for path in (stage, *state.step_folders(checkpoints).values())]
         for setting in READ:
-            for value in filter(None, as_list(OmegaConf.select(config, setting))):
-                if any(Path(str(value)).expanduser().resolve().is_relative_to(folder) for folder in folders):
-                    raise PreflightError(
-                        f"{setting}={value} is in a folder of {stage.name}, which trainer.resume_mode=disable sets "
-                        "aside. Move it to another place, or set RUN=another-name."
-                    )
+            path = Path(str(OmegaConf.select(config, setting))).expanduser().resolve()
+            if path.is_relative_to(stage.resolve()) or path.is_relative_to(checkpoints.resolve()):
+                raise PreflightError(
+                    f"{setting}={path} is in a folder of {stage.name}, which trainer.resume_mode=disable sets aside. "
+                    "Move it to another place, or set RUN=another-name."
+                )
     if not state.resumes(config):
         return
     before, start = state.read(stage).began, start_of(config)

@@ -15,7 +15,6 @@ from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.gates import check_logged
 from recipe.preflight import check_settings
-from recipe.report import page, validation
 from recipe.stage import choosing, state
 
 DEV, TEST, TRAIN = (load_scenarios("multi_turn_base", split=part)[0].id for part in ("dev", "test", "train"))
@@ -115,6 +114,7 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(mo
     (stage / "hf" / "config.json").write_text("{}")
     state.update(stage, chose=(BY_SCORE,))
     given = ["--model", str(stage / "hf"), "--hardware", "cpu", "--docs", "signature", "--category", "base"]
+    assert choosing.of_run(tmp_path) == choosing.of_run(stage) == [BY_SCORE]
     with serving(lambda _: PROTOCOL.render_answer("done", "done")) as server:  # in place of vLLM
         monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
         for split, said in {"val": True, "dev": True, "test": False, "train": False}.items():
@@ -126,41 +126,3 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(mo
             tasks = {part: group["tasks"] for part, group in found["parts"].items()}
             assert set(tasks) == ({"dev", "test"} if split == "val" else set())
             assert split != "val" or sum(tasks.values()) == 12
-
-
-def a_validated_run(run):
-    stage = run / "stage2_base"
-    (stage / "metrics").mkdir(parents=True)
-    (stage / "metrics" / "1.jsonl").write_text(json.dumps({"step": 1, "data": {"critic/score/mean": 0.5}}) + "\n")
-    path = stage / "rollouts" / "val" / "000001.jsonl"
-    path.parent.mkdir(parents=True)
-    named = {"environment": "bfcl", "category": "multi_turn_base"}
-    lines = [
-        {"step": 1, "session_id": 0, "uid": task, "task_id": task, "cluster": task, "part": part, **named}
-        | {"score": acc, "reward": {"acc": acc}, "episode": {}}
-        for task, part, acc in ((DEV, "dev", 1.0), (TEST, "test", 0.0), (TRAIN, "train", 1.0))
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return stage
-
-
-def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tmp_path):
-    stage = a_validated_run(tmp_path)
-    (row,) = validation.validations(tmp_path)
-    assert (row["tasks"], row["acc"].value) == (3, pytest.approx(2 / 3))
-    assert "val_dev" not in page.write(tmp_path).read_text()
-    state.update(stage, chose=(BY_SCORE,))
-    (row,) = validation.validations(tmp_path)
-    assert (row["tasks"], row["acc"].value) == (1, 0.0)
-    text = page.write(tmp_path).read_text()
-    assert "The figure to report is that of the test tasks" in text
-    assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
-    title = "validation, test tasks: progress"
-    assert title not in text
-    lines = json.dumps({"step": 1, "data": {"val/progress": 0.5, "val_test/progress": 0.25}}) + "\n"
-    (stage / "metrics" / "later.jsonl").write_text(lines)
-    text = page.write(tmp_path).read_text()
-    assert title in text and ">validation: progress<" not in text
-    path = stage / "rollouts" / "val" / "000001.jsonl"
-    path.write_text(path.read_text().splitlines()[0] + "\n")  # no task for reporting
-    assert validation.validations(tmp_path) == []
