@@ -188,25 +188,17 @@ def start_over(config: DictConfig) -> list[str]:
     if config.trainer.resume_mode != "disable":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
-    said, kept = list[str](), None
-    ours = [*checkpoints.glob(state.TRACKER), *state.step_folders(checkpoints).values()]
-    if ours and not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder that may hold other things
-        kept = free(checkpoints.resolve() / ASIDE / stage.name)
+    said, ours = list[str](), [*checkpoints.glob(state.TRACKER), *state.step_folders(checkpoints).values()]
+    if ours and not checkpoints.is_relative_to(stage):  # a folder that may hold other things
+        kept = free(checkpoints / ASIDE / stage.name)
         kept.mkdir(parents=True)
         for path in ours:  # without the first one nothing is resumed
             path.rename(kept / path.name)
         said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
-    if stage.is_dir() and any(path.name != LOCK and (path != checkpoints or link is None) for path in stage.iterdir()):
+    if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
         target = free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
-        if link is not None:  # a link to a larger disk stays where it was
-            stage.mkdir()
-            checkpoints.symlink_to(link)
-            (target / checkpoints.name).unlink()
-            if kept is not None:
-                (target / checkpoints.name).symlink_to(kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
 
