@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.short_training import ROOT, environment, prepared
+from support.short_training import ROOT, SHORT, environment, prepared
 
 from recipe import processes
 from recipe.curriculum.runner import FILE, STATE
@@ -96,9 +96,7 @@ class Run:
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
             f"actor_rollout_ref.model.path={self.folder}/model",
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
-            *("trainer.save_freq=1", "trainer.test_freq=-1", "data.train_batch_size=2", "data.max_response_length=300"),
-            *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
-            "launcher.needs.disk_gb=0",
+            *SHORT,
         ]
         child = subprocess.Popen(
             command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -105,45 +104,3 @@ def test_the_cause_of_a_death_is_the_memory_where_ray_or_the_kernel_says_so(monk
     assert "WorkerDict has died" in losses._worker("WorkerDict", ended)
     monkeypatch.setattr(cluster, "kills_for_memory", lambda: losses.kills + 1)
     assert "was killed by the kernel because memory ran out" in losses._worker("WorkerDict", ended)
-
-
-RAYS_WORKERS = """
-import os, sys, time, ray
-from subprocess import Popen
-from recipe.cluster import watching
-
-@ray.remote
-class Work:
-    def start(self, engine):
-        return os.getpid(), Popen([engine, "600"]).pid
-    def leave(self):
-        ray.actor.exit_actor()
-
-with watching(grace=1.0):
-    ray.init(num_cpus=4, include_dashboard=False)
-    ray.kill(Work.remote())
-    left, work = Work.remote(), Work.remote()
-    left.leave.remote()
-    found = ray.get(work.start.remote(sys.argv[1]))
-    time.sleep(10)
-    print("killing", flush=True)
-    if sys.argv[2].isdecimal():
-        os.kill(found[int(sys.argv[2])], 9)
-    else:
-        os.system(f"pkill -9 -P {os.getpid()} {sys.argv[2]}")
-    ray.get(ray.remote(lambda: time.sleep(600)).remote())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("killed", "said"), [("0", "worker Work (process "), ("1", "worker VLLM (process "), ("raylet", "its raylet has")]
-)
-def test_what_is_killed_is_named_and_nothing_else_that_ends(tmp_path: Path, killed: str, said: str) -> None:
-    shutil.copy("/bin/sleep", engine := tmp_path / "VLLM::EngineCore")
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as temp:
-        command = [sys.executable, "-c", RAYS_WORKERS, engine, killed]
-        environment = {**os.environ, "RAY_TMPDIR": temp}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=120)
-    assert done.returncode == 1 and done.stdout.startswith("killing\n")
-    assert f"\nRAY {said}" in done.stdout and done.stdout.count("RAY ") == 1
