@@ -34,22 +34,14 @@ def problems(config: DictConfig) -> Iterator[str]:
     if trainer.save_freq <= 0:
         return
     if trainer.max_actor_ckpt_to_keep == 1 or critic or trainer.get("remove_previous_ckpt_in_save"):
-        yield (
-            "trainer.max_actor_ckpt_to_keep=1 (or max_critic_ckpt_to_keep, or remove_previous_ckpt_in_save): verl "
-            "deletes that one before the next is whole. Set 2 or more."
-        )
+        yield "trainer.max_actor_ckpt_to_keep=1, or the like: verl deletes it before the next is whole. Set 2 or more."
     if checkpoint.get("async_save"):
         yield "actor_rollout_ref.actor.checkpoint.async_save=true: no start could go on from such a save. Leave it out."
     if lacking := {"model", "optimizer", "extra", "hf_model"} - {*checkpoint.save_contents}:
-        yield (
-            f"actor_rollout_ref.actor.checkpoint.save_contents lacks {', '.join(sorted(lacking))}: a resume would "
-            "begin anew without the first three, and the next stage starts from hf_model."
-        )
+        names = ", ".join(sorted(lacking))
+        yield f"actor_rollout_ref.actor.checkpoint.save_contents lacks {names}, for a resume or the next stage. Add it."
     if stage.handover == "best" and (not validates or trainer.save_freq % trainer.test_freq):
-        yield (
-            f"stage.handover=best compares checkpoints that were validated, but trainer.save_freq={trainer.save_freq} "
-            f"is no multiple of trainer.test_freq={trainer.test_freq}. Make it one."
-        )
+        yield f"stage.handover=best: trainer.save_freq must be a multiple of trainer.test_freq={trainer.test_freq}."
     if gate is not None and gate.metric.startswith("val") and not validates:
         yield f"stage.gate.metric={gate.metric} needs validations; set trainer.test_freq."
 

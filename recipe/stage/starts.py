@@ -37,9 +37,7 @@ ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
 BEFORE = "before"
 """Folder beside the stages for the validation of the model that the warm start begins with (`stage.before`)."""
-REMEDY = (
-    "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over: what is there is then set aside."
-)
+REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: what is there is then set aside."
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
@@ -120,9 +118,7 @@ def check_same_start(config: DictConfig) -> None:
         return
     before, start = state.read(stage).began, start_of(config)
     if before is None:
-        raise PreflightError(
-            f"{checkpoints} holds checkpoints of an unknown start: {stage / state.FILE} does not say it. {REMEDY}"
-        )
+        raise PreflightError(f"{checkpoints} holds checkpoints of an unknown start: no {state.FILE} says it. {REMEDY}")
     changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)
     other = [f"{name}={then}, not {now}" for name, then, now in changes if then != now]
     if not _same_model(before, start):

@@ -130,6 +130,7 @@ def test_the_number_of_gpus_chooses_the_profile_in_setup_and_in_training(checkou
     (tools / "nvidia-smi").write_text(NVIDIA_SMI)
     (tools / "nvidia-smi").chmod(0o755)
     for gpus, profile in (("1", "gpu1"), ("2", "gpu8"), ("8", "gpu8")):
+        shutil.rmtree(checkout / ".venv", ignore_errors=True)
         environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HARDWARE": "", "FAKE_GPUS": gpus}
         done = run_setup(checkout, **environment)
         assert done.returncode == 0, done.stderr
