@@ -116,7 +116,7 @@ def check_same_start(config: DictConfig) -> None:
                 )
     if not state.resumes(config):
         return
-    before, start = state.read(stage).began, start_of(config)
+    before, start = state.look(stage).began, start_of(config)
     if before is None:
         raise PreflightError(f"{checkpoints} holds checkpoints of an unknown start: no {state.FILE} says it. {REMEDY}")
     changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)
@@ -142,7 +142,7 @@ def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
     Raises:
         PreflightError: the checkpoints were trained on others.
     """
-    before = state.read(Path(config.paths.stage)).began if state.resumes(config) else None
+    before = state.look(Path(config.paths.stage)).began if state.resumes(config) else None
     if before and before.digest != digest:
         numbers = f" ({before.rows} rows, now {rows})" * bool(rows)
         raise PreflightError(

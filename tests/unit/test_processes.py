@@ -203,8 +203,8 @@ def test_a_note_that_names_what_is_not_the_launchs_harms_nothing(tmp_path: Path)
     shared = Path(tempfile.mkstemp(prefix="psm_", dir="/dev/shm")[1])
     theirs = {"pid": bystander.pid, "created": psutil.Process(bystander.pid).create_time()}
     good = {"token": "b" * 32, "temp": "/tmp/bfcl-none", "log": "x.log", "folder": identity(run)}
-    notes = [theirs, theirs | {"created": 1.0}, {"pid": 1}, {"pid": os.getsid(0)}, {"pid": -1}, {"token": ""}]
-    notes += [{"temp": str(folder)} for folder in (temporary, tmp_path, link, "/", "/tmp", ".", "")]
+    notes = [theirs, theirs | {"created": 1.0}, {"pid": os.getsid(0)}, {"pid": -1}, {"token": ""}]
+    notes += [{"temp": str(folder)} for folder in (temporary, tmp_path, link, "/tmp", "")]
     try:
         for note in notes:
             (run / NOTE).write_text(json.dumps(good | note))

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,19 +26,17 @@ def finished(folder: Path, step: int = 12, **note) -> None:
     stage_state.update(folder, done=stage_state.Done(step, step, step, time.time(), **note))
 
 
-COMPOSED: dict = {}
+@cache
+def composed(name: str, overrides: tuple[str, ...]):
+    return compose_stage(name, overrides)
 
 
 def compose_once(name: str, overrides: list[str]):
     """What compose_stage gives, but each configuration is read from its thirty files once."""
     where = [override for override in overrides if override.startswith("paths.")]
-    others = [override for override in overrides if override not in where]
-    key = name, *others
-    if key not in COMPOSED:
-        COMPOSED[key] = compose_stage(name, others)
-    composed = copy.deepcopy(COMPOSED[key])
-    composed.merge_with_dotlist(where)
-    return composed
+    found = copy.deepcopy(composed(name, tuple(override for override in overrides if override not in where)))
+    found.merge_with_dotlist(where)
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -239,9 +239,10 @@ def test_a_checkpoint_is_known_by_its_whole_name_and_a_tracker_by_its_number(tmp
         assert state.latest(folder) == 0, content
 
 
-def test_a_state_that_cannot_be_read_is_said(tmp_path):
+def test_checkpoints_whose_state_cannot_be_read_are_of_an_unknown_start(tmp_path):
+    config = config_of(tmp_path)
+    save(config, 3)
     for content in (b"", b"[]", b'{"began": 1}'):
-        (tmp_path / state.FILE).write_bytes(content)
-        assert state.look(tmp_path) == state.State()
-        with pytest.raises(PreflightError, match=r"state\.json.*\n.*resume_mode=disable"):
-            state.read(tmp_path)
+        (tmp_path / "stage" / state.FILE).write_bytes(content)
+        with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
+            starts.check_same_start(config)
