@@ -92,8 +92,8 @@ class Answer:
 def ask(address: str, function: str, argument: Any, environment: Mapping[str, str] | None = None) -> Answer:
     """Run a function (`module:name`) on every node, and return what it said there.
 
-    In a process of its own, which has left the cluster before a training joins it. The function travels by value, so
-    that it runs where this checkout is missing: it may use nothing but what Python brings and psutil.
+    In a process of its own, which has left the cluster before a training joins it. The function travels by value, as
+    this checkout may be missing there: it may use Python's own modules and psutil only.
 
     Args:
         address: of the cluster, as RAY_ADDRESS has it.
@@ -108,10 +108,8 @@ def ask(address: str, function: str, argument: Any, environment: Mapping[str, st
         try:
             socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
         except (OSError, OverflowError) as error:
-            raise ClusterError(
-                f"no Ray cluster answers at {address} ({error}). Start one with `bash run_cluster.sh` on each node, or "
-                "set RAY_ADDRESS to the one that is up; `ray stop` forgets one that has ended"
-            ) from error
+            said = f"no Ray cluster answers at {address} ({error}). Set RAY_ADDRESS=host:port of one (run_cluster.sh)"
+            raise ClusterError(f"{said}; `ray stop` forgets one that has ended") from error
     question = json.dumps({"function": function, "argument": argument, "environment": dict(environment or {})})
     command, given = [sys.executable, "-m", "recipe.cluster"], {**os.environ, "RAY_ADDRESS": address}
     try:

@@ -78,20 +78,16 @@ def _line(fault: Any, where: str) -> str:
 def shown(value: Any, quote: bool = True) -> str:
     """A value in a message: on one line of at most 80 characters, whatever it is."""
     try:
-        text = str(value)
-        if quote or not text.isprintable() or not text.strip():
-            text = repr(value).replace("\n", " ")
-        text = masked_text(text)
+        return one_line(repr(value) if quote or not str(value).strip() else value, 80)
     except Exception:  # another's `__repr__`, a number of more digits than Python prints, a nest too deep
-        text = f"a value of type {type(value).__name__} that cannot be printed"
-    return text if len(text) <= 80 else f"{text[:80]}..."
+        return f"a value of type {type(value).__name__} that cannot be printed"
 
 
-def one_line(error: object) -> str:
-    """What an error says, on one line of at most 200 characters, whatever stands in it."""
+def one_line(error: object, longest: int = 200) -> str:
+    """What an error says, on one line of at most `longest` characters, whatever stands in it."""
     words = " ".join(masked_text(str(error)).split())
     text = "".join(letter if letter.isprintable() else "?" for letter in words)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -118,8 +118,7 @@ def supervise(config: DictConfig) -> int:
 
 def run(config: DictConfig, overrides: list[str]) -> None:
     """Check what is left to check, then train the stage; or only say that it could."""
-    watched = TOKEN in os.environ
-    if not config.preflight_only and not watched:
+    if not config.preflight_only and TOKEN not in os.environ:
         sys.exit(supervise(config))
     starts.set_environment(config, config.trainer.nnodes)
     try:

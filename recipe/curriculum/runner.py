@@ -146,7 +146,7 @@ def _launched(
     folder: Path, what: str, module: str, arguments: Sequence[str], stages: Sequence[Stage], note: Path
 ) -> None:
     """Run what comes before the first stage. Raises StageFailed where it fails."""
-    watch = console.Watch(folder, console.new_log(folder.parent, folder.name))
+    watch = console.Watch(folder, console.new_log(note.parent, folder.name))
     print(f"{folder.name}: {what}, log in {watch.log}", flush=True)
     if code := launch(module, arguments, watch, note):
         raise _failed(folder.name, watch.log, f"ended with status {code}", stages)

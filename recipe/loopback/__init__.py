@@ -1,9 +1,8 @@
 """On one machine, nothing of a run can be reached from another one.
 
-By their defaults Ray, TransferQueue, verl's vLLM server and torch listen on the address that the machine has in its
-network, without asking who connects, and some of them unpickle what arrives: whoever reaches the machine could run code
-as the training user. `environment` is what each of them reads instead; what none of them reads, where torch's own
-rendezvous listens, is a rendezvous of ours (`recipe.loopback.plugin`), which verl is told through DIST_INIT_METHOD.
+By default Ray, TransferQueue, verl's vLLM server and torch listen in the network without asking who connects, and some
+of them unpickle what arrives: whoever reaches the machine could run code as the training user. `ENVIRONMENT` tells each
+of them otherwise. torch's own rendezvous reads none of it, so DIST_INIT_METHOD names ours (`recipe.loopback.plugin`).
 
     listens                                     closed by
     Ray: GCS, raylet, a port for each worker    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, Ray's switch for a cluster of

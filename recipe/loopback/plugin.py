@@ -28,10 +28,7 @@ def rendezvous(url: str, timeout: timedelta, **_: Any) -> Iterator[tuple[Any, in
     host, port = os.environ["MASTER_ADDR"].strip("[]"), int(os.environ["MASTER_PORT"])
     joins = joins_torchrun()
     if not joins and host not in (HOST, "localhost"):
-        raise ValueError(
-            f"MASTER_ADDR={host}, but DIST_INIT_METHOD={SCHEME}:// meets on {HOST} alone. Set MASTER_ADDR={HOST} if "
-            "all processes are on this machine, else DIST_INIT_METHOD=env:// (docs/security.md says what then listens)."
-        )
+        raise ValueError(f"MASTER_ADDR={host} is not {HOST}. Set that, or DIST_INIT_METHOD=env:// (docs/security.md)")
     hosts = rank == 0 and not joins
     settings: dict[str, Any] = {}
     if hosts:

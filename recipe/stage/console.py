@@ -46,19 +46,15 @@ LEAST_FREE = 32 * 10**6
 """Bytes. With less than this, a stage that failed failed for it, whatever it was still able to say."""
 
 CAUSES = {
-    r"\nRAY (its \w+ has died|it did not start)": r"Ray could not go on: \1. The machine may be too busy for it",
-    r"CLUSTER node (.*) was lost": (
-        r"the cluster has lost the node \1: its machine, its network or its Ray went down. `ray start` joins it again "
-        "(bash run_cluster.sh there)"
-    ),
+    r"\nRAY (its \w+ has died)": r"Ray could not go on: \1. The machine may be too busy for it",
+    r"CLUSTER node (.*) was lost": r"the cluster has lost the node \1. `bash run_cluster.sh` there joins it again",
     r"\nRAY (worker .*)": r"\1",
     r"GCS.*(unavailable|is dead|connection.*lost)|Failed to connect to GCS|lost connection to the GCS": (
         "the cluster's head does not answer any more: start the cluster again (bash run_cluster.sh on each node)"
     ),
     r"No space left on device|ENOSPC|File too large|PytorchStreamWriter failed writing": FULL,
     r"ActorDiedError|ActorUnavailableError|WorkerCrashedError|OwnerDiedError|worker died unexpectedly": (
-        "a worker process died. If the machine ran out of memory, its kernel log says so (dmesg): lower what the stage "
-        "takes (docs/resume.md)"
+        "a worker process died; dmesg says if memory ran out (docs/resume.md)"
     ),
     r"OutOfMemoryError|CUDA out of memory": "out of memory: see docs/resume.md",
 }

@@ -34,22 +34,14 @@ def problems(config: DictConfig) -> Iterator[str]:
     if trainer.save_freq <= 0:
         return
     if trainer.max_actor_ckpt_to_keep == 1 or critic or trainer.get("remove_previous_ckpt_in_save"):
-        yield (
-            "trainer.max_actor_ckpt_to_keep=1 (or max_critic_ckpt_to_keep, or remove_previous_ckpt_in_save): verl "
-            "deletes that one before the next is whole. Set 2 or more."
-        )
+        yield "trainer.max_actor_ckpt_to_keep=1, or the like: verl deletes it before the next is whole. Set 2 or more."
     if checkpoint.get("async_save"):
         yield "actor_rollout_ref.actor.checkpoint.async_save=true: no start could go on from such a save. Leave it out."
     if lacking := {"model", "optimizer", "extra", "hf_model"} - {*checkpoint.save_contents}:
-        yield (
-            f"actor_rollout_ref.actor.checkpoint.save_contents lacks {', '.join(sorted(lacking))}: a resume would "
-            "begin anew without the first three, and the next stage starts from hf_model."
-        )
+        names = ", ".join(sorted(lacking))
+        yield f"actor_rollout_ref.actor.checkpoint.save_contents lacks {names}, for a resume or the next stage. Add it."
     if stage.handover == "best" and (not validates or trainer.save_freq % trainer.test_freq):
-        yield (
-            f"stage.handover=best compares checkpoints that were validated, but trainer.save_freq={trainer.save_freq} "
-            f"is no multiple of trainer.test_freq={trainer.test_freq}. Make it one."
-        )
+        yield f"stage.handover=best: trainer.save_freq must be a multiple of trainer.test_freq={trainer.test_freq}."
     if gate is not None and gate.metric.startswith("val") and not validates:
         yield f"stage.gate.metric={gate.metric} needs validations; set trainer.test_freq."
 
@@ -92,24 +84,6 @@ def best_model(stage: Path, step: int) -> Path:
     return stage / "best" / f"global_step_{step}" / "hf"
 
 
-def whole_best(config: DictConfig) -> Best | None:
-    """The best checkpoint so far. A model that is damaged is exported again; without its checkpoint it is given up.
-
-    Raises:
-        ExportError: it cannot be exported.
-    """
-    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    if (best := state.look(stage).best) is None or not (fault := broken_export(best_model(stage, best.step))):
-        return best
-    print(f"RESUME the best model, of step {best.step}, is damaged: {fault}", flush=True)
-    if broken_export(source := model_of(checkpoints, best.step)):
-        print("RESUME its checkpoint is gone: the best is chosen from the steps to come", flush=True)
-        state.update(stage, best=None)
-        return None
-    export(source, best_model(stage, best.step), str(config.actor_rollout_ref.model.path))
-    return best
-
-
 class StageEnd:
     """One launch of a stage.
 
@@ -123,7 +97,7 @@ class StageEnd:
         self.hands_best = config.stage.handover == "best"
         stage, metric = Path(config.paths.stage), config.stage.handover_metric
         self._values = gates.values_until(read_steps(stage), self.gate.metric, done) if self.gate else []
-        best = whole_best(config) if self.hands_best else state.look(stage).best
+        best = state.look(stage).best
         if best and (best.step > done or (self.hands_best and best.metric != metric)):
             # of a training that this one does not continue, or by another metric: their values do not compare
             state.update(stage, best=None)
@@ -187,9 +161,11 @@ def finish(config: DictConfig) -> Done:
             f"{config.stage.name} ended at step {step} of {target.total_steps if target else 'an unknown number'}; "
             f"start it again{going_on(config)} to go on."
         )
+    best = state.look(stage).best if config.stage.handover == "best" else None
+    source = best_model(stage, best.step) if best else model_of(checkpoints, step)
+    if best and broken_export(source):
+        source = model_of(checkpoints, best.step)  # it may still be there
     try:
-        best = whole_best(config) if config.stage.handover == "best" else None
-        source = best_model(stage, best.step) if best else model_of(checkpoints, step)
         state.update(stage, done=None)
         if fault := broken_export(source):
             raise ExportError(f"{fault}. Rename that checkpoint to go on from the one before")

@@ -37,17 +37,12 @@ ASIDE = "aside"
 """Folder beside the stages for what was set aside; a run by its form, so that it can be reported as one."""
 BEFORE = "before"
 """Folder beside the stages for the validation of the model that the warm start begins with (`stage.before`)."""
-REMEDY = (
-    "Set RUN=another-name for a new run, or trainer.resume_mode=disable to start over: what is there is then set aside."
-)
+REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: what is there is then set aside."
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
-READ = (
-    *("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path", "critic.model.path"),
-    *("data.train_files", "data.val_files", "reward.custom_reward_function.path"),
-)
-"""Settings that name what a start reads."""
+READ = ("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path")
+"""Settings that name what a start may read of itself."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +107,18 @@ def check_same_start(config: DictConfig) -> None:
     """
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
     if config.trainer.resume_mode == "disable":
-        folders = [path.resolve() for path in (stage, *state.step_folders(checkpoints).values())]
         for setting in READ:
-            for value in filter(None, as_list(OmegaConf.select(config, setting))):
-                if any(Path(str(value)).expanduser().resolve().is_relative_to(folder) for folder in folders):
-                    raise PreflightError(
-                        f"{setting}={value} is in a folder of {stage.name}, which trainer.resume_mode=disable sets "
-                        "aside. Move it to another place, or set RUN=another-name."
-                    )
+            path = Path(str(OmegaConf.select(config, setting))).expanduser().resolve()
+            if path.is_relative_to(stage.resolve()) or path.is_relative_to(checkpoints.resolve()):
+                raise PreflightError(
+                    f"{setting}={path} is in a folder of {stage.name}, which trainer.resume_mode=disable sets aside. "
+                    "Move it to another place, or set RUN=another-name."
+                )
     if not state.resumes(config):
         return
-    before, start = state.read(stage).began, start_of(config)
+    before, start = state.look(stage).began, start_of(config)
     if before is None:
-        raise PreflightError(
-            f"{checkpoints} holds checkpoints of an unknown start: {stage / state.FILE} does not say it. {REMEDY}"
-        )
+        raise PreflightError(f"{checkpoints} holds checkpoints of an unknown start: no {state.FILE} says it. {REMEDY}")
     changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)
     other = [f"{name}={then}, not {now}" for name, then, now in changes if then != now]
     if not _same_model(before, start):
@@ -150,7 +142,7 @@ def check_same_rows(config: DictConfig, rows: int, digest: str) -> None:
     Raises:
         PreflightError: the checkpoints were trained on others.
     """
-    before = state.read(Path(config.paths.stage)).began if state.resumes(config) else None
+    before = state.look(Path(config.paths.stage)).began if state.resumes(config) else None
     if before and before.digest != digest:
         numbers = f" ({before.rows} rows, now {rows})" * bool(rows)
         raise PreflightError(
@@ -192,25 +184,17 @@ def start_over(config: DictConfig) -> list[str]:
     if config.trainer.resume_mode != "disable":
         return []
     stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
-    link = checkpoints.readlink() if checkpoints.is_symlink() and checkpoints.parent == stage else None
-    said, kept = list[str](), None
-    ours = [*checkpoints.glob(state.TRACKER), *state.step_folders(checkpoints).values()]
-    if ours and not checkpoints.resolve().is_relative_to(stage.resolve()):  # a folder that may hold other things
-        kept = free(checkpoints.resolve() / ASIDE / stage.name)
+    said, ours = list[str](), [*checkpoints.glob(state.TRACKER), *state.step_folders(checkpoints).values()]
+    if ours and not checkpoints.is_relative_to(stage):  # a folder that may hold other things
+        kept = free(checkpoints / ASIDE / stage.name)
         kept.mkdir(parents=True)
         for path in ours:  # without the first one nothing is resumed
             path.rename(kept / path.name)
         said.append(f"trainer.resume_mode=disable: the checkpoints in {checkpoints} are set aside in {kept}")
-    if stage.is_dir() and any(path.name != LOCK and (path != checkpoints or link is None) for path in stage.iterdir()):
+    if stage.is_dir() and any(path.name != LOCK for path in stage.iterdir()):
         target = free(stage.parent / ASIDE / stage.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         stage.rename(target)  # at once, so that a kill leaves no half of it
-        if link is not None:  # a link to a larger disk stays where it was
-            stage.mkdir()
-            checkpoints.symlink_to(link)
-            (target / checkpoints.name).unlink()
-            if kept is not None:
-                (target / checkpoints.name).symlink_to(kept)
         said.append(f"trainer.resume_mode=disable: all that was in {stage} is set aside in {target}")
     return said
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from omegaconf import DictConfig
 from pydantic import Field
 
-from recipe.files import STRICT, Damaged, PreflightError, StateFile, set_aside, write_atomic
+from recipe.files import STRICT, StateFile, set_aside, write_atomic
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -122,14 +122,6 @@ STATE = StateFile(State)
 def look(stage: Path) -> State:
     """The state of a stage; an empty one where there is none, or none that can be read."""
     return STATE.read_or_none(stage / FILE) or State()
-
-
-def read(stage: Path) -> State:
-    """The state of a stage; an empty one where there is none. Raises PreflightError where it cannot be read."""
-    try:
-        return STATE.read(stage / FILE) or State()
-    except Damaged as error:
-        raise PreflightError(f"{error}.\nRestore it, or set trainer.resume_mode=disable to start over.") from error
 
 
 def update(stage: Path, **changes: Any) -> None:

@@ -80,14 +80,14 @@ def note_sums(folder: Path) -> None:
 
 
 def changed(folder: Path) -> str | None:
-    """That weights of a model folder are not those whose sums were noted; None if all are, or none was noted."""
+    """Which weights of a model folder are not those whose sums were noted; None if all are, or none was noted."""
     try:
         noted = SUMS_FILE.read(folder / SUMS)
     except Damaged as error:
         return str(error)
-    if noted is None or noted.files.items() <= _measured(folder).files.items():
-        return None
-    return f"the weights in {folder} are not what was written: {SUMS} has other sums"
+    found = _measured(folder).files if noted else {}
+    other = [name for name, value in (noted.files if noted else {}).items() if found.get(name) != value]
+    return f"{folder / other[0]} is not what was written: {SUMS} has another sum" if other else None
 
 
 def identity(folder: Path, measure: bool = False) -> str | None:
@@ -177,9 +177,9 @@ def read_adapter(folder: Path) -> Adapter:
         plain = LoraConfig(**{name: settings[name] for name in OF_EACH if settings.get(name)}).to_dict()
         odd = [name for name in given if given[name] != plain[name] or not right.get(name, True)]
     except Exception as error:  # of settings that are not its own PEFT raises what it likes
-        raise Damaged(f"the adapter in {folder} is damaged or no plain LoRA: {one_line(error)}") from error
+        raise Damaged(f"{folder / SETTINGS_FILE} or {WEIGHTS_FILE} is damaged: {one_line(error)}") from error
     if odd:
-        raise Damaged(f"the adapter in {folder} is no plain LoRA: {', '.join(odd)} in {SETTINGS_FILE}")
+        raise Damaged(f"{folder / SETTINGS_FILE} is not of plain LoRA: {', '.join(odd)}")
     if fault := changed(folder):
         raise Damaged(fault)
     return Adapter(folder, rank, alpha, base, shapes)

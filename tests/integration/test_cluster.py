@@ -169,41 +169,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.close()
 
 
-def show(said: str) -> None:
-    print("".join(f"  | {line}\n" for line in said.splitlines()), end="")
-
-
-REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
-    "a folder that is not shared": (["paths.run={private}/run"], {}, ["does not see what", "paths.run"]),
-    "more nodes than there are": (["trainer.nnodes=4"], {}, ["4 nodes with 1 GPUs are asked for", "it has 2"]),
-    "data on one node": (
-        ["data.val_files={private}/rows.parquet"],
-        {},
-        ["does not have the same of what is read: {private}/rows.parquet (missing, here {size} bytes)"],
-    ),
-    "a key that the nodes lack": ([], {"WANDB_API_KEY": "secret-of-mine"}, ["WANDB_API_KEY is not set"]),
-    "another token": (
-        [],
-        {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64},
-        ["wants a token", "RAY_AUTH_TOKEN_PATH"],
-    ),
+REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
+    "does not see what": (["paths.run={private}/run"], {}),
+    "wants a token": ([], {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64}),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, name: str) -> None:
-    overrides, environment, texts = REFUSED[name]
-    rows = shutil.copy(cluster.folder / "data" / "tiny_val.parquet", cluster.private / "rows.parquet")
-    places = {"private": cluster.private, "size": Path(rows).stat().st_size}
-    given = [text.format(**places) for text in overrides]
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, said: str) -> None:
+    overrides, environment = REFUSED[said]
+    given = [text.format(private=cluster.private) for text in overrides]
     child = cluster.start(*given, "preflight_only=true", **environment)
-    said = child.communicate(timeout=200)[0]
-    show(said)
-    assert child.returncode == 1 and "secret-of-mine" not in said
-    for text in texts:
-        assert text.format(**places) in " ".join(said.split())
-    assert not cluster.stage.exists()
-    assert not [path for path in cluster.folder.iterdir() if path.name.startswith(".nodes")]
+    found = child.communicate(timeout=200)[0]
+    assert child.returncode == 1 and said in " ".join(found.split()), found
+    assert not cluster.stage.exists() and not [*cluster.folder.glob(".nodes*")]
 
 
 def generating_the_next(cluster: Cluster) -> bool:
@@ -223,11 +202,9 @@ def wait_for(child: subprocess.Popen, cluster: Cluster, place: Callable[[Cluster
 def test_a_node_that_is_killed_ends_the_run_with_its_name(cluster: Cluster) -> None:
     child = cluster.start()
     wait_for(child, cluster, generating_the_next)
-    saved, began = state.latest(cluster.stage / "checkpoints"), time.time()
+    saved = state.latest(cluster.stage / "checkpoints")
     cluster.raylet("second").send_signal(signal.SIGKILL)
     said = child.communicate(timeout=200)[0]
-    print(f"\nthe second node killed with step {saved} saved: the command ended after {time.time() - began:.0f} s")
-    show(said)
     assert child.returncode == 1
     assert "the cluster has lost the node" in said and "127.0.0.2" in said
     assert "the same command goes on from there" in said
@@ -241,7 +218,6 @@ def test_the_same_command_goes_on_when_the_node_is_back_and_leaves_the_cluster_a
     cluster.add("second", "127.0.0.2")
     child = cluster.start()
     said = child.communicate(timeout=470)[0]
-    show(said)
     assert child.returncode == 0
     assert "from the checkpoint of step" in said
     assert set(read_steps(cluster.stage)) == set(range(1, STEPS + 1))

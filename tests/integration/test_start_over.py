@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.short_training import ROOT, environment, prepared
+from support.short_training import ROOT, SHORT, environment, prepared
 
 from recipe import processes
 from recipe.stage import state
@@ -26,10 +26,7 @@ def command(folder: Path, model: str, *overrides: str) -> list[str]:
     return [
         *(sys.executable, "-m", "recipe.train", "--config-name", "stage1"),
         *(f"paths.run={folder}/run", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/{model}"),
-        *("trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=-1"),
-        *("trainer.val_before_train=false", "data.train_batch_size=2", "data.max_response_length=300"),
-        *("actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
-        *("launcher.needs.disk_gb=0", *overrides),
+        *("trainer.total_training_steps=1", *SHORT, *overrides),
     ]
 
 

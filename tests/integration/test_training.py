@@ -4,7 +4,6 @@ One test, because the start of all processes is what takes the time. It takes ab
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,18 +15,15 @@ from typing import Any
 from uuid import uuid4
 
 import psutil
-import pytest
 from safetensors.torch import load_file
 from support.agreement import engine_agrees
+from support.short_training import ROOT, SHORT, prepared
+from support.short_training import environment as start_environment
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.report.episodes import read_records
 from recipe.report.tables import CORRELATION
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
-
-ROOT = Path(__file__).parents[2]
 
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0):
@@ -39,23 +35,13 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0
 
 def command(folder: Path, steps: int) -> list[str]:
     return [
-        sys.executable,
-        "-m",
-        "recipe.curriculum",
-        "--stages=stage1",
-        f"paths.run={folder}/run",
-        f"paths.data={folder}/data",
+        *(sys.executable, "-m", "recipe.curriculum", "--stages=stage1"),
+        *(f"paths.run={folder}/run", f"paths.data={folder}/data"),
         f"actor_rollout_ref.model.path={folder}/model",
         f"reward.custom_reward_function.path={folder}/my_reward.py",
         "+reward.custom_reward_function.reward_kwargs.scale=100",
         f"trainer.total_training_steps={steps}",
-        "trainer.save_freq=1",
-        "trainer.test_freq=-1",
-        "trainer.val_before_train=false",
-        "data.train_batch_size=2",
-        "data.max_response_length=300",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
-        "actor_rollout_ref.rollout.n=4",
+        *SHORT,
     ]
 
 
@@ -80,20 +66,10 @@ def wait_for_step(stage: Path, step: int, child: subprocess.Popen, limit: float)
         time.sleep(0.5)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("training")
-    assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
-    make_tiny_policy(path / "model")
-    (path / "my_reward.py").write_text(REWARD)
-    return path
-
-
 def test_a_stage_trains_is_interrupted_leaves_nothing_behind_and_goes_on_from_its_checkpoint(
-    folder: Path, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
+    tmp_path: Path, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
 ):
-    environment = {**os.environ, "HARDWARE": "tiny", MARK: uuid4().hex}
-    environment.pop("MODEL", None)
+    folder, environment = prepared(tmp_path, REWARD), start_environment(**{MARK: uuid4().hex})
     stage = folder / "run" / "stage1_format"
 
     child = subprocess.Popen(command(folder, steps=1000), cwd=ROOT, env=environment)

@@ -1,14 +1,9 @@
 """A short training that stores its episodes with their tokens, and one that learns from what is stored."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
-from support.short_training import ROOT, train
+from support.short_training import prepared, start, train
 
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info):
@@ -21,11 +16,8 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 
 def play(folder: Path) -> tuple[Path, Path]:
     """Rollouts with their tokens, 16 of two steps, and the model that played them."""
-    assert prepare_data(["--out", str(folder / "data"), "--tiny"]) == 0
-    make_tiny_policy(folder / "model")
-    (folder / "my_reward.py").write_text(REWARD)
     stage = train(
-        folder,
+        prepared(folder, REWARD),
         f"paths.data={folder}/data",
         "interaction.record_tokens=true",
         f"reward.custom_reward_function.path={folder}/my_reward.py",
@@ -37,12 +29,10 @@ def play(folder: Path) -> tuple[Path, Path]:
 
 def learn(run: Path, played: Path, model: Path, *overrides: str) -> Path:
     """A start of the offline stage on the CPU profile; returns its folder."""
-    command = [
-        *(sys.executable, "-m", "recipe.train", "--config-name", "offline", f"offline.files={played}"),
-        *(f"paths.run={run}", f"actor_rollout_ref.model.path={model}", "trainer.save_freq=3", *overrides),
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "MODEL"} | {"HARDWARE": "tiny"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    done = start(
+        *("recipe.train", "--config-name", "offline", f"offline.files={played}", f"paths.run={run}"),
+        *(f"actor_rollout_ref.model.path={model}", "trainer.save_freq=3", *overrides),
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-5000:]
     assert "nothing is validated by playing" in said

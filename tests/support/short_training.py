@@ -12,6 +12,12 @@ from recipe.cpu.tiny_policy import make_tiny_policy
 
 ROOT = Path(__file__).parents[2]
 STAGE = "stage2_base"
+SHORT = (
+    *("trainer.save_freq=1", "trainer.test_freq=-1", "trainer.val_before_train=false", "data.train_batch_size=2"),
+    *("data.max_response_length=300", "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.rollout.n=4"),
+    "launcher.needs.disk_gb=0",
+)
+"""Settings with which a step takes seconds: two rows, four episodes each, a checkpoint."""
 
 
 def environment(**variables: str) -> dict[str, str]:

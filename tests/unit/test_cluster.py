@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -85,7 +84,7 @@ def test_a_training_that_fails_waits_until_ray_has_noticed_the_lost_node(monkeyp
     assert time.monotonic() - began < 2.0 and capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["gcs_server", "raylet", "VLLM::EngineCore"])
+@pytest.mark.parametrize("name", ["raylet", "VLLM::EngineCore"])
 def test_a_process_of_rays_or_vllms_that_dies_ends_the_start_with_one_line(tmp_path: Path, capsys, name: str) -> None:
     shutil.copy("/bin/sleep", tmp_path / name)
     ended = threading.Event()
@@ -94,57 +93,14 @@ def test_a_process_of_rays_or_vllms_that_dies_ends_the_start_with_one_line(tmp_p
         process.kill()
         assert ended.wait(20)
     said = capsys.readouterr().out
-    worker = f"worker VLLM (process {process.pid}) has died;"
-    assert said.startswith(f"RAY {worker if '::' in name else f'its {name} has died. Load '}")
-    assert said.count("\n") == 1
+    worker = f"worker VLLM (process {process.pid}) has died"
+    assert said.startswith(f"RAY {worker if '::' in name else f'its {name} has died'}") and said.count("\n") == 1
 
 
 def test_the_cause_of_a_death_is_the_memory_where_ray_or_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     losses, ended = cluster.Losses({}), "exit type: SYSTEM_ERROR"
     ran_out = losses._worker("WorkerDict (process 7)", "Memory was 9.5GB used / 10.0GB limit")
     assert "WorkerDict (process 7) was killed by Ray because memory ran out (9.5GB used / 10.0GB)" in ran_out
-    assert "GB of memory were free before" in losses._worker("WorkerDict", ended)
+    assert "WorkerDict has died" in losses._worker("WorkerDict", ended)
     monkeypatch.setattr(cluster, "kills_for_memory", lambda: losses.kills + 1)
     assert "was killed by the kernel because memory ran out" in losses._worker("WorkerDict", ended)
-
-
-RAYS_WORKERS = """
-import os, sys, time, ray
-from subprocess import Popen
-from recipe.cluster import watching
-
-@ray.remote
-class Work:
-    def start(self, engine):
-        return os.getpid(), Popen([engine, "600"]).pid
-    def leave(self):
-        ray.actor.exit_actor()
-
-with watching(grace=1.0):
-    ray.init(num_cpus=4, include_dashboard=False)
-    ray.kill(Work.remote())
-    left, work = Work.remote(), Work.remote()
-    left.leave.remote()
-    found = ray.get(work.start.remote(sys.argv[1]))
-    time.sleep(10)
-    print("killing", flush=True)
-    if sys.argv[2].isdecimal():
-        os.kill(found[int(sys.argv[2])], 9)
-    else:
-        os.system(f"pkill -9 -P {os.getpid()} {sys.argv[2]}")
-    ray.get(ray.remote(lambda: time.sleep(600)).remote())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("killed", "said"), [("0", "worker Work (process "), ("1", "worker VLLM (process "), ("raylet", "its raylet has")]
-)
-def test_what_is_killed_is_named_and_nothing_else_that_ends(tmp_path: Path, killed: str, said: str) -> None:
-    shutil.copy("/bin/sleep", engine := tmp_path / "VLLM::EngineCore")
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as temp:
-        command = [sys.executable, "-c", RAYS_WORKERS, engine, killed]
-        environment = {**os.environ, "RAY_TMPDIR": temp}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=120)
-    assert done.returncode == 1 and done.stdout.startswith("killing\n")
-    assert f"\nRAY {said}" in done.stdout and done.stdout.count("RAY ") == 1

@@ -15,7 +15,6 @@ from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.gates import check_logged
 from recipe.preflight import check_settings
-from recipe.report import page, validation
 from recipe.stage import choosing, state
 
 DEV, TEST, TRAIN = (load_scenarios("multi_turn_base", split=part)[0].id for part in ("dev", "test", "train"))
@@ -115,6 +114,7 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(mo
     (stage / "hf" / "config.json").write_text("{}")
     state.update(stage, chose=(BY_SCORE,))
     given = ["--model", str(stage / "hf"), "--hardware", "cpu", "--docs", "signature", "--category", "base"]
+    assert choosing.of_run(tmp_path) == choosing.of_run(stage) == [BY_SCORE]
     with serving(lambda _: PROTOCOL.render_answer("done", "done")) as server:  # in place of vLLM
         monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
         for split, said in {"val": True, "dev": True, "test": False, "train": False}.items():

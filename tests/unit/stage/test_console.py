@@ -34,18 +34,6 @@ def test_a_step_is_one_line_with_the_numbers_a_person_watches(tmp_path, capsys):
     )
 
 
-def test_a_step_that_is_repeated_after_a_resume_is_shown_again(tmp_path, capsys):
-    log_step(tmp_path, 1)
-    log_step(tmp_path, 2)
-    seen: list[int] = []
-    watch = console.Watch(tmp_path, tmp_path / "log", seen.append)
-    watch()
-    log_step(tmp_path, 2, launch="2")
-    watch()
-    assert seen == [2]
-    assert len(capsys.readouterr().out.splitlines()) == 1
-
-
 def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp_path, capsys):
     log = tmp_path / "log"
     watch = console.Watch(tmp_path / "stage1_format", log)
@@ -97,12 +85,6 @@ def test_the_warm_start_shows_a_loss_every_few_seconds_and_every_validation(tmp_
     watch()
     shown = [line.split()[1:] for line in capsys.readouterr().out.splitlines()]
     assert shown == [["1", "loss", "1.000"], ["50", "loss", "1.000", "validation", "loss", "1.500"]]
-
-
-def test_times_and_the_time_left_with_its_validations():
-    assert [console.duration(seconds) for seconds in (45, 700, 12000)] == ["45 s", "12 min", "3 h 20 min"]
-    steps = {step: {"timing_s/step": 8.0, "timing_s/testing": 2.0} for step in range(1, 4)}
-    assert (console.time_left(steps, 7), console.time_left(steps, 3)) == ("40 s left", "")
 
 
 def test_a_known_cause_in_a_log_is_named(tmp_path):

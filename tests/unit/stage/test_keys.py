@@ -59,21 +59,17 @@ def test_a_start_writes_and_prints_no_key(
     assert kept.data == config.data and kept.algorithm == config.algorithm, "the rest is as it was"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        [f"interaction.user={{kind:endpoint,url:'http://u:{KEY}@'}}"],
-        [f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1'}}"],
-        [f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}"],
-        [f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}"],
-        [f"reward.custom_reward_function.reward_kwargs.api_key={KEY}"],
-        [f"trainer.total_epochs=http://u:{KEY}@host"],
-    ],
-)
-def test_a_refusal_repeats_no_key(given: list[str]) -> None:
-    with pytest.raises(PreflightError) as refused:
-        check_settings(compose("stage1", ["hardware=tiny", *given]))
-    assert "hunter2" not in str(refused.value)
+def test_a_refusal_repeats_no_key() -> None:
+    for given in (
+        f"interaction.user={{kind:endpoint,url:'http://u:{KEY}{'x' * 90}@host/v1'}}",
+        f"interaction.user={{kind:endpoint,url:'http://host/v1?api_key={KEY}'}}",
+        f"interaction.user={{kind:endpoint,url:'http://host/v1',api_key:'{KEY}'}}",
+        f"reward.custom_reward_function.reward_kwargs.api_key={KEY}",
+        f"trainer.total_epochs=http://u:{KEY}@host",
+    ):
+        with pytest.raises(PreflightError) as refused:
+            check_settings(compose("stage1", ["hardware=tiny", given]))
+        assert "hunter2" not in str(refused.value), given
 
 
 def test_an_evaluation_keeps_no_key_and_goes_on_with_another(
@@ -102,11 +98,5 @@ def test_another_key_makes_no_other_warm_start(tmp_path: Path) -> None:
 def test_settings_that_only_sound_like_keys_stay() -> None:
     config = OmegaConf.to_container(compose("stage1", ["hardware=tiny"]))
     assert masked(config) == config
-    for text in (
-        "data.prompt_key=prompt",
-        "api_key_env=MY_KEY",
-        "x is no KEY=VALUE: y",
-        "a_key: ${oc.env:A}",
-        "http://h:8/a@b",
-    ):
+    for text in ("data.prompt_key=prompt", "api_key_env=MY_KEY", "a_key: ${oc.env:A}", "http://h:8/a@b"):
         assert masked_text(text) == text

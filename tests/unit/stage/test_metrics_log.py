@@ -1,6 +1,5 @@
 """Where the time of steps went: nothing is counted twice, nothing is claimed that was not logged."""
 
-import json
 import math
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import write_metrics
 
-from recipe.report.tables import REWARD, rise
 from recipe.stage.metrics_log import TIMED, TRAINED_FILE, note_trained, parts_of, time_line, total_times, trained_files
 
 NAMES = [name for names in TIMED.values() for name in names]
@@ -33,12 +31,8 @@ def test_the_parts_of_a_step_and_its_validation_are_its_whole_time() -> None:
     assert parts["environment"] == pytest.approx(0.8) and parts["users"] == pytest.approx(1.6)
     assert parts["generation"] == pytest.approx(8.0 * 0.65), "and what an episode does not say is the engine's"
     assert (parts["log-probs"], parts["validation"], parts["rest"]) == (3.0, 5.0, pytest.approx(2.0))
-
-
-def test_what_was_not_logged_is_not_claimed() -> None:
     assert parts_of({"timing_s/gen": 8.0, **SAID}) == {}, "without the whole nothing can be said of its parts"
-    parts = parts_of(STEP)
-    assert parts["generation"] == 8.0 and not {"environment", "users", "rewards", "values"} & parts.keys()
+    assert parts_of(STEP)["generation"] == 8.0 and not {"environment", "values"} & parts_of(STEP).keys()
 
 
 @given(
@@ -65,9 +59,6 @@ def test_a_stage_ends_with_a_line_the_largest_part_first_and_none_of_less_than_a
     assert time_line(tmp_path) == time_line(tmp_path / "stage2") == ""
 
 
-STEPS = 10
-
-
 def tags(*steps: int) -> list[dict[str, int]]:
     return [{"global_steps": step} for step in steps]
 
@@ -82,27 +73,3 @@ def test_files_and_groups_of_a_step_are_those_noted_last_and_padding_is_none(tmp
     note_trained(tmp_path, 3, ["d_0_0"], tags(2))
     assert trained_files(tmp_path, 2) == {folder / "000001.jsonl": {"a"}, folder / "000002.jsonl": {"b"}}
     assert trained_files(tmp_path, 9) == {folder / "000009.jsonl": None}  # of a launch that did not play on
-
-
-def test_a_report_compares_what_was_trained_on_and_not_what_was_handed_out(tmp_path: Path) -> None:
-    """All prompts were handed out in step 1, as a file shows, and each was trained on in a step of its own."""
-    stage = tmp_path / "stage2_base"
-    write_metrics(tmp_path, stage.name, "1.jsonl", [(step, {REWARD: step / 10}) for step in range(1, STEPS + 1)])
-    path = stage / "rollouts" / "train" / "000001.jsonl"
-    path.parent.mkdir(parents=True)
-    with path.open("w") as file:
-        for step in range(1, STEPS + 1):
-            note_trained(stage, step, [f"u{step}_{number}_0" for number in range(2)], tags(1, 1))
-            for number in range(2):
-                line = {
-                    "step": 1,
-                    "launch": "one",
-                    "uid": f"u{step}",
-                    "session_id": number,
-                    "environment": "bfcl",
-                    "task_id": "base_1",
-                    "score": step / 10,
-                }
-                file.write(json.dumps({**line, "reward": {}, "episode": {}}) + "\n")
-    (run,) = rise([stage], REWARD).runs  # type: ignore[union-attr]
-    assert (run.first, run.last) == pytest.approx((0.3, 0.8)) and run.standard_error is not None
