@@ -209,7 +209,7 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     rules = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
     try:
         lengths = Lengths(load_tokenizer(str(model)))
-        over = set(over_budget(tasks, settings.conversation, lengths, Budget(context=context, reply=reply)))
+        over = set(over_budget(tasks, protocol, rules, lengths, Budget(context=context, reply=reply)))
         prompts = [lengths.prompt(opening(task, protocol, **rules)) for task in tasks if task.id in over]
     except Exception as error:  # a template may raise anything; the server may be told of another one
         return f"over budget: not counted, {error if isinstance(error, PreflightError) else line_of(error)}"

@@ -88,8 +88,6 @@ def start_model(given: str) -> str:
         return str(smollm2.folder())
     path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
     if os.path.isdir(path):
-        if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-            raise PreflightError(f"{given} is a LoRA adapter, no model. Merge it, or set {MODEL}.lora_adapter_path.")
         if fault := broken_weights(path):
             raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
         return str(path)

@@ -104,14 +104,12 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
     # facts of the second node, its resources, a word of the problem
     ({"folder": False}, {}, "/home/me"),
     ({"code": None}, {}, "/code"),
-    ({"code": "ab"}, {}, "other code in /code"),
-    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "packages, or lacks some: ray"),
-    ({"packages": {"verl": "0.9.1"}}, {}, "packages, or lacks some: ray"),
-    ({"python": "3.12.1"}, {}, "Python 3.12.1"),
-    ({"paths": {"/data/train.parquet": None}}, {}, "/data/train.parquet"),
-    ({"paths": {"/data/train.parquet": 1}}, {}, "/data/train.parquet"),
-    ({"secrets": {}}, {}, "WANDB_API_KEY"),
-    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "WANDB_API_KEY"),
+    ({"code": "ab"}, {}, "code"),
+    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "packages ray"),
+    ({"packages": {"verl": "0.9.1"}, "python": "3.12.1"}, {}, "Python; packages ray"),
+    ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
+    ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
+    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
     ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
     ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
     ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
@@ -153,8 +151,8 @@ def test_what_a_node_lacks_is_said_with_the_node(cluster):
 
 def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_named(cluster):
     second = node("second")
-    second.answer.update({"python": "3.12.1", "secrets": {}, "memory": GB, "paths": {}})
-    assert len(cluster(node("first"), second)) == 4
+    second.answer.update({"python": "3.12.1", "memory": GB})
+    assert len(cluster(node("first"), second)) == 2
     (said,) = cluster(node("first"), node("second", answer=None, fault="no answer within 60 s"))
     assert "second (10.0.0.1) cannot be asked: no answer within 60 s" in said
     unseen = node("second")

@@ -101,7 +101,7 @@ BROKEN = [
     *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"x")],
     (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
     (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
-    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "LoRA adapter"),
+    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "config.json"),
     (cut, "model.safetensors"),
     (flipped, "model.safetensors"),
     (swallowed, "think_xml"),
