@@ -25,6 +25,8 @@ from recipe.settings import as_list
 from recipe.stage.starts import check_same_rows
 
 UNFINISHED = (StopReason.max_steps, StopReason.max_tokens, StopReason.format_errors, StopReason.infrastructure)
+LONGEST = 8
+"""Prompts of a file that are tokenized, those with the most characters."""
 TEMPLATE = 256
 """No chat template writes more tokens than this around the first two messages."""
 
@@ -99,10 +101,12 @@ def _fits(task: Task, protocol: Protocol, policy: Mapping[str, Any], lengths: Le
 
 
 def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: list[str]) -> Iterator[str]:
-    """A note for each file with tasks that gold cannot finish; `stage.over_budget=leave_out` does not train on them.
+    """The longest prompts fit; and a note for each file with tasks that gold cannot finish.
 
-    Their first turns still teach, so by default they stay. Rows of the validation are never left out: an accuracy over
-    fewer tasks is another number. verl gets the tasks in `data.leave_out`, as environment/id or BFCL's id alone.
+    verl would cut a prompt on the left, and with it the function documentation. The first turns of an unfinishable task
+    still teach, so by default it stays; `stage.over_budget=leave_out` does not train on it. Rows of the validation are
+    never left out: an accuracy over fewer tasks is another number. verl gets the tasks in `data.leave_out`, as
+    environment/id or BFCL's id alone.
     """
     data, interaction, context = config.data, config.interaction, config.actor_rollout_ref.rollout.max_model_len
     lengths = Lengths(tokenizer)
@@ -114,9 +118,15 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         return _fits(load_tasks(environment)[task_id], protocol, policy, lengths, budget)
 
     stay, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
+    longest, limit = (0, ""), data.max_prompt_length
     for key in ("train_files", "val_files"):
         for file in as_list(data[key]):
-            infos = [row["extra_info"] for row in parquet_rows(Path(file).expanduser(), ["extra_info"])]
+            rows = parquet_rows(Path(file).expanduser(), ["prompt", "extra_info"])
+            prompts = sorted(
+                (row["prompt"] for row in rows), key=lambda said: sum(len(each["content"]) for each in said)
+            )
+            longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
+            infos = [row["extra_info"] for row in rows]
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
             if key == "train_files":
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
@@ -134,6 +144,11 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
                 f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit max_model_len"
                 f"={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}: {end}"
             )
+    notes.append(f"longest prompt {longest[0]} tokens ({longest[1]})")
+    if longest[0] > limit and not data.filter_overlong_prompts:
+        yield f"a prompt of {longest[1]} has {longest[0]} tokens. Set data.max_prompt_length={longest[0]}."
+    elif longest[0] > limit:
+        notes[-1] += f", more than data.max_prompt_length={limit}: such rows are left out"
     if left_out and len(stay) < data.train_batch_size:
         yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
     if left_out and data.custom_cls.path is not None:

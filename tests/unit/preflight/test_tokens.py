@@ -79,7 +79,7 @@ def judged(configured, refusal, tmp_path, tokenizer):
         policy = {"max_steps_per_turn": 20}
         config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
-        config.data.update({"train_batch_size": 2, "max_response_length": LIMIT, **data})
+        config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
         return refusal(check_budget(config, tokenizer, think_xml, notes)), notes, config
 
     return judged
@@ -94,9 +94,14 @@ def too_long(lengths):
 
 
 def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_long):
-    wrong, (train, val), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
+    wrong, (train, val, prompt), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
     count = len(too_long)
-    assert not wrong and f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
+    assert (
+        not wrong
+        and "longest prompt" in prompt
+        and f"gold of {count} of 12 rows" in train
+        and f"({count} long_context)" in train
+    )
     assert f"accuracy can reach {1 - count / 12:.3f} at most" in val and "leave_out" not in config.data
 
 
