@@ -308,16 +308,15 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     Imports verl's dataclasses, and with them torch, if a key was added to a section that has one.
     """
     added = [one for one in OverridesParser.create().parse_overrides(list(overrides)) if str(one.input_line)[0] == "+"]
-    if not added:
-        return []
-    tree = _composed("sft" if "engine" in config else "base", (), str(CONFIG_DIR))
-    known, found = {*_keys(OmegaConf.to_container(tree))}, []
+    base, found = "sft" if "engine" in config else "base", list[str]()
+    known = {*_keys(OmegaConf.to_container(_composed(base, (), str(CONFIG_DIR))))} if added else set()
     for key, line in ((one.key_or_group, str(one.input_line)) for one in added):
+        if key in known or OURS.match(key) or FREE.match(key):
+            continue
         section, _, name = key.rpartition(".")
         node = OmegaConf.select(config, section) if section else config
         target = hydra.utils.get_class(node["_target_"]) if "_target_" in node else None
-        read_by_ours = key in known or OURS.match(key) or FREE.match(key)
-        if not read_by_ours and name not in getattr(target, "__dataclass_fields__", ()):
+        if name not in getattr(target, "__dataclass_fields__", ()):
             found.append(f"{shown(line, quote=False)}: verl has no such setting, so nothing may read it")
     return found
 

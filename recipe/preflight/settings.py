@@ -142,12 +142,9 @@ def sampling(config: DictConfig) -> Iterator[str]:
 
 def lora(config: DictConfig) -> Iterator[str]:
     """An adapter is trained, played and handed on."""
-    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
-    yield from model_lora(model, MODEL)
+    yield from model_lora(config.actor_rollout_ref.model, MODEL)
     if config.critic.model.get("lora_rank"):
         yield "critic.model.lora_rank: verl's LoRA would keep the critic's new value head at random. Set it to 0."
-    if model.lora_rank and rollout.layered_summon and not model.lora.merge and "dummy" in str(rollout.load_format):
-        yield f"{ROLLOUT}.layered_summon=true sends the adapter alone. Set {ROLLOUT}.load_format=safetensors."
 
 
 def model_lora(model: DictConfig, name: str) -> Iterator[str]:

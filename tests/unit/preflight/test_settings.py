@@ -6,9 +6,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.credit import GROUPED
+from recipe.files import PreflightError
 from recipe.memory import read_settings
 from recipe.preflight import check_settings, settings, summary
-from recipe.settings import CONFIG_DIR
 
 ACTOR, REF, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "ref", "rollout", "model"))
 GPU, FLASH = "hardware=gpu8", f"{MODEL}.override_config.attn_implementation=flash_attention_2"
@@ -53,7 +53,6 @@ BAD: list[tuple[list[str], str]] = [
     ([LORA, f"{MODEL}.target_parameters=[experts]"], "target_modules"),
     ([LORA, f"{MODEL}.target_modules=[q_proj,lm_head]"], "embeddings"),
     (["algorithm=tppo", "critic.model.lora_rank=8"], "critic.model.lora_rank"),
-    ([LORA, f"{ROLLOUT}.layered_summon=true"], "load_format=safetensors"),
     ([f"{V1}.trainer_mode=mine"], "trainer=sync"),
     (["actor_rollout_ref.hybrid_engine=false"], "hybrid_engine"),
     ([ASYNC, f"{CORRECTION}.rollout_is=null"], "rollout_is=token"),
@@ -96,16 +95,17 @@ GOOD = [
 
 
 @pytest.fixture
-def judged(configured, refusal, tmp_path):
+def judged(configured, tmp_path):
     """The configuration, and what is wrong with it."""
     (tmp_path / "000001.jsonl").touch()
 
     def judged(overrides: list[str]) -> tuple[Any, str]:
         config = configured(*(item.replace("FILES", str(tmp_path)) for item in overrides))
-        return config, refusal(said(config))
-
-    def said(config: Any) -> Any:
-        yield from check_settings(config) or ()
+        try:
+            check_settings(config)
+        except PreflightError as error:
+            return config, str(error)
+        return config, ""
 
     return judged
 
@@ -125,11 +125,7 @@ def test_what_works_is_not_refused_and_all_problems_are_named_at_once(judged):
     assert [(overrides, said) for overrides in GOOD if (said := judged(overrides)[1])] == []
 
 
-def test_every_stage_and_algorithm_passes_on_every_machine(configured):
-    for hardware in ("cpu", "gpu1", "gpu8_24gb"):
-        check_settings(configured(f"hardware={hardware}", stage="stage3"))
-    for number, path in enumerate(sorted((CONFIG_DIR / "algorithm").glob("*.yaml"))):
-        check_settings(configured(f"algorithm={path.stem}", f"hardware={('tiny', 'gpu8')[number % 2]}"))
+def test_every_mode_passes_with_the_devices_that_it_takes(configured):
     for mode in ("async", "separate"):
         config = configured(f"trainer={mode}", "algorithm=appo", "trainer.n_gpus_per_node=1")
         check_settings(config)
