@@ -234,11 +234,12 @@ def compose(
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         cause, where = error.__cause__ or error, getattr(error, "override", None) or getattr(error, "full_key", None)
         words = one_line(re.split(r"\nSee https|\n\s*full_key|\nConfig search path", str(cause))[0])
-        if isinstance(cause, ConfigKeyError | ConfigAttributeError) and (where := cause.full_key):
-            ends = [other for other in known if other.rpartition(".")[2] == where.rpartition(".")[2]]
-            near = get_close_matches(where, ends or known, 3, cutoff=0)
-            words = f"{shown(where, quote=False)} is not known. Nearest: {', '.join(near)}. A new key needs a +."
-        raise PreflightError(words if where is None or where in words else f"{where}: {words}") from error
+        words = f"{where}: {words}" if where else words
+        if isinstance(cause, ConfigKeyError | ConfigAttributeError) and (key := cause.full_key):
+            ends = [other for other in known if other.rpartition(".")[2] == key.rpartition(".")[2]]
+            near = get_close_matches(key, ends or known, 3, cutoff=0)
+            words = f"{shown(key, quote=False)} is not known. Nearest: {', '.join(near)}. A new key needs a +."
+        raise PreflightError(words) from error
     direct = [line for line in problems if line.startswith(tuple(override.key_or_group for override in parsed))]
     if problems:  # by references one value may be wrong in several places
         raise PreflightError("\n".join(direct or problems))

@@ -109,18 +109,15 @@ def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
         notes.append(wrong)
 
 
-def check_attention(config: DictConfig, notes: list[str]) -> Iterator[str]:
+def check_attention(config: DictConfig, notes: list[str]) -> None:
     """`choose_attention` on this machine's GPUs. Where it has none, as a cluster's head, nothing is tried."""
     if config.trainer.device != "cuda":
         return
     elsewhere = config.preflight_only or loopback.cluster(config.trainer.nnodes) is not None
     if elsewhere and not count_gpus():
         notes.append("attention: not tried, nvidia-smi shows no GPU here; try `python -m recipe.gpu.selfcheck` there")
-        return
-    try:
+    else:
         notes += choose_attention(config, "cuda")
-    except PreflightError as error:
-        yield str(error)
 
 
 def choose_attention(config: DictConfig, device: str) -> list[str]:

@@ -59,11 +59,7 @@ def start(config: DictConfig, notes: list[str]) -> Iterator[str]:
         if model.path is None:
             yield f"no model to start from: {places[-1]} is not there. Set MODEL=/path/to/huggingface/folder, or {how}."
             return
-    try:
-        model.path = start_model(str(model.path))
-    except PreflightError as error:
-        yield str(error)
-        return
+    model.path = start_model(str(model.path))
     if adapter and (fault := other_base(adapter, model.path)):
         yield f"the adapter in {adapter.folder} is another model's: {fault}. Set MODEL to its own, {NEW}."
 
