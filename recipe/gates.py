@@ -1,10 +1,6 @@
 """Gates: when a stage has learned what it is for. Pure functions of the values a metric had.
 
-    leave_at   leave the stage as soon as the metric is at `value`
-    plateau    leave it when the metric has not risen by more than `min_delta` for `patience` values
-    minimum    train all steps; then the metric must be at `value`
-
-"The metric" is always the mean over its last `window` values: one value of a reward is mostly luck. A metric of the
+A gate compares the mean over the metric's last `window` values: one value of a reward is mostly luck. A metric of the
 validation has a value only where one was made. Without a gate a stage trains its epochs.
 """
 

@@ -127,9 +127,7 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of("fixed", "adaptive"), ("kl_ctrl.type",)),
     (or_null(one_of("token", "sequence")), ("rollout_is",)),
     (one_of("auto", "disable"), ("resume_mode",)),
-    (one_of("error", "left", "right", "middle", "drop", "messages"), ("data.truncation",)),
     (one_of("cpu", "cuda", "npu"), ("trainer.device",)),
-    (one_of("vllm", "sglang", "trtllm"), ("rollout.name",)),
     (one_of("fp32", "float32", "bf16", "bfloat16", "fp16", "float16"), ("model_dtype",)),
     (one_of("constant", "cosine"), ("lr_scheduler_type",)),
     ((f"some of {', '.join(sorted(SAVED))}", lambda value: {*as_list(value)} <= SAVED), ("save_contents",)),
@@ -139,7 +137,6 @@ TABLE: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (one_of("keep", "leave_out"), ("over_budget",)),
     (one_of("steps", "final"), ("offline.rewards",)),
     (one_of("start", "step"), ("offline.old_log_probs",)),
-    (one_of("bfcl", "lines"), ("tiny_knows",)),
 )
 RULES = {name: rule for rule, names in TABLE for name in names}
 """The end of a setting's name -> what it may be."""
@@ -176,16 +173,18 @@ def verl_config_dir() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "trainer" / "config"
 
 
-def detect_hardware() -> str:
-    """Hardware profile: the variable HARDWARE, else by how many GPUs `nvidia-smi` lists: cpu, gpu1 or gpu8."""
-    if profile := os.environ.get("HARDWARE"):
-        return profile
+def count_gpus() -> int:
+    """GPUs that nvidia-smi lists on this machine."""
     try:
         answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
-        return "cpu"
-    gpus = len(answer.stdout.strip().splitlines()) if answer.returncode == 0 else 0
-    return {0: "cpu", 1: "gpu1"}.get(gpus, "gpu8")
+        return 0
+    return len(answer.stdout.strip().splitlines()) if answer.returncode == 0 else 0
+
+
+def detect_hardware() -> str:
+    """Hardware profile: the variable HARDWARE, else by the number of GPUs here: cpu, gpu1 or gpu8."""
+    return os.environ.get("HARDWARE") or {0: "cpu", 1: "gpu1"}.get(count_gpus(), "gpu8")
 
 
 def quoted(text: str) -> str:
@@ -216,29 +215,31 @@ def compose(
     """
     if os.environ.get("RUN") == "":
         del os.environ["RUN"]  # as good as none
-    name, own = name.removesuffix(".yaml"), str((folder or CONFIG_DIR).absolute())
+    name, own, known = name.removesuffix(".yaml"), str((folder or CONFIG_DIR).absolute()), list[str]()
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         if several := [one.input_line for one in parsed if one.is_sweep_override()]:
-            raise PreflightError(f"{several[0]}: a list is written [a,b], and a text with commas is quoted, \"'a,b'\".")
+            raise ValueError(f"{several[0]}: a list is written [a,b], and a text with commas is quoted, \"'a,b'\".")
         choices = [override for override in parsed if _is_choice(override, own)]
         chosen = [str(override.input_line) for override in choices]
         if not any(override.key_or_group == group for override in choices):
             chosen.append(f"{group}={detect_hardware()}")
         config = deepcopy(_composed(name, tuple(chosen), own))
-        for override in parsed:
-            if override not in choices:
-                _apply(config, override)
-        values = OmegaConf.to_container(config, resolve=True)
-        shipped = (CONFIG_DIR / f"{name}.yaml").is_file()
-        defaults = _composed(name if shipped else "sft" if group == "sft_hardware" else "stage1", tuple(chosen), own)
-        problems = [*_problems(OmegaConf.to_container(defaults, resolve=True), values, "")]
-    except PreflightError:
-        raise
+        known = [*_keys(OmegaConf.to_container(config))]
+        values = [override for override in parsed if override not in choices]
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)  # as Hydra; to compose anew takes a second
+        base = name if (CONFIG_DIR / f"{name}.yaml").is_file() else "sft" if group == "sft_hardware" else "stage1"
+        defaults = OmegaConf.to_container(_composed(base, tuple(chosen), own), resolve=True)
+        problems = [*_problems(defaults, OmegaConf.to_container(config, resolve=True), "")]
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        where = getattr(error, "override", None) or getattr(error, "full_key", None)
-        words = re.split(r"\nSee https|\n\s*full_key|\nConfig search path", str(error.__cause__ or error))[0]
-        raise PreflightError(one_line(f"{where}: {words}" if where else words)) from error
+        cause, where = error.__cause__ or error, getattr(error, "override", None) or getattr(error, "full_key", None)
+        words = one_line(re.split(r"\nSee https|\n\s*full_key|\nConfig search path", str(cause))[0])
+        words = f"{where}: {words}" if where else words
+        if isinstance(cause, ConfigKeyError | ConfigAttributeError) and (key := cause.full_key):
+            ends = [other for other in known if other.rpartition(".")[2] == key.rpartition(".")[2]]
+            near = get_close_matches(key, ends or known, 3, cutoff=0)
+            words = f"{shown(key, quote=False)} is not known. Nearest: {', '.join(near)}. A new key needs a +."
+        raise PreflightError(words) from error
     direct = [line for line in problems if line.startswith(tuple(override.key_or_group for override in parsed))]
     if problems:  # by references one value may be wrong in several places
         raise PreflightError("\n".join(direct or problems))
@@ -256,26 +257,6 @@ def _is_choice(override: Override, folder: str) -> bool:
     """Whether an override chooses a file of a group."""
     folders = (f"{place}/{override.key_or_group}" for place in (folder, CONFIG_DIR, verl_config_dir()))
     return (override.package is not None or any(map(os.path.isdir, folders))) and not isinstance(override.value(), dict)
-
-
-def _apply(config: DictConfig, override: Override) -> None:
-    """Apply an override as Hydra does; it takes half a second to compose anew.
-
-    Raises:
-        PreflightError: there is no such key.
-    """
-    try:
-        ConfigLoaderImpl._apply_overrides_to_config([override], config)
-    except HydraException as error:
-        if not isinstance(error.__cause__, ConfigKeyError | ConfigAttributeError):
-            raise
-        last = {key: key.rpartition(".")[2] for key in (override.key_or_group, *_keys(OmegaConf.to_container(config)))}
-        key = next(iter(last))
-        ends = get_close_matches(last.pop(key), {*last.values()}, 3)
-        near = get_close_matches(key, [other for other in last if last[other] in ends], 3, cutoff=0)
-        hint = f"Nearest: {', '.join(near)}. " if near else ""
-        line = f"{shown(key, quote=False)} is not known. {hint}A new key is added with a + before its name."
-        raise PreflightError(line) from error
 
 
 def _keys(node: Any, path: str = "") -> Iterator[str]:
@@ -328,16 +309,15 @@ def unread(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     Imports verl's dataclasses, and with them torch, if a key was added to a section that has one.
     """
     added = [one for one in OverridesParser.create().parse_overrides(list(overrides)) if str(one.input_line)[0] == "+"]
-    if not added:
-        return []
-    tree = _composed("sft" if "engine" in config else "base", (), str(CONFIG_DIR))
-    known, found = {*_keys(OmegaConf.to_container(tree))}, []
+    base, found = "sft" if "engine" in config else "base", list[str]()
+    known = {*_keys(OmegaConf.to_container(_composed(base, (), str(CONFIG_DIR))))} if added else set()
     for key, line in ((one.key_or_group, str(one.input_line)) for one in added):
+        if key in known or OURS.match(key) or FREE.match(key):
+            continue
         section, _, name = key.rpartition(".")
         node = OmegaConf.select(config, section) if section else config
         target = hydra.utils.get_class(node["_target_"]) if "_target_" in node else None
-        read_by_ours = key in known or OURS.match(key) or FREE.match(key)
-        if not read_by_ours and name not in getattr(target, "__dataclass_fields__", ()):
+        if name not in getattr(target, "__dataclass_fields__", ()):
             found.append(f"{shown(line, quote=False)}: verl has no such setting, so nothing may read it")
     return found
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from interaction import get_protocol
 from interaction.plain_text import PlainText, generic
 from interaction.words import line_of
 from recipe import loopback
@@ -180,7 +181,9 @@ def context_note(model: Path, flags: Sequence[str], settings: Settings) -> str:
     tasks = list({task.id: task for task, _ in settings.tasks()}.values())
     try:
         lengths = Lengths(load_tokenizer(str(model)))
-        over = over_budget(tasks, settings.conversation, lengths, Budget(context=context, reply=reply))
+        policy = {**settings.turn_policy(), "environments": {settings.environment: settings.rules()}}
+        protocol = get_protocol(settings.protocol, docs=settings.docs)  # type: ignore[arg-type]
+        over = over_budget(tasks, protocol, policy, lengths, Budget(context=context, reply=reply))
     except Exception as error:  # a template may raise anything; the server may be told of another one
         return f"over budget: not counted, {error if isinstance(error, PreflightError) else line_of(error)}"
     if not over:

@@ -3,7 +3,6 @@
 Each check yields its problems; what is worth a line in the log goes to `notes`. 400 rows take a quarter of a second.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
@@ -24,7 +23,7 @@ from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.files import Damaged, PreflightError, data_command, environment_of, read_json
+from recipe.files import Damaged, PreflightError, data_command, environment_of
 from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 
@@ -144,7 +143,6 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                 made = f"{data_command(config, environment_of(config, name))} --protocol {protocol.name}"
                 wrong.append(f"{key}: {error}. Make it with `{made} --docs {config.interaction.docs}`, or set {key}.")
             else:
-                notes += _changed(config, name)
                 played += found
         yield from wrong
         if wrong:
@@ -168,18 +166,6 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         config.data.val_files = [*files["data.val_files"], *files[GUARD]]
         with open_dict(config):
             config.environment.guarded = sorted(guarded)
-
-
-def _changed(config: DictConfig, name: str) -> Iterator[str]:
-    """A line for each environment of the user's whose file is another one than when the data were made."""
-    try:
-        manifest = read_json(Path(name).with_name("manifest.json"))
-    except (FileNotFoundError, Damaged):
-        return
-    for own, path in config.interaction.environments.items():
-        before = manifest.get("made_from", {own: manifest}).get(own, {}).get("environment_sha256")
-        if before and hashlib.sha256(Path(path).read_bytes()).hexdigest() != before:
-            yield f"{path} was changed after {name} was made from it: make the data again, its tasks may be others now"
 
 
 def user(config: DictConfig) -> Iterator[str]:

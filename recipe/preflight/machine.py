@@ -31,7 +31,7 @@ from recipe.memory import (
     read_settings,
 )
 from recipe.preflight.settings import devices, playing_devices
-from recipe.settings import CONFIG_DIR, as_list
+from recipe.settings import CONFIG_DIR, as_list, count_gpus
 from recipe.stage.starts import PACKAGES
 from recipe.stage.state import step_folders
 
@@ -45,15 +45,6 @@ CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 LOOPBACK |= {"DIST_INIT_METHOD": "loopback://"}
 """Values with which a node's processes talk to none on another one."""
-
-
-def count_gpus() -> int:
-    """GPUs that nvidia-smi lists on this machine."""
-    try:
-        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        listing = ""
-    return len(listing.strip().splitlines())
 
 
 def lacks(config: DictConfig, notes: list[str]) -> Iterator[str]:
@@ -118,18 +109,15 @@ def gpu_memory(config: DictConfig, notes: list[str]) -> Iterator[str]:
         notes.append(wrong)
 
 
-def check_attention(config: DictConfig, notes: list[str]) -> Iterator[str]:
+def check_attention(config: DictConfig, notes: list[str]) -> None:
     """`choose_attention` on this machine's GPUs. Where it has none, as a cluster's head, nothing is tried."""
     if config.trainer.device != "cuda":
         return
     elsewhere = config.preflight_only or loopback.cluster(config.trainer.nnodes) is not None
     if elsewhere and not count_gpus():
         notes.append("attention: not tried, nvidia-smi shows no GPU here; try `python -m recipe.gpu.selfcheck` there")
-        return
-    try:
+    else:
         notes += choose_attention(config, "cuda")
-    except PreflightError as error:
-        yield str(error)
 
 
 def choose_attention(config: DictConfig, device: str) -> list[str]:
@@ -264,7 +252,7 @@ def node_problems(
             f"{nodes} nodes with {each} GPUs, and {playing_devices(config)} more to play, are asked for: {has}. Start "
             "Ray on more nodes (bash run_cluster.sh), or lower trainer.nnodes and n_gpus_per_node."
         )
-    wanted, cpus = wanted_memory(config), CPUS_PER_GPU * each + CPUS_BESIDE
+    wanted, cpus, own = wanted_memory(config), CPUS_PER_GPU * each + CPUS_BESIDE, _facts(here)
     for node in working:
         if node.fault:
             yield f"{node} cannot be asked: {node.fault}."
@@ -272,18 +260,11 @@ def node_problems(
         there, cards = node.answer, node.resources.get("GPU", 0)
         if not there["folder"] or there["code"] is None:
             yield f"{node} has no folder {asked['folder']} or {asked['root']}. Mount the checkout at the same place."
-        elif here["code"] != there["code"]:
-            yield f"{node} has other code in {asked['root']}. Use one checkout that all nodes mount."
-        for name, what, remedy in (
-            ("packages", "packages", f"Run `bash setup.sh` where {there['executable']} is"),
-            ("paths", "files", "Put the same ones at the same place on all nodes"),
-            ("secrets", "variables", "Set them as here, before `ray start` there"),
-        ):
-            own, found = here[name], there[name]
-            if other := [key for key in sorted({*own, *found}) if own.get(key) != found.get(key)]:
-                yield f"{node} has other {what}, or lacks some: {', '.join(other[:3])}. {remedy}."
-        if here["python"] != there["python"]:
-            yield f"{node} has Python {there['python']}, not {here['python']}. Run `bash setup.sh` there."
+        elif other := [name for name in sorted({*own, *_facts(there)}) if own.get(name) != _facts(there).get(name)]:
+            yield (
+                f"{node} is not as this machine: {'; '.join(other[:5])}. All nodes need one checkout, one environment "
+                "(bash setup.sh), the same files at the same places, and secrets set before `ray start`."
+            )
         closed = [f"{name}={value}" for name, value in LOOPBACK.items() if there["variables"].get(name) == value]
         if closed and nodes > 1 and not node.address.startswith("127."):
             yield f"{node} has {', '.join(closed)}, and reaches no other node. Unset that before `ray start` there."
@@ -297,3 +278,9 @@ def node_problems(
             how = f"cannot write: {fault}" if fault else f"does not see what {missing} writes"
             yield f"{node} {how}, in {Path(asked['shared']).parent}. Set paths.run (or RUN) to a folder on all nodes."
             return  # where a folder is not shared, every node misses every other one's file
+
+
+def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What has to be the same on all nodes, by name."""
+    inner = {f"{kind} {name}": value for kind in ("packages", "paths", "secrets") for name, value in node[kind].items()}
+    return {"code": node["code"], "Python": node["python"], **inner}

@@ -10,21 +10,16 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from interaction.trajectory import closing_ids
 from recipe import smollm2
 from recipe.files import Damaged, PreflightError, one_line
-from recipe.preflight.data import parquet_rows
-from recipe.settings import as_list
 from recipe.stage.weights import broken_weights, changed, other_base, read_adapter
 from recipe.trajectories import is_offline
 
 MODEL = "actor_rollout_ref.model"
 FOLDER = "Set MODEL to a Hugging Face folder, or to a hub id such as Qwen/Qwen2.5-7B-Instruct."
 NEW = "or train a new one with stage.adapter=new"
-LONGEST = 8
-"""Prompts of a file that are tokenized, those with the most characters."""
 MADE_UP: list[Message] = [
     {"role": "system", "content": "made-up rules"},
     {"role": "user", "content": "made-up request"},
@@ -64,11 +59,7 @@ def start(config: DictConfig, notes: list[str]) -> Iterator[str]:
         if model.path is None:
             yield f"no model to start from: {places[-1]} is not there. Set MODEL=/path/to/huggingface/folder, or {how}."
             return
-    try:
-        model.path = start_model(str(model.path))
-    except PreflightError as error:
-        yield str(error)
-        return
+    model.path = start_model(str(model.path))
     if adapter and (fault := other_base(adapter, model.path)):
         yield f"the adapter in {adapter.folder} is another model's: {fault}. Set MODEL to its own, {NEW}."
 
@@ -88,8 +79,6 @@ def start_model(given: str) -> str:
         return str(smollm2.folder())
     path = Path(os.path.expanduser(given))  # Path's own raises for a user that is not there
     if os.path.isdir(path):
-        if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-            raise PreflightError(f"{given} is a LoRA adapter, no model. Merge it, or set {MODEL}.lora_adapter_path.")
         if fault := broken_weights(path):
             raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
         return str(path)
@@ -221,19 +210,3 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
     dropped = whole.count("an earlier thought") < 2 * answer["content"].count("an earlier thought")
     end = f"chat template: messages end with {tokenizer.decode(closing)!r}"
     notes.append(end + "; drops earlier thoughts, which rollouts keep" * dropped)
-
-
-def prompts(config: DictConfig, tokenizer: Any, notes: list[str]) -> Iterator[str]:
-    """The longest prompts fit; verl would cut them on the left, and with them the function documentation."""
-    limit, found, plain = config.data.max_prompt_length, list[tuple[int, str]](), PlainText.of(tokenizer)
-    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
-        texts = [row["prompt"] for row in parquet_rows(Path(name), ["prompt"])]
-        texts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
-        for messages in map(plain.messages, texts[-LONGEST:]):
-            ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-            found.append((len(ids), name))
-    longest, name = max(found, default=(0, ""))
-    if longest > limit and not config.data.filter_overlong_prompts:
-        yield f"a prompt of {name} has {longest} tokens. Set data.max_prompt_length={longest}: verl would cut it."
-    left_out = f", more than data.max_prompt_length={limit}: such rows are left out" * (longest > limit)
-    notes.append(f"longest prompt {longest} tokens ({name}){left_out}")

@@ -40,16 +40,11 @@ DEAD = {
     f"{ACTOR}.grad_clip": (1.0, f"{ACTOR}.optim.clip_grad"),
     "critic.grad_clip": (1.0, "critic.optim.clip_grad"),
     f"{ACTOR}.fsdp_config.dtype": ("bfloat16", f"{ACTOR}.fsdp_config.mixed_precision.param_dtype"),
-    f"{ACTOR}.use_torch_compile": (True, f"{ACTOR}.fsdp_config.use_torch_compile"),
-    f"{ACTOR}.use_remove_padding": (None, f"{MODEL}.use_remove_padding"),
-    "critic.ppo_micro_batch_size_per_gpu": (None, "critic.ppo_max_token_len_per_gpu"),
     f"{ROLLOUT}.do_sample": (True, f"{ROLLOUT}.temperature"),
     f"{ROLLOUT}.multi_turn.max_assistant_turns": (None, "interaction.train.max_steps_per_turn"),
     f"{ROLLOUT}.multi_turn.max_tool_response_length": (256, "interaction.train.max_result_chars"),
-    f"{ROLLOUT}.multi_turn.format": ("hermes", "interaction.protocol"),
     "algorithm.filter_groups.max_num_gen_batches": (0, "stage.max_gen_batches"),
     "custom_reward_function.path": (None, "reward.custom_reward_function.path"),
-    "trainer.use_v1": (True, "nothing: this recipe is built on verl's V1 trainer"),
 }
 """Settings of verl's that nothing reads on this path -> their default, and what does what they promise."""
 
@@ -147,12 +142,9 @@ def sampling(config: DictConfig) -> Iterator[str]:
 
 def lora(config: DictConfig) -> Iterator[str]:
     """An adapter is trained, played and handed on."""
-    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
-    yield from model_lora(model, MODEL)
+    yield from model_lora(config.actor_rollout_ref.model, MODEL)
     if config.critic.model.get("lora_rank"):
         yield "critic.model.lora_rank: verl's LoRA would keep the critic's new value head at random. Set it to 0."
-    if model.lora_rank and rollout.layered_summon and not model.lora.merge and "dummy" in str(rollout.load_format):
-        yield f"{ROLLOUT}.layered_summon=true sends the adapter alone. Set {ROLLOUT}.load_format=safetensors."
 
 
 def model_lora(model: DictConfig, name: str) -> Iterator[str]:

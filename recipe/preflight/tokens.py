@@ -1,13 +1,13 @@
 """Which tasks gold itself cannot finish within the tokens that an episode has: no model can pass those.
 
-Gold is played as briefly as the protocol allows, under the turn policy that is given, and its messages and results are
-counted with the model's tokenizer. A text is tokenized only where its bytes do not settle the matter: it never has
-more tokens than bytes, and nearly all tasks have fewer bytes than the budget has tokens. Evaluation uses this too.
+Gold is played with short thoughts under the turn policy that is given, and its messages and results are counted with
+the model's tokenizer. A text is tokenized only where its bytes do not settle the matter: it never has more tokens than
+bytes, and nearly all tasks have fewer bytes than the budget has tokens. Evaluation uses this too.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,19 +15,18 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import Conversation, StopReason
-from interaction.call import Call
-from interaction.environment import Task, UserWords, load_tasks, task_key_of, task_name
-from interaction.gold import hear_gold
+from interaction import StopReason
+from interaction.environment import Task, load_tasks, task_key_of, task_name
+from interaction.gold import play_gold
 from interaction.plain_text import PlainText
 from interaction.protocol import Message, Protocol
 from recipe.preflight.data import parquet_rows
 from recipe.settings import as_list
 from recipe.stage.starts import check_same_rows
 
-THOUGHT = "I call what this takes."
-"""What gold thinks before each message: a short sentence, as no model leaves it out."""
-LIMITS = (StopReason.max_steps, StopReason.max_tokens, StopReason.format_errors)
+UNFINISHED = (StopReason.max_steps, StopReason.max_tokens, StopReason.format_errors, StopReason.infrastructure)
+LONGEST = 8
+"""Prompts of a file that are tokenized, those with the most characters."""
 TEMPLATE = 256
 """No chat template writes more tokens than this around the first two messages."""
 
@@ -73,74 +72,41 @@ class Lengths:
 
 
 def over_budget(
-    tasks: Iterable[Task], open_conversation: Callable[[Task], Conversation], lengths: Lengths, budget: Budget
+    tasks: Iterable[Task], protocol: Protocol, policy: Mapping[str, Any], lengths: Lengths, budget: Budget
 ) -> list[str]:
-    """Ids of the tasks that gold cannot finish within `budget` and the conversation's own limits, in their order.
+    """Ids of the tasks that gold cannot finish within `budget` and the turn policy, in their order.
 
     Of a task without gold nothing is known, and it is none of them.
-
-    Args:
-        open_conversation: an unstarted conversation, with the turn policy that episodes will have.
     """
-    return [task.id for task in tasks if not _fits(task, open_conversation(task), lengths, budget)]
+    return [task.id for task in tasks if not _fits(task, protocol, policy, lengths, budget)]
 
 
-def _fits(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> bool:
-    with conversation:
-        opening, texts = _play(task, conversation, lengths, budget)
-        if texts and conversation.stop_reason in (None, *LIMITS):
-            return False
-    if budget.response is not None and not lengths.fit(texts, budget.response):
+def _fits(task: Task, protocol: Protocol, policy: Mapping[str, Any], lengths: Lengths, budget: Budget) -> bool:
+    try:
+        messages, record = play_gold(task, protocol, **policy)
+    except RuntimeError:  # the turn policy has ended it before its end
         return False
-    whole = [*(message["content"] for message in opening), *texts]
-    if budget.context is None or lengths.most(whole) <= budget.context - TEMPLATE:
+    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if not replies:
         return True
-    return lengths.fit(texts, budget.context - lengths.prompt(opening))
-
-
-def _play(task: Task, conversation: Conversation, lengths: Lengths, budget: Budget) -> tuple[list[Message], list[str]]:
-    """The opening messages, and all texts after them, until the conversation is done."""
-    protocol, reply = conversation.protocol, conversation.begin()
-    opening, texts = reply.messages, list[str]()
-    for item in task.gold():
-        if conversation.stop_reason is StopReason.environment_error:
-            break
-        if isinstance(item, UserWords):
-            reply = hear_gold(conversation, item.text)
-            texts += [message["content"] for message in reply.messages] if opening else []
-            opening = opening or reply.messages
-            continue
-        calls = _calls(item.calls, protocol, lengths, budget)
-        for message in calls or [protocol.render_answer(THOUGHT, item.answer)]:
-            reply = conversation.reply(message, truncated=not _short_enough(message, lengths, budget))
-            texts += [message, *(said["content"] for said in reply.messages)]
-            if reply.done:
-                return opening, texts
-    return opening, texts
-
-
-def _calls(calls: tuple[Call, ...], protocol: Protocol, lengths: Lengths, budget: Budget) -> list[str]:
-    """The calls in as few messages as the limit of one message allows."""
-    messages: list[tuple[Call, ...]] = []
-    for call in calls:
-        longer = (*messages[-1], call) if messages else (call,)
-        if messages and _short_enough(protocol.render_calls(THOUGHT, longer), lengths, budget):
-            messages[-1] = longer
-        else:
-            messages.append((call,))
-    return [protocol.render_calls(THOUGHT, part) for part in messages]
-
-
-def _short_enough(text: str, lengths: Lengths, budget: Budget) -> bool:
-    """Whether a message fits `budget.reply` together with the token that ends it."""
-    return budget.reply is None or len(text.encode()) < budget.reply or lengths.of(text) < budget.reply
+    texts, opening = [message["content"] for message in messages], messages[: replies[0]]
+    later, longest = texts[replies[0] :], max((texts[place] for place in replies), key=len)
+    if record.stop_reason in UNFINISHED or (budget.reply is not None and not lengths.fit([longest], budget.reply)):
+        return False
+    if budget.response is not None and not lengths.fit(later, budget.response):
+        return False
+    if budget.context is None or lengths.most(texts) <= budget.context - TEMPLATE:
+        return True
+    return lengths.fit(later, budget.context - lengths.prompt(opening))
 
 
 def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: list[str]) -> Iterator[str]:
-    """A note for each file with tasks that gold cannot finish; `stage.over_budget=leave_out` does not train on them.
+    """The longest prompts fit; and a note for each file with tasks that gold cannot finish.
 
-    Their first turns still teach, so by default they stay. Rows of the validation are never left out: an accuracy over
-    fewer tasks is another number. verl gets the tasks in `data.leave_out`, as environment/id or BFCL's id alone.
+    verl would cut a prompt on the left, and with it the function documentation. The first turns of an unfinishable task
+    still teach, so by default it stays; `stage.over_budget=leave_out` does not train on it. Rows of the validation are
+    never left out: an accuracy over fewer tasks is another number. verl gets the tasks in `data.leave_out`, as
+    environment/id or BFCL's id alone.
     """
     data, interaction, context = config.data, config.interaction, config.actor_rollout_ref.rollout.max_model_len
     lengths = Lengths(tokenizer)
@@ -149,13 +115,18 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
     @cache
     def fits(environment: str, task_id: str, split: str) -> bool:
         policy: Any = OmegaConf.to_container(interaction[split], resolve=True)
-        task = load_tasks(environment)[task_id]
-        return _fits(task, Conversation(task, protocol=protocol, **policy), lengths, budget)
+        return _fits(load_tasks(environment)[task_id], protocol, policy, lengths, budget)
 
     stay, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
+    longest, limit = (0, ""), data.max_prompt_length
     for key in ("train_files", "val_files"):
         for file in as_list(data[key]):
-            infos = [row["extra_info"] for row in parquet_rows(Path(file).expanduser(), ["extra_info"])]
+            rows = parquet_rows(Path(file).expanduser(), ["prompt", "extra_info"])
+            prompts = sorted(
+                (row["prompt"] for row in rows), key=lambda said: sum(len(each["content"]) for each in said)
+            )
+            longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
+            infos = [row["extra_info"] for row in rows]
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
             if key == "train_files":
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
@@ -173,6 +144,11 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
                 f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit max_model_len"
                 f"={context}, max_response_length={budget.response}, max_tokens_per_reply={budget.reply}: {end}"
             )
+    notes.append(f"longest prompt {longest[0]} tokens ({longest[1]})")
+    if longest[0] > limit and not data.filter_overlong_prompts:
+        yield f"a prompt of {longest[1]} has {longest[0]} tokens. Set data.max_prompt_length={longest[0]}."
+    elif longest[0] > limit:
+        notes[-1] += f", more than data.max_prompt_length={limit}: such rows are left out"
     if left_out and len(stay) < data.train_batch_size:
         yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
     if left_out and data.custom_cls.path is not None:

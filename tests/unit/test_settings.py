@@ -52,7 +52,7 @@ BAD = {
     "lr=3": "Nearest: critic.optim.lr, actor_rollout_ref.actor.optim.lr",
     "+interaction.train.max_step=3": "interaction.train.max_step is not known",
     "~trainer.total_epochs": "trainer.total_epochs is missing",
-    "hydra.run.dir=x": "hydra.run.dir is not known",
+    "hydra.run.dir=x": "hydra is not known",
     "hardware=gpu9": "Could not find 'hardware/gpu9' Available options in 'hardware': cpu gpu1 gpu8",
     "data.train_files=a,b": "a list is written [a,b]",
     "data.train_batch_size=abc": "data.train_batch_size='abc'; expected a whole number",

@@ -1,7 +1,6 @@
 """What a machine or a cluster lacks is said before a start, with both figures and all at once."""
 
 import copy
-import json
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,7 +34,7 @@ def lacks(configured, monkeypatch, tmp_path):
     return lacks
 
 
-def test_memory_disk_and_gpus_have_to_be_there(lacks):
+def test_memory_disk_and_gpus_have_to_be_there(lacks, tmp_path):
     given = ("launcher.needs.memory_gb=6", "launcher.needs.disk_gb=2", "trainer.save_freq=-1")
     assert lacks(7, 9, *given)[0] == ""
     assert "5.0 GB of memory, 6 are needed" in lacks(5, 9, *given)[0]
@@ -53,16 +52,11 @@ def test_memory_disk_and_gpus_have_to_be_there(lacks):
     ]
     model = 4 * 4.022468096  # GB of float32: a checkpoint has four of them, an export one
     assert sizes == pytest.approx([14 * model, 16 * model, 23 * model], rel=0.01)
-
-
-def test_what_a_start_before_has_written_is_not_asked_for_again(lacks, tmp_path):
-    given = ("hardware=gpu8", BIG, "trainer.n_gpus_per_node=1", "launcher.needs.memory_gb=0", "stage.handover=last")
-    assert "GB are free on the disk" in lacks(999, 150, *given, gpus=1)[0]
     folder = tmp_path / "not" / "yet" / "stage2_base" / "checkpoints" / "global_step_1"
     folder.mkdir(parents=True)
     with (folder / "model.pt").open("wb") as file:
-        file.truncate(200 * GB)  # sparse
-    assert lacks(999, 150, *given, gpus=1)[0] == ""
+        file.truncate(14 * 17 * GB)  # sparse: what a start before has written is not asked for again
+    assert lacks(999, 1, *big, gpus=1)[0] == ""
 
 
 def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_estimate(lacks, configured, monkeypatch):
@@ -78,18 +72,12 @@ def test_the_host_holds_the_model_as_often_as_it_is_loaded_and_the_cards_the_est
     assert not [*machine.gpu_memory(config, notes)] and "does not fit" in notes[-1]
 
 
-def test_a_larger_model_takes_more_of_a_machine_without_gpus_and_of_the_way_to_the_engine(configured, tmp_path):
-    wanted, buckets = [], []
-    for embedding in (2048, 49152):
-        sizes = {"vocab_size": embedding, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
-        heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, **heads}))
-        config = configured(f"actor_rollout_ref.model.path={tmp_path}", "launcher.needs.memory_gb=6")
-        settings.fit_bucket(config)
-        wanted.append(machine.wanted_memory(config) / GB)
-        buckets.append(config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes)
-    assert buckets == [64, 108], "the embedding takes 49152 * 576 * 4 bytes"
-    assert wanted == pytest.approx([6 + 24 * 0.10738, 6 + 24 * 0.13452], rel=1e-3)
+def test_a_model_takes_memory_of_a_machine_without_gpus_and_of_the_way_to_the_engine(configured):
+    config = configured("actor_rollout_ref.model.path=qwen2.5-1.5b", "launcher.needs.memory_gb=6")
+    settings.fit_bucket(config)
+    bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
+    assert bucket == -(-151936 * 1536 * 4 // 2**20), "the embedding in float32"
+    assert machine.wanted_memory(config) / GB == pytest.approx(6 + 24 * 1.543714304)
 
 
 # A cluster.
@@ -104,14 +92,12 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
     # facts of the second node, its resources, a word of the problem
     ({"folder": False}, {}, "/home/me"),
     ({"code": None}, {}, "/code"),
-    ({"code": "ab"}, {}, "other code in /code"),
-    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "packages, or lacks some: ray"),
-    ({"packages": {"verl": "0.9.1"}}, {}, "packages, or lacks some: ray"),
-    ({"python": "3.12.1"}, {}, "Python 3.12.1"),
-    ({"paths": {"/data/train.parquet": None}}, {}, "/data/train.parquet"),
-    ({"paths": {"/data/train.parquet": 1}}, {}, "/data/train.parquet"),
-    ({"secrets": {}}, {}, "WANDB_API_KEY"),
-    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "WANDB_API_KEY"),
+    ({"code": "ab"}, {}, "code"),
+    ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "packages ray"),
+    ({"packages": {"verl": "0.9.1"}, "python": "3.12.1"}, {}, "Python; packages ray"),
+    ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
+    ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
+    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
     ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
     ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
     ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
@@ -153,8 +139,8 @@ def test_what_a_node_lacks_is_said_with_the_node(cluster):
 
 def test_all_that_is_wrong_is_said_at_once_and_a_node_that_does_not_answer_is_named(cluster):
     second = node("second")
-    second.answer.update({"python": "3.12.1", "secrets": {}, "memory": GB, "paths": {}})
-    assert len(cluster(node("first"), second)) == 4
+    second.answer.update({"python": "3.12.1", "memory": GB})
+    assert len(cluster(node("first"), second)) == 2
     (said,) = cluster(node("first"), node("second", answer=None, fault="no answer within 60 s"))
     assert "second (10.0.0.1) cannot be asked: no answer within 60 s" in said
     unseen = node("second")

@@ -64,13 +64,6 @@ def swallowed(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
-def larger(folder: Path) -> None:
-    """The tokenizer knows more than the model."""
-    content = json.loads((folder / "tokenizer.json").read_text())
-    content["model"]["vocab"] |= {f"w{number}": len(content["model"]["vocab"]) + number for number in range(500)}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-
-
 def written(name: str, content: bytes) -> Any:
     return lambda folder: (folder / name).write_bytes(content)
 
@@ -95,17 +88,17 @@ BROKEN = [
     (edited("config.json", model_type="nothing-known"), "nothing-known"),
     (edited("config.json", num_hidden_layers=9, layer_types=None), "missing"),
     (edited("config.json", vocab_size=100), "another shape"),
+    (edited("config.json", vocab_size=100), "config.json has vocab_size=100"),
     (edited("tokenizer_config.json", eos_token=None), "eos_token"),
     *[(written("config.json", text), "config.json") for text in (b"", b"[]", b"\xff\xfe{")],
     *[(written("tokenizer.json", text), "tokenizer") for text in (b"", b'{"model": {}}')],
     *[(written("chat_template.jinja", text), "chat template") for text in (b"{{", b"x")],
     (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
     (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
-    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "LoRA adapter"),
+    (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "config.json"),
     (cut, "model.safetensors"),
     (flipped, "model.safetensors"),
     (swallowed, "think_xml"),
-    (larger, "vocab_size"),
 ]
 
 
@@ -167,9 +160,6 @@ def test_a_template_that_rollouts_cannot_use_is_refused(tokenizer, refusal):
         if word.removesuffix("s") not in said or bool(said) is not bool(word):
             wrong.append(f"{word}: {said or 'passed'}")
     assert not wrong, "\n".join(wrong)
-
-
-def test_a_template_that_drops_earlier_thoughts_is_told(tokenizer, refusal):
     last = "message['content'] if loop.last else message['content'].split('</think>')[-1]"
     tokenizer.chat_template, notes = CHAT_TEMPLATE.replace("message['content']", f"({last})"), list[str]()
     assert refusal(model.template(tokenizer, get_protocol("think_xml"), {}, notes)) == ""

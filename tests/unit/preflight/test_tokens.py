@@ -9,10 +9,11 @@ from support.own_environment import write_namesake
 
 from bfcl_env import load_scenarios
 from data_prep.rows import rl_table, write_table
-from interaction import Conversation, get_protocol
+from interaction import get_protocol
 from interaction.environment import load_tasks, register
+from interaction.gold import play_gold
 from recipe.cpu.tiny_policy import make_tokenizer
-from recipe.preflight.tokens import THOUGHT, Budget, Lengths, check_budget, over_budget
+from recipe.preflight.tokens import Budget, Lengths, check_budget, over_budget
 
 think_xml = get_protocol("think_xml", docs="signature")
 SHORT = load_scenarios("multi_turn_base", split="train")[:6]
@@ -31,24 +32,13 @@ def lengths(tokenizer):
     return Lengths(tokenizer)
 
 
-def opened(scenario, **policy):
-    return Conversation(scenario, protocol=think_xml, **policy)
-
-
 def fits(scenario, lengths, budget, **policy):
-    return not over_budget([scenario], lambda item: opened(item, **policy), lengths, budget)
+    return not over_budget([scenario], think_xml, policy, lengths, budget)
 
 
 async def test_a_task_fits_just_where_its_gold_fits_in_the_agent_loop(lengths, tokenizer, engine, make_loop):
     for scenario in (*SHORT[:2], *LONG[:2]):
-        replies = [
-            text
-            for turn in scenario.turns
-            for text in (
-                *([think_xml.render_calls(THOUGHT, turn.gold)] if turn.gold else []),
-                think_xml.render_answer(THOUGHT, "done"),
-            )
-        ]
+        replies = [said["content"] for said in play_gold(scenario, think_xml)[0] if said["role"] == "assistant"]
         policy = {"max_result_chars": None}
         loop = make_loop(tokenizer, engine(tokenizer, replies), response_length=200_000, policy=policy)
         info = {"task_id": scenario.id, "split": "train"}
@@ -67,15 +57,14 @@ def test_results_that_are_cut_make_a_long_task_fit(lengths):
     assert fits(longest, lengths, Budget(response=LIMIT), max_result_chars=500)
 
 
-def test_calls_too_long_for_one_message_are_played_in_several_if_the_turn_has_room_for_them(lengths):
-    scenario = next(item for item in SHORT if max(len(turn.gold) for turn in item.turns) >= 3)
-    turn = max(scenario.turns, key=lambda turn: len(turn.gold))
-    reply = lengths.of(think_xml.render_calls(THOUGHT, turn.gold))
-    assert fits(scenario, lengths, Budget(reply=reply + 1), max_steps_per_turn=2)
-    assert not fits(scenario, lengths, Budget(reply=reply), max_steps_per_turn=2)
-    assert fits(scenario, lengths, Budget(reply=reply), max_steps_per_turn=3)
-    alone = max(lengths.of(think_xml.render_calls(THOUGHT, [call])) for call in turn.gold)
-    assert not fits(scenario, lengths, Budget(reply=alone))
+def test_gold_has_the_limits_of_a_message_and_of_a_turn(lengths):
+    for budget, policy, enough in (
+        (Budget(reply=2000), {}, True),
+        (Budget(reply=10), {}, False),
+        (Budget(), {"max_steps_per_turn": 2}, True),
+        (Budget(), {"max_steps_per_turn": 1}, False),
+    ):
+        assert fits(SHORT[0], lengths, budget, **policy) is enough, (budget, policy)
 
 
 @pytest.fixture
@@ -90,7 +79,7 @@ def judged(configured, refusal, tmp_path, tokenizer):
         policy = {"max_steps_per_turn": 20}
         config.interaction.update(max_tokens_per_reply=None, train=policy, val=policy)
         config.actor_rollout_ref.rollout.max_model_len = None
-        config.data.update({"train_batch_size": 2, "max_response_length": LIMIT, **data})
+        config.data.update({"train_batch_size": 2, "max_prompt_length": 8192, "max_response_length": LIMIT, **data})
         return refusal(check_budget(config, tokenizer, think_xml, notes)), notes, config
 
     return judged
@@ -99,18 +88,21 @@ def judged(configured, refusal, tmp_path, tokenizer):
 @pytest.fixture(scope="module")
 def too_long(lengths):
     """Tasks of LONG that do not fit LIMIT tokens."""
-    found = over_budget(LONG, opened, lengths, Budget(response=LIMIT))
+    found = over_budget(LONG, think_xml, {}, lengths, Budget(response=LIMIT))
     assert 1 <= len(found) < len(LONG)
     return found
 
 
 def test_what_does_not_fit_is_said_by_file_and_category_and_stays(judged, too_long):
-    wrong, (train, val), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
+    wrong, (train, val, prompt), config = judged([*SHORT, *LONG], [*SHORT, *LONG])
     count = len(too_long)
-    assert not wrong and f"gold of {count} of 12 rows" in train and f"({count} long_context)" in train
-    assert f"accuracy can reach {1 - count / 12:.3f} at most" in val
-    assert "leave_out" not in config.data
-    assert judged(SHORT, SHORT, "leave_out")[1] == []
+    assert (
+        not wrong
+        and "longest prompt" in prompt
+        and f"gold of {count} of 12 rows" in train
+        and f"({count} long_context)" in train
+    )
+    assert f"accuracy can reach {1 - count / 12:.3f} at most" in val and "leave_out" not in config.data
 
 
 def test_rows_are_left_out_of_training_and_never_of_the_validation(judged, tokenizer, too_long):

@@ -126,35 +126,3 @@ def test_an_evaluation_says_which_figure_to_report_of_a_model_that_was_chosen(mo
             tasks = {part: group["tasks"] for part, group in found["parts"].items()}
             assert set(tasks) == ({"dev", "test"} if split == "val" else set())
             assert split != "val" or sum(tasks.values()) == 12
-
-
-def a_validated_run(run):
-    stage = run / "stage2_base"
-    (stage / "metrics").mkdir(parents=True)
-    (stage / "metrics" / "1.jsonl").write_text(json.dumps({"step": 1, "data": {"critic/score/mean": 0.5}}) + "\n")
-    path = stage / "rollouts" / "val" / "000001.jsonl"
-    path.parent.mkdir(parents=True)
-    named = {"environment": "bfcl", "category": "multi_turn_base"}
-    lines = [
-        {"step": 1, "session_id": 0, "uid": task, "task_id": task, "cluster": task, "part": part, **named}
-        | {"score": acc, "reward": {"acc": acc}, "episode": {}}
-        for task, part, acc in ((DEV, "dev", 1.0), (TEST, "test", 0.0), (TRAIN, "train", 1.0))
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return stage
-
-
-def test_a_report_shows_the_tasks_for_reporting_where_the_others_have_decided(tmp_path):
-    stage = a_validated_run(tmp_path)
-    (row,) = validation.validations(tmp_path)
-    assert (row["tasks"], row["acc"].value) == (3, pytest.approx(2 / 3))
-    assert "val_dev" not in page.write(tmp_path).read_text()
-    state.update(stage, chose=(BY_SCORE,))
-    (row,) = validation.validations(tmp_path)
-    assert (row["tasks"], row["acc"].value) == (1, 0.0)
-    text = page.write(tmp_path).read_text()
-    assert "The figure to report is that of the test tasks" in text
-    assert choosing.of_run(stage) == [BY_SCORE], "the folder of one stage has its own notes"
-    path = stage / "rollouts" / "val" / "000001.jsonl"
-    path.write_text(path.read_text().splitlines()[0] + "\n")  # no task for reporting
-    assert validation.validations(tmp_path) == []
