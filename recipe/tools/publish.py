@@ -99,6 +99,7 @@ class Stage:
     def training(self) -> str:
         """A line: steps, reward, settings, versions."""
         reward = Path(str(self.get("reward.custom_reward_function.path") or "none (supervised)")).name
+        reward = "stored with the trajectories" if self.get("offline.files") else reward
         told = [f"{key}={value}" for key in SETTINGS if (value := self.get(key)) is not None]
         told += [f"{name} {version}" for name, version in self.versions.items()]
         steps = self.done.global_step if self.done else "?"
