@@ -175,13 +175,9 @@ def show(said: str) -> None:
 
 REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "a folder that is not shared": (["paths.run={private}/run"], {}, ["does not see what", "paths.run"]),
-    "more nodes than there are": (["trainer.nnodes=4"], {}, ["4 nodes with 1 GPUs are asked for", "it has 2"]),
-    "data on one node": (
-        ["data.val_files={private}/rows.parquet"],
-        {},
-        ["does not have the same of what is read: {private}/rows.parquet (missing, here {size} bytes)"],
-    ),
-    "a key that the nodes lack": ([], {"WANDB_API_KEY": "secret-of-mine"}, ["WANDB_API_KEY is not set"]),
+    "more nodes than there are": (["trainer.nnodes=4"], {}, ["4 nodes with 1 GPUs", "are asked for"]),
+    "data on one node": (["data.val_files={private}/rows.parquet"], {}, ["paths {private}/rows.parquet"]),
+    "a key that the nodes lack": ([], {"WANDB_API_KEY": "secret-of-mine"}, ["secrets WANDB_API_KEY"]),
     "another token": (
         [],
         {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64},
@@ -193,8 +189,8 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, name: str) -> None:
     overrides, environment, texts = REFUSED[name]
-    rows = shutil.copy(cluster.folder / "data" / "tiny_val.parquet", cluster.private / "rows.parquet")
-    places = {"private": cluster.private, "size": Path(rows).stat().st_size}
+    shutil.copy(cluster.folder / "data" / "tiny_val.parquet", cluster.private / "rows.parquet")
+    places = {"private": cluster.private}
     given = [text.format(**places) for text in overrides]
     child = cluster.start(*given, "preflight_only=true", **environment)
     said = child.communicate(timeout=200)[0]
