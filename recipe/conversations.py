@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.files import Damaged, PreflightError, one_line, shown, write_atomic
+from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -106,6 +106,7 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
         try:
             if path.suffix not in (".jsonl", ".parquet"):
                 raise Damaged("expected .jsonl or .parquet")
+            check_manifest(path)
             for place, row in _rows(path):
                 faults = [f"{place}, {fault}" for fault in _faults(row)]
                 mistakes += faults

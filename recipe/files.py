@@ -6,6 +6,7 @@ Reading is strict: `"5"` is no number.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -237,3 +238,17 @@ def environment_of(config: DictConfig, file: str) -> str:
         return DEFAULT
     own = OmegaConf.select(config, "interaction.environments") or {}
     return found[1] if found[1] in (MIXTURE, *ENVIRONMENTS, *own) or "interaction" not in config else DEFAULT
+
+
+def check_manifest(path: Path) -> None:
+    """A file of data is the one that the manifest beside it describes, where there is one that names it.
+
+    Raises:
+        Damaged: it is another one.
+    """
+    try:
+        written = json.loads(path.with_name("manifest.json").read_text())["files"][path.name]["sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != written:
+        raise Damaged(f"{path} is not the file that manifest.json beside it describes")

@@ -23,7 +23,7 @@ from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.files import Damaged, PreflightError, data_command, environment_of
+from recipe.files import Damaged, PreflightError, check_manifest, data_command, environment_of
 from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 
@@ -135,6 +135,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         played, wrong = list[Mapping[str, Any]](), list[str]()
         for name in names:
             try:
+                check_manifest(Path(name))
                 found = parquet_rows(Path(name))
                 for place, row in enumerate(found):
                     if reason := fault(row):

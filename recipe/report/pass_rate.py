@@ -241,5 +241,10 @@ class Comparison:
         write_atomic(out / "pass_rate.html", render("pass_rate.html", found=self, what=WHAT, paired=PAIRED))
         for name, lines in {"pass_rate.csv": rates, "differences.csv": pairs}.items():
             with (out / name).open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file, lineterminator="\n").writerows(lines)
+                csv.writer(file, lineterminator="\n").writerows([*map(_as_text, line)] for line in lines)
         return [out / name for name in ("pass_rate.html", "pass_rate.csv", "differences.csv")]
+
+
+def _as_text(cell: object) -> object:
+    """With a quote before it where a spreadsheet would take the text for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

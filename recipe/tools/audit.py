@@ -11,8 +11,8 @@ fails (exit status 1) if
 - a call of a function that does not exist is no error
 - the environment fails, or takes more than S seconds for a call
 
-Findings stand in the order of what they would teach a model. `--show` prints a play of one, and what each reward pays
-it. `AUDIT_KNOWN` of an environment lists findings that do not count:
+Findings stand in the order of what they would teach a model, each with the first play that earned it. `--show` prints
+any play and what each reward pays it. `AUDIT_KNOWN` of an environment lists findings that do not count:
 "reward, policy: task" -> reason.
 """
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import product
+from operator import itemgetter
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -186,6 +187,10 @@ class Audit:
         self.with_calls: dict[str, bool] = defaultdict(bool)
         """Category -> whether gold makes calls in it."""
         self.findings: dict[str, list[str]] = defaultdict(list)
+        self.first: dict[str, EpisodeRecord] = {}
+        """What is found -> the first play that earned it."""
+        self.half: dict[tuple[str, str, str], EpisodeRecord] = {}
+        """(reward, category, policy) -> the first play that earned more than half of gold's score."""
         self.known: dict[str, list[str]] = defaultdict(list)
         """Reason -> what was found and is listed for it."""
         self.episodes = self.without_gold = 0
@@ -195,7 +200,7 @@ class Audit:
         messages = [item for item in task.gold() if isinstance(item, GoldMessage)]
         self.without_gold += not messages
         self.with_calls[task.category] |= any(message.calls for message in messages)
-        scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+        scores: dict[tuple[str, str], list[tuple[float, EpisodeRecord]]] = defaultdict(list)
         for name, policy in list(plays(task)):
             try:
                 record = play(task, protocol, policy, name in WITH_GOLD, self.seconds)
@@ -204,23 +209,26 @@ class Audit:
                 return
             self.episodes += 1
             if record.stop_reason == StopReason.environment_error:
-                self._find("the environment failed", name, task.id, record.fault or "")
+                self._find("the environment failed", name, task.id, record.fault or "", record)
             for call in (call for turn in record.turns for step in turn.steps for call in step.calls):
                 if call.name == UNKNOWN and (call.error is None or not call.result.strip()):
                     said = f"{UNKNOWN}() gives {call.result[:80]!r}, error {call.error}; expected words and an error"
-                    self._find("a function that does not exist is not refused", name, task.id, said)
+                    self._find("a function that does not exist is not refused", name, task.id, said, record)
             for reward, score in self.rewards.items():
-                scores[reward, name].append(score(record))
+                scores[reward, name].append((score(record), record))
         for (reward, name), values in scores.items() if messages else ():
-            value, best, kind = max(values), max(scores[reward, GOLD]), ""
+            value, record = max(values, key=itemgetter(0))
+            best, kind = max(score for score, _ in scores[reward, GOLD]), ""
             if value > best + CLOSE:
                 kind = "gold does not earn the most"
             elif value >= best - CLOSE and name == CUT:
                 kind = "what stops before the end earns as much"
             elif value >= best - CLOSE and name not in WITH_GOLD:
                 kind = "what knows no gold earns as much"
-            listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}")
+            listed = kind and self._find(kind, f"{reward}, {name}", task.id, f"{value:g}, gold {best:g}", record)
             self.earned[reward, task.category, name].append((value, best, not listed))
+            if not listed and value > best / 2:
+                self.half.setdefault((reward, task.category, name), record)
 
     def compare_means(self) -> None:
         """Policies without gold against half of gold's mean."""
@@ -229,16 +237,18 @@ class Audit:
             if pairs and self.with_calls[category] and name not in WITH_GOLD:
                 mean, best = map(fmean, zip(*pairs, strict=True))
                 if mean > best / 2 + CLOSE:
-                    said = f"{mean:.3f}, gold {best:.3f}"
-                    self._find("what knows no gold earns more than half", f"{reward}, {name}", category, said)
+                    said, play = f"{mean:.3f}, gold {best:.3f}", self.half[reward, category, name]
+                    self._find("what knows no gold earns more than half", f"{reward}, {name}", category, said, play)
 
-    def _find(self, kind: str, who: str, where: str, said: str) -> bool:
+    def _find(self, kind: str, who: str, where: str, said: str, play: EpisodeRecord | None = None) -> bool:
         """Note a finding; returns whether it is listed for `who` ("reward, policy") and `where`, a task."""
         for name in (f"{who}: {where}", f"*, {who.partition(', ')[2]}: {where}", f"{who}: *"):
             if (reason := self.listed.get(name)) is not None:
                 self.known[reason].append(f"{who}: {where}")
                 return True
         self.findings[kind].append(f"{who}: {where}: {said}")
+        if play is not None:
+            self.first.setdefault(kind, play)
         return False
 
     def table(self) -> str:
@@ -257,6 +267,8 @@ class Audit:
         for kind, why in WHY.items():
             if found := self.findings.get(kind):
                 lines += [f"FOUND: {kind} ({len(found)}). {why}", *(f"  {line}" for line in found[:SHOWN])]
+            if kind in self.first:
+                lines += [f"  the first play, on task {self.first[kind].task_id}:", *transcript(self.first[kind])]
         for reason, found in self.known.items():
             lines.append(f"known: {reason}: {found[0]}" + (f", and {len(found) - 1} more" if len(found) > 1 else ""))
         return "\n".join(lines)

@@ -132,6 +132,11 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_or_has_the_rows_that_it_ha
         path.write_bytes(harmed)
         line, _ = said(train=str(path))
         assert str(path) in line or [row["prompt"] for row in parquet.read_table(path).to_pylist()] == whole
+    path.write_bytes(content)
+    path.with_name("manifest.json").write_text((made / "manifest.json").read_text())
+    assert said(train=str(path)) == ("", "")
+    rewritten(made, path, lambda rows: rows[::-1])
+    assert "manifest.json" in said(train=str(path))[0]
 
 
 def test_training_rows_may_be_validated_on_and_held_out_rows_are_not_trained_on(made, said):

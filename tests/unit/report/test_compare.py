@@ -203,3 +203,10 @@ def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp
     assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((1.0,), ("bfcl", "1"))
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_7"]
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_text(example: Path, tmp_path: Path, report) -> None:
+    (example / "sft_cot").rename(example / "=1+1")
+    assert report("--compare", example, "--out", tmp_path / "out")[0] == 0
+    with (tmp_path / "out" / "pass_rate.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}

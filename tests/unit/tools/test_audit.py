@@ -85,6 +85,7 @@ def test_a_reward_that_pays_for_nothing_fails(tmp_path: Path, audit: Audit) -> N
         status, said = audit(*given, "--reward", reward)
         assert status == 1 and found in said and "the audit has failed" in said, body
     assert f"{reward}, {CUT}: multi_turn_" in said
+    assert re.search(r"the first play, on task multi_turn_\w+:\n +user  .*\n +call  ", said), "message by message"
 
 
 FAILS = {
