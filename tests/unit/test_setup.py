@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -154,3 +155,11 @@ def test_the_plug_ins_are_declared():
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     assert points["verl.plugins"] == {"bfcl_cpu": "recipe.cpu.platform", "bfcl_loopback": "recipe.loopback.plugin"}
     assert points["vllm.general_plugins"] == {"bfcl_cpu": "recipe.cpu.vllm_plugin:install"}
+
+
+def test_our_recipe_is_found_from_another_folder_although_dependencies_install_one_of_that_name(tmp_path):
+    code = "import recipe; print(recipe.__file__)"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert Path(found.stdout.strip()).resolve() == ROOT / "recipe" / "__init__.py"
