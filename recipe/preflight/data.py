@@ -31,7 +31,8 @@ from recipe.reward import SCORE, RewardError, tried
 from recipe.settings import as_list
 
 GUARD = "environment.guard"
-SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val"}
+POOL = "stage.resample.pool"
+SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val", POOL: "train"}
 """What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
 
 Training rows may be validated on; held-out rows are never trained on.
@@ -164,7 +165,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         given = OmegaConf.select(config, key)
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
         validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
-        if not names and (key == GUARD or (key == "data.val_files" and not validates)):
+        if not names and (key in (GUARD, POOL) or (key == "data.val_files" and not validates)):
             continue
         of_split, listed, whole = Counter[str](), ",".join(names), True
         for name in names:
@@ -250,5 +251,7 @@ def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
                 and not isinstance(values.get(filtering.metric), int | float)
             ):
                 yield f"algorithm.filter_groups.metric={filtering.metric} is no number of the reward's. Set {SCORE}."
+            if OmegaConf.select(config, POOL) and not isinstance(values.get("progress"), int | float):
+                yield f"{POOL}: the reward has to return progress, from 0 to 1. Add it, or set {POOL}=null."
     except (RewardError, ValueError) as error:
         yield f"{error} This was on a sample record; see rewards/README.md."

@@ -243,7 +243,8 @@ def template(tokenizer: Any, protocol: Protocol, kwargs: Mapping[str, Any], note
 def prompts(config: DictConfig, tokenizer: Any, notes: list[str]) -> Iterator[str]:
     """The longest prompts fit; verl would cut them on the left, and with them the function documentation."""
     limit, found = config.data.max_prompt_length, list[tuple[int, str]]()
-    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
+    files = (config.data.train_files, config.data.val_files, config.stage.resample.pool)
+    for name in (name for given in files for name in as_list(given)):
         texts = [row["prompt"] for row in parquet_rows(Path(name), ["prompt"])]
         texts.sort(key=lambda messages: sum(len(message["content"]) for message in messages))
         for messages in map(PlainText.of(tokenizer).messages, texts[-LONGEST:]):

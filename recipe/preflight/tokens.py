@@ -163,8 +163,10 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         return _fits(task, Conversation(task, protocol=protocol, **policy), lengths, budget)
 
     trained, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
-    for key in ("train_files", "val_files"):
-        for file in as_list(data[key]):
+    given = {"train_files": data.train_files, "val_files": data.val_files, "pool": config.stage.resample.pool}
+    spare = list[str]()
+    for key, files in given.items():
+        for file in as_list(files):
             infos = [row["extra_info"] for row in parquet_rows(Path(file).expanduser(), ["extra_info"])]
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
             if over:
@@ -179,8 +181,8 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
                     f"over budget: gold of {len(over)} of {len(infos)} rows of {file} ({listed}) does not fit "
                     f"{limits}: {end}. Longer limits or interaction.{over[0]['split']}.max_result_chars let more fit"
                 )
-            if key == "train_files":
-                trained += [task_name(*task_key_of(info)) for info in infos]
+            if key != "val_files":
+                (spare if key == "pool" else trained).extend(task_name(*task_key_of(info)) for info in infos)
                 left_out |= {task_name(*task_key_of(info)) for info in over}
     names = sorted(left_out) if leaves else []
     stay = [name for name in trained if name not in names]
@@ -188,7 +190,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
     if names and data.custom_cls.path is not None:
         yield f"stage.over_budget=leave_out does not work with data.custom_cls.path={data.custom_cls.path}. Set keep."
-    digest = hashlib.sha256("\n".join(stay).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([*stay, *spare]).encode()).hexdigest()
     check_same_rows(config, len(stay), digest)
     with open_dict(config):
         config.data.tasks = {"rows": len(stay), "digest": digest}

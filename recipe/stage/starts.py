@@ -46,7 +46,7 @@ COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
 READ = (
     *("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path", "critic.model.path"),
-    *("data.train_files", "data.val_files", "reward.custom_reward_function.path"),
+    *("data.train_files", "data.val_files", "stage.resample.pool", "reward.custom_reward_function.path"),
 )
 """Settings that name what a start reads."""
 
@@ -319,7 +319,8 @@ def write_manifest(config: DictConfig) -> None:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
+    files = (config.data.train_files, config.data.val_files, config.stage.resample.pool)
+    for name in (name for given in files for name in as_list(given)):
         with Path(name).expanduser().open("rb") as file:
             data[name] = hashlib.file_digest(file, "sha256").hexdigest()
     start = {
