@@ -145,7 +145,7 @@ RULES: dict[str, Rule] = {
     "over_budget": one_of("keep", "leave_out"),
     "offline.rewards": one_of("steps", "final"),
     "offline.old_log_probs": one_of("start", "step"),
-    "tiny_knows": one_of("bfcl", "lines"),
+    "tiny_knows": one_of("bfcl", "lines", "names"),
 }
 """The end of a setting's name -> what it may be."""
 

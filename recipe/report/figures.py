@@ -35,6 +35,7 @@ CURVES: dict[str, Sequence[str]] = {
     "entropy": ["actor/entropy"],
     "response tokens": ["response_length/mean"],
     "groups left out, all alike": ["train/filtered_groups"],
+    "tasks replaced in an epoch": ["resample/replaced"],
     "long episodes: price, left out": ["train/overlong_penalty", "train/overlong_left_out"],
     "gradient norm": ["actor/grad_norm"],
     "learning rate": ["actor/lr"],
@@ -180,7 +181,11 @@ def curves(runs: list[Path], validated: Sequence[Timeline]) -> tuple[list[Panel]
         elif values:
             stored = validated if title.startswith("validation") else ()
             panels.append(Panel(title, partial(_draw_metric, names, runs, lines, stored), parted, below, last))
-    panels.append(Panel("why episodes ended", partial(_draw_stops, lines[0]), parted, below, last))
+    ended = [f"train/stop/{reason}" for reason in STOP_REASONS]
+    panels.append(Panel("why episodes ended", partial(_draw_stack, ended, lines[0], 1.0), parted, below, last))
+    if "resample/edge" in lines[0]:
+        standings = [f"resample/{name}" for name in ("out_of_reach", "edge", "mastered")]
+        panels.append(Panel("tasks in play", partial(_draw_stack, standings, lines[0], None), parted, below, last))
     if any(warm_starts(run) for run in runs):
         title = "warm start: loss, validation loss (dotted)"
         panels.append(Panel(title, partial(_draw_losses, runs), below="step of the warm start"))
@@ -249,15 +254,16 @@ def _metrics(run: Path) -> dict[str, list[tuple[float, float]]]:
     return points
 
 
-def _draw_stops(line: Mapping[str, Sequence[tuple[float, float]]], axis: Any) -> None:
-    """Why episodes ended, as shares on top of each other; of the first run."""
-    names = [f"train/stop/{reason}" for reason in STOP_REASONS]
+def _draw_stack(
+    names: Sequence[str], line: Mapping[str, Sequence[tuple[float, float]]], most: float | None, axis: Any
+) -> None:
+    """Shares or numbers on top of each other, such as why episodes ended; of the first run."""
     names = [name for name in names if any(value > 0 for _, value in line.get(name, []))]
     if names:
         steps = [step for step, _ in line[names[0]]]
-        shares = [[value for _, value in line[name]] for name in names]
-        axis.stackplot(steps, shares, labels=[name.rpartition("/")[2] for name in names], alpha=0.8)
-        axis.set_ylim(0, 1)
+        values = [[value for _, value in line[name]] for name in names]
+        axis.stackplot(steps, values, labels=[label(name.rpartition("/")[2]) for name in names], alpha=0.8)
+        axis.set_ylim(0, most)
         axis.legend(fontsize=7, loc="lower left", framealpha=0.7)
 
 

@@ -50,6 +50,7 @@ class Curriculum(PPOTrainer):
     """What a stage of the curriculum adds to a trainer of verl's, whatever its mode."""
 
     total_training_steps: int
+    train_dataloader: Any
     resampler: Resampler | None = None
     """Of the training rows, with `stage.resample.pool`."""
 
