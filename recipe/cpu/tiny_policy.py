@@ -41,7 +41,7 @@ def make_tokenizer(texts: list[str], lines: bool = False, names: bool = False) -
     Args:
         lines: whole lines become tokens where they are frequent, as those of a phone that says one of twenty things:
             a conversation is a fifth as long, and what is said at once is learned at once.
-        names: punctuation and digits stand alone, so that a name has the same tokens in a request and in a call.
+        names: spaces, punctuation and digits stand alone: a name has the same tokens in a request and in a call.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -51,7 +51,8 @@ def make_tokenizer(texts: list[str], lines: bool = False, names: bool = False) -
     at_lines = pre_tokenizers.Split(Regex(LINE), "merged_with_previous")
     before = [at_lines] * lines
     if names:
-        before = [pre_tokenizers.Punctuation("isolated"), pre_tokenizers.Digits(individual_digits=True)]
+        before = [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.Punctuation("isolated")]
+        before.append(pre_tokenizers.Digits(individual_digits=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*before, bytewise]) if before else bytewise
     tokenizer.decoder = decoders.ByteLevel()
     special = list(TURN_TAGS)
