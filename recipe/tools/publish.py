@@ -165,7 +165,8 @@ def complete_card(folder: Path) -> list[str]:
         ) from error
     if stages:
         scores, said = stages[-1].scores()
-        trained = [stage.rows.get(name, ()) for stage in stages for name in as_list(stage.get("data.train_files"))]
+        files = [(stage, stage.get(key)) for stage in stages for key in ("data.train_files", "stage.resample.pool")]
+        trained = [stage.rows.get(name, ()) for stage, given in files for name in as_list(given)]
         sources = sorted({source for rows in trained for source in rows})
         sections = {
             "Training": [stage.training() for stage in stages],
