@@ -13,7 +13,6 @@ from support.short_training import ROOT, command, environment, prepared, train
 from bfcl_env.synthesis.generate import generate
 from bfcl_env.synthesis.propose import Shape
 from data_prep.__main__ import main as prepare_data
-from interaction.environment import task_key_of, task_name
 from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 from recipe.training.resampling import Resampler
@@ -52,23 +51,16 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
     child.kill()
     train(tmp_path, *overrides, rows=BATCH)
 
-    infos = [
-        info
-        for path in (tmp_path / "play.parquet", pool)
-        for info in parquet.read_table(path)["extra_info"].to_pylist()
-    ]
-    names = [task_name(*task_key_of(info)) for info in infos]
+    tables = [parquet.read_table(path) for path in (tmp_path / "play.parquet", pool)]
+    names = [info["task_id"] for table in tables for info in table["extra_info"].to_pylist()]
     settings = {"keep": [0.2, 0.85], "retire": 0.95, "replace": 0.5}
     sampler = Resampler(names, ["made"] * len(names), IN_PLAY, settings)
-    played, rows = set[str](), iter(())
-    for step in range(1, STEPS + 1):
-        expected = []
-        while len(expected) < BATCH:
-            row = next(rows, None)
-            rows = iter(sampler) if row is None else rows
-            expected += [] if row is None else [names[row]]
+    batches = (list(rows) for _ in range(STEPS) for rows in zip(*[iter(sampler)] * BATCH, strict=True))
+    played = set[str]()
+    for step, rows in zip(range(1, STEPS + 1), batches, strict=False):
         lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
-        assert sorted(f"made/{json.loads(line)['task_id']}" for line in lines) == sorted(2 * expected), step
+        expected = [names[row] for row in rows]
+        assert sorted(json.loads(line)["task_id"] for line in lines) == sorted(2 * expected), step
         sampler.observe({name: [int(name.rpartition("_")[2]) % 4 / 3] for name in expected})
         played |= {*expected}
     assert len(played) > IN_PLAY, "some were replaced"
