@@ -145,6 +145,6 @@ def resampled(config: DictConfig, loader: StatefulDataLoader, **processors: Any)
 def progress_of(data: Mapping[str, Any]) -> dict[str, list[float]]:
     """Progress of each rollout by the name of its task, from the columns `extra_info` and `extra_fields` of a step."""
     played: dict[str, list[float]] = {}
-    for info, extra in zip(data["extra_info"].tolist(), data["extra_fields"].tolist(), strict=True):
+    for info, extra in zip(data["extra_info"], data["extra_fields"], strict=True):
         played.setdefault(task_name(*task_key_of(info)), []).append(extra["reward_extra_info"]["progress"])
     return played

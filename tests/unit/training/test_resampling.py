@@ -1,8 +1,8 @@
 """Which rows are in play in which epoch, and that a resumed stage draws the same ones."""
 
-import numpy as np
 import pytest
 import torch
+from tensordict import NonTensorStack, TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from recipe.training.resampling import Resampler, progress_of
@@ -95,5 +95,6 @@ def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path, sh
 def test_progress_is_that_of_the_rollouts_that_came_back_by_task():
     infos = [{"environment": "bfcl", "task_id": "a"}, {"environment": "generated", "task_id": "a"}]
     extra = [{"reward_extra_info": {"progress": value}} for value in (0.5, 1.0, 0.0)]
-    data = {"extra_info": np.array([*infos, infos[0]], dtype=object), "extra_fields": np.array(extra, dtype=object)}
+    data = TensorDict(batch_size=3)  # as TransferQueue gives it
+    data["extra_info"], data["extra_fields"] = NonTensorStack(*infos, infos[0]), NonTensorStack(*extra)
     assert progress_of(data) == {"a": [0.5, 0.0], "generated/a": [1.0]}
