@@ -36,7 +36,6 @@ def test_a_name_has_the_same_tokens_wherever_it_stands() -> None:
     texts = ["rename amber_review12.txt", 'rename "amber_review12.txt"', "mv(source='amber_review12.txt')"]
     tokenizer = make_tokenizer(texts * 9, names=True)
     name = tokenizer.encode("amber_review12.txt", add_special_tokens=False)
-    for text in texts:
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        assert tokenizer.decode(ids) == text
-        assert any(ids[at : at + len(name)] == name for at in range(len(ids))), text
+    for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
+        assert tokenizer.decode(ids) in texts
+        assert any(ids[at : at + len(name)] == name for at in range(len(ids))), ids
