@@ -189,14 +189,14 @@ def begin_with_tiny_policy(config: DictConfig, sides: Sides | None) -> Sides | N
     """Make the tiny policy, where no model is given; what its tokenizer makes of the conversations."""
     from recipe.cpu.tiny_policy import make_tiny_policy
 
-    stage, lines = Path(config.paths.stage), None
+    stage, said, knows = Path(config.paths.stage), None, config.stage.get("tiny_knows", "bfcl")
     config.model.path = str(stage / "untrained")
     for old in ("untrained", "checkpoints", "hf"):  # made with other settings: nothing of it is resumed
         shutil.rmtree(stage / old, ignore_errors=True)
-    if sides and config.stage.get("tiny_knows") == "lines":
-        lines = folder_of(config) / "train.parquet"
-        write_side(sides.train, lines)
-    parameters = make_tiny_policy(Path(config.model.path), conversations=lines)
+    if sides and knows != "bfcl":
+        said = folder_of(config) / "train.parquet"
+        write_side(sides.train, said)
+    parameters = make_tiny_policy(Path(config.model.path), conversations=said, names=knows == "names")
     print(f"tiny policy of {parameters / 1e6:.2f}M random parameters in {config.model.path}", flush=True)
     return arrange(sides, config) if sides else None
 

@@ -28,7 +28,8 @@ from recipe.reward import SCORE, tried
 from recipe.settings import as_list
 
 GUARD = "environment.guard"
-SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val"}
+POOL = "stage.resample.pool"
+SPLITS = {"data.train_files": "train", "data.val_files": "val", GUARD: "val", POOL: "train"}
 """What `extra_info.split` says in the files of each setting; the turn policy and the place of the records follow it.
 
 Training rows may be validated on; held-out rows are never trained on.
@@ -130,7 +131,7 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         names = files[key] = [os.path.expanduser(name) for name in as_list(given)]
         OmegaConf.update(config, key, names if OmegaConf.is_list(given) else ",".join(names) or None)
         validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
-        if not names and (key == GUARD or (key == "data.val_files" and not validates)):
+        if not names and (key in (GUARD, POOL) or (key == "data.val_files" and not validates)):
             continue
         played, wrong = list[Mapping[str, Any]](), list[str]()
         for name in names:
@@ -198,12 +199,13 @@ def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
             values = result if isinstance(result, Mapping) else {"acc": result}  # verl's name for a bare number
             if values.get("step_scores") is not None:
                 check_step_scores(values["step_scores"], steps_of(record), values["score"])
-            if not filtering.enable or filtering.metric == SCORE:
-                continue
-            if filtering.metric == "acc" and "acc" not in values:  # DAPO's; ours need not have it
+            if filtering.enable and filtering.metric == "acc" and "acc" not in values:  # DAPO's; ours need not have it
                 filtering.metric = SCORE
                 notes.append(f"the reward returns no acc: algorithm.filter_groups.metric={SCORE}, its score")
-            elif not isinstance(values.get(filtering.metric), int | float):
-                yield f"algorithm.filter_groups.metric={filtering.metric} is no number of the reward's. Set {SCORE}."
+            metric = filtering.metric if filtering.enable else SCORE
+            if metric != SCORE and not isinstance(values.get(metric), int | float):
+                yield f"algorithm.filter_groups.metric={metric} is no number of the reward's. Set {SCORE}."
+            if OmegaConf.select(config, POOL) and not isinstance(values.get("progress"), int | float):
+                yield f"{POOL}: the reward has to return progress, from 0 to 1. Add it, or set {POOL}=null."
     except ValueError as error:
         yield f"{error} This was on a sample record; see rewards/README.md."

@@ -128,11 +128,17 @@ def split_models(config: DictConfig) -> Iterator[str]:
 def sampling(config: DictConfig) -> Iterator[str]:
     """Dynamic sampling, and correction of the rollouts."""
     filtering, sampler = config.algorithm.filter_groups, config.trainer.v1.sampler.custom_sampler
+    resample = config.stage.resample
     correction, rollout = config.algorithm.rollout_correction, config.actor_rollout_ref.rollout
     if filtering.enable and rollout.n < 2:
         yield f"algorithm.filter_groups compares rollouts, and {ROLLOUT}.n={rollout.n}. Set it to 2 or more."
     if filtering.enable and sampler.path and sampler.name:
         yield "algorithm.filter_groups.enable=true does nothing with trainer.v1.sampler.custom_sampler. Leave one out."
+    if resample.pool and filtering.enable:  # which leaves out the groups by which tasks are known to be easy or hard
+        yield "stage.resample.pool does not work with algorithm.filter_groups.enable=true. Leave one of the two out."
+    low, high = resample.keep
+    if not (0 <= low < high <= resample.retire <= 1 and 0 <= resample.replace <= 1):
+        yield f"stage.resample={resample}: expected shares, with keep as [low, high] and high at most retire."
     corrected = correction.rollout_is or correction.rollout_rs
     if correction.bypass_mode and corrected:
         yield "algorithm.rollout_correction: rollout_is and rollout_rs do nothing with bypass_mode=true. Set it false."
@@ -212,6 +218,7 @@ def offline(config: DictConfig) -> Iterator[str]:
         (config.algorithm.filter_groups.enable, "algorithm.filter_groups.enable=false"),
         (stage.gate and metric.startswith(("val", "train/", "critic/score", "critic/rewards")), "stage.gate=null"),
         (stage.handover == "best", "stage.handover=last"),
+        (stage.resample.pool, "stage.resample.pool=null"),
         (stage.over_budget == "leave_out", "stage.over_budget=keep; what is too long is left out anyway"),
         (config.interaction.overlong.penalty > 0, "interaction.overlong.penalty=0"),
         (config.data.custom_cls.path not in (None, f"pkg://{STORED}"), "data.custom_cls.path=null"),

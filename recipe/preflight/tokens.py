@@ -117,10 +117,11 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         policy: Any = OmegaConf.to_container(interaction[split], resolve=True)
         return _fits(load_tasks(environment)[task_id], protocol, policy, lengths, budget)
 
-    stay, left_out, leaves = list[str](), set[str](), config.stage.over_budget == "leave_out"
+    stay, spare, left_out, leaves = list[str](), list[str](), set[str](), config.stage.over_budget == "leave_out"
     longest, limit = (0, ""), data.max_prompt_length
-    for key in ("train_files", "val_files"):
-        for file in as_list(data[key]):
+    given = {"train": data.train_files, "val": data.val_files, "pool": config.stage.resample.pool}
+    for key, files in given.items():
+        for file in as_list(files):
             rows = parquet_rows(Path(file).expanduser(), ["prompt", "extra_info"])
             prompts = sorted(
                 (row["prompt"] for row in rows), key=lambda said: sum(len(each["content"]) for each in said)
@@ -128,15 +129,16 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
             longest = max([longest, *((lengths.prompt(messages), file) for messages in prompts[-LONGEST:])])
             infos = [row["extra_info"] for row in rows]
             over = [info for info in infos if not fits(*task_key_of(info), info["split"])]
-            if key == "train_files":
+            if key != "val":
                 left_out |= {task_name(*task_key_of(info)) for info in over if leaves}
-                stay += [name for info in infos if (name := task_name(*task_key_of(info))) not in left_out]
+                names = [name for info in infos if (name := task_name(*task_key_of(info))) not in left_out]
+                (stay if key == "train" else spare).extend(names)
             if not over:
                 continue
             where = Counter(load_tasks(name)[task].category for name, task in map(task_key_of, over))
             listed = ", ".join(f"{number} {name.removeprefix('multi_turn_')}" for name, number in where.items())
             end = "nobody can finish them; stage.over_budget=leave_out leaves them out of training"
-            if key == "val_files":
+            if key == "val":
                 end = f"accuracy can reach {1 - len(over) / len(infos):.3f} at most"
             elif leaves:
                 end = f"left out of training, {len(infos) - len(over)} rows stay"
@@ -153,7 +155,7 @@ def check_budget(config: DictConfig, tokenizer: Any, protocol: Protocol, notes: 
         yield f"stage.over_budget=leave_out leaves {len(stay)} rows, fewer than data.train_batch_size. Lower that."
     if left_out and data.custom_cls.path is not None:
         yield f"stage.over_budget=leave_out does not work with data.custom_cls.path={data.custom_cls.path}. Set keep."
-    digest = hashlib.sha256("\n".join(stay).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([*stay, *spare]).encode()).hexdigest()
     check_same_rows(config, len(stay), digest)
     with open_dict(config):
         data.tasks = {"rows": len(stay), "digest": digest}

@@ -28,6 +28,7 @@ CURVES: dict[str, Sequence[str]] = {
     "entropy": ["actor/entropy"],
     "response tokens": ["response_length/mean"],
     "groups left out, all alike": ["train/filtered_groups"],
+    "tasks replaced in an epoch": ["resample/replaced"],
     "long episodes: price, left out": ["train/overlong_penalty", "train/overlong_left_out"],
     "gradient norm": ["actor/grad_norm"],
     "learning rate": ["actor/lr"],
@@ -36,6 +37,7 @@ CURVES: dict[str, Sequence[str]] = {
 }
 """Title and the metrics drawn under it; a title of which a run has nothing is left out."""
 
+STANDINGS = ("out_of_reach", "edge", "mastered")
 SAME = 1e-6
 """A metric that varies by less is not drawn, but named."""
 INK, GROUND = "#1c1e21", "#fefefe"
@@ -139,6 +141,10 @@ def curves(runs: Sequence[Path]) -> tuple[list[Panel], list[str]]:
     ended = [Line(reason, points, number) for number, reason, points in stops if any(share > 0 for _, share in points)]
     if ended:
         panels.append(Panel("why episodes ended", ended, **where, legend=True))
+    standings = [(number, name, found[0].get(f"resample/{name}", [])) for number, name in enumerate(STANDINGS)]
+    in_play = [Line(name, points, number) for number, name, points in standings if points]
+    if in_play:
+        panels.append(Panel("tasks in play", in_play, **where, legend=True))
     losses = []
     for number, stage in enumerate(stage for run in runs for stage in warm_starts(run)):
         for style, name in (("-", LOSS), (":", HELD_OUT_LOSS)):

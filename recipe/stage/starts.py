@@ -270,7 +270,8 @@ def write_manifest(config: DictConfig) -> None:
     for name in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    for name in (*as_list(config.data.train_files), *as_list(config.data.val_files)):
+    files = (config.data.train_files, config.data.val_files, config.stage.resample.pool)
+    for name in (name for given in files for name in as_list(given)):
         with Path(name).expanduser().open("rb") as file:
             data[name] = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError):  # there may be no git, or no repository

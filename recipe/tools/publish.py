@@ -155,7 +155,8 @@ def complete_card(folder: Path) -> list[str]:
     if stages:
         scores, said = stages[-1].scores()
         rows = [(stage, name, stage.rows(name)) for stage in stages for name in stage.data]
-        trained = [of for stage, name, of in rows if name in as_list(stage.get("data.train_files"))]
+        train = ("data.train_files", "stage.resample.pool")
+        trained = [of for stage, name, of in rows if any(name in as_list(stage.get(key)) for key in train)]
         sources = sorted({source for of in trained for source in of})
         sections = {
             "Training": [stage.training() for stage in stages],

@@ -33,14 +33,23 @@ from recipe.stage.state import prune
 from recipe.training.alarms import Alarms
 from recipe.training.left_out import leave_out_cut_episodes
 from recipe.training.old_log_probs import OldLogProbs
+from recipe.training.resampling import Resampler, progress_of, resampled
 from recipe.training.sampling import AsyncSampling, Counting, DynamicSampling, GroupsLost
 from recipe.trajectories import is_offline
+
+
+def _played(batch: KVBatchMeta) -> list[str]:
+    """The keys of its samples, without those that verl has filled it up with."""
+    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 
 class Curriculum(PPOTrainer):
     """What a stage of the curriculum adds to a trainer of verl's, whatever its mode."""
 
     total_training_steps: int
+    train_dataloader: Any
+    resampler: Resampler | None = None
+    """Of the training rows, with `stage.resample.pool`."""
 
     def __init__(self, config: DictConfig):
         super().__init__(config)
@@ -65,6 +74,10 @@ class Curriculum(PPOTrainer):
                 f"{len(self.train_dataset)} rows pass verl's length filter, fewer than data.train_batch_size="
                 f"{self.config.data.train_batch_size}. Raise data.max_prompt_length or lower data.train_batch_size."
             )
+        if self.config.stage.resample.pool:
+            processors = {"tokenizer": self.tokenizer, "processor": self.processor}
+            self.train_dataloader = resampled(self.config, self.train_dataloader, **processors)
+            self.resampler = self.train_dataloader.sampler
 
     def fit(self, agent_loop_manager: Any) -> None:
         """verl's training, which the stage's gate may end early."""
@@ -102,14 +115,19 @@ class Curriculum(PPOTrainer):
         """verl's metrics of a step, then those of the reward: `train/<name>` and `train/<data_source>/<name>`."""
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         metrics.update(self._reward_metrics(batch))
+        if self.resampler and (not global_steps % self.steps_per_epoch or global_steps >= self.total_training_steps):
+            metrics.update(self.resampler.metrics())
         for line in self.alarms(metrics):
             print(f"{line} (step {global_steps})", flush=True)
         self.total_training_steps = self.stage_end(global_steps, metrics)
 
     def step(self, metrics: dict, timing_raw: dict) -> Any:
-        """verl's step; says what happened when no sample of it came back, or of too many groups none."""
+        """verl's step; says what happened when no sample of it came back, or of too many groups none.
+
+        The progress of its tasks is noted here, before a checkpoint is saved.
+        """
         try:
-            return super().step(metrics, timing_raw)
+            batch = super().step(metrics, timing_raw)
         except GroupsLost as error:
             kept = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
             raise RuntimeError(self._lost_text(kept, self.replay_buffer.lone, self.replay_buffer.failed)) from error
@@ -117,6 +135,12 @@ class Curriculum(PPOTrainer):
             if "no materializable trajectories" not in str(error):
                 raise
             raise RuntimeError(self._lost_text(0, 0, len(self.replay_buffer.failure_keys["train"]))) from error
+        if self.resampler:
+            fields = ["extra_info", "extra_fields"]
+            keys = _played(batch)
+            data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+            self.resampler.observe(progress_of(data))
+        return batch
 
     def on_sample_end(self) -> None:
         """Notes in how many prompts the reward raised, before the replay buffer looks again."""
@@ -192,7 +216,7 @@ class Curriculum(PPOTrainer):
         return updated
 
     def _reward_metrics(self, batch: Any) -> dict[str, float]:
-        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        keys = _played(batch)
         names = ["data_source", "extra_fields", "rm_scores"]
         data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=names)
         scores: dict[str, list[float]] = defaultdict(list)

@@ -40,14 +40,14 @@ def prepared(folder: Path, reward: str = "") -> Path:
     return folder
 
 
-def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
-    """Trains the model in `folder/model` with stage 2's configuration; returns the folder of the stage.
+def command(folder: Path, *overrides: str, rows: int = 4) -> tuple[str, ...]:
+    """What trains the model in `folder/model` with stage 2's configuration.
 
     Args:
         overrides: at least the files of data.
         rows: of a step, two episodes each.
     """
-    done = start(
+    return (
         *("recipe.train", "--config-name", "stage2"),
         f"paths.run={folder}/run",
         f"actor_rollout_ref.model.path={folder}/model",
@@ -55,8 +55,12 @@ def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
         *(f"data.train_batch_size={rows}", f"actor_rollout_ref.actor.ppo_mini_batch_size={rows}"),
         *("actor_rollout_ref.rollout.n=2", "data.max_response_length=300"),
         *overrides,
-        timeout=500,
     )
+
+
+def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
+    """Trains by `command`; returns the folder of the stage."""
+    done = start(*command(folder, *overrides, rows=rows), timeout=500)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return folder / "run" / STAGE
 

@@ -149,7 +149,7 @@ def trainer_for() -> Callable[..., Any]:
             {
                 "data": {"train_batch_size": groups},
                 "actor_rollout_ref": {"rollout": {"n": ROLLOUTS}},
-                "stage": {"max_lost_share": max_lost_share},
+                "stage": {"max_lost_share": max_lost_share, "resample": {"pool": None}},
                 "interaction": {"user": user},
                 "algorithm": {"adv_estimator": estimator},
                 "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
