@@ -105,7 +105,10 @@ def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(
     def train(arguments: list[str]) -> int:
         ran.append(arguments[1:])
         (run,) = [Path(text.partition("=")[2]) for text in arguments if text.startswith("paths.run=")]
-        for name, text in (("tensorboard/events", "curves"), ("metrics/1.jsonl", '{"step": 1, "data": {}}\n')):
+        for name, text in (
+            ("tensorboard/events", "curves"),
+            ("metrics/1.jsonl", '{"step": 1, "data": {"critic/score/mean": 0.5}}\n'),
+        ):
             (path := run / "fctncalling" / name).parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return 0
