@@ -1,4 +1,4 @@
-"""A tab of a headless Chromium, driven through its DevTools protocol: what tests and benchmarks look at pages with."""
+"""A tab of a headless Chromium, driven through its DevTools protocol."""
 
 import itertools
 import json
@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync", "--remote-debugging-port=0"]
 SECONDS = 60
 """The longest wait for an answer."""
 
@@ -45,10 +46,10 @@ class Tab:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def open(self, page: Path | str) -> None:
-        """A file or an address; waits until its episodes can be read."""
+    def open(self, page: Path) -> None:
+        """Waits until the episodes of the page can be read."""
         end = time.monotonic() + SECONDS
-        self.call("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
+        self.call("Page.navigate", url=page.absolute().as_uri())
         while not self.value("document.body?.dataset.ready === 'true'"):
             assert time.monotonic() < end, self.events
             time.sleep(0.02)
@@ -59,21 +60,13 @@ class Tab:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **(text if kind == "keyDown" else {}))
 
-    def colors(self, scheme: str) -> None:
-        """`light` or `dark`, as a system prefers it; empty for what it is."""
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[Tab]:
     """A browser with one tab, whose profile is in an empty folder; it ends with the block."""
     assert CHROMIUM is not None
-    flags = [*FLAGS, "--disable-component-update", "--disable-sync", "--remote-debugging-port=0"]
-    child = subprocess.Popen(
-        [CHROMIUM, *flags, f"--user-data-dir={folder}", "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         port, path = _address(folder / "DevToolsActivePort")
         with connect(f"ws://127.0.0.1:{port}{path}") as browser:

@@ -17,13 +17,6 @@ def choose(page, control, value):
     )
 
 
-def click(page, selector):
-    page.value(f"document.querySelector({selector!r}).scrollIntoView()")
-    box = page.value(f"(({{x, y}}) => [x, y])(document.querySelector({selector!r}).getBoundingClientRect())")
-    for kind in ("mousePressed", "mouseReleased"):
-        page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
-
-
 def listed(page):
     return page.value("[...document.querySelectorAll('#list button span:first-child')].map(it => it.textContent)")
 
@@ -36,17 +29,16 @@ def record(scenario, *, step, sample, answers=(), solved=False):
     """A stored line, played for real: gold when `solved`, else the answers."""
     with Conversation(scenario, think_xml) as conversation:
         conversation.start()
-        for turn in scenario.turns:
-            if solved and turn.gold:
+        for turn in scenario.turns if solved else ():
+            if turn.gold:
                 conversation.reply(think_xml.render_calls("I do it", turn.gold))
-            if solved:
-                conversation.reply(think_xml.render_answer("t", "done"))
+            conversation.reply(think_xml.render_answer("t", "done"))
         for answer in answers:
             conversation.reply(answer)
         conversation.stop("max_tokens")
         episode = conversation.record().to_dict()
     metrics = compute_score("bfcl", "", None, {"episode": episode})
-    head = {"step": step, "split": "train", "uid": "u", "session_id": sample, "task_id": scenario.id, "part": "test"}
+    head = {"step": step, "uid": "u", "session_id": sample, "task_id": scenario.id, "part": "test"}
     task = {"environment": "bfcl", "category": scenario.category, "cluster": scenario.cluster}
     return {**head, **task, "score": metrics["score"], "reward": metrics, "episode": episode}
 
@@ -54,4 +46,4 @@ def record(scenario, *, step, sample, answers=(), solved=False):
 def store(run, stage, split, step, records):
     path = run / stage / "rollouts" / split / f"{step:06d}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps({**line, "split": split}) + "\n" for line in records))
+    path.write_text("".join(json.dumps({"split": split, **line}) + "\n" for line in records))

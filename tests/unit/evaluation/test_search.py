@@ -1,9 +1,7 @@
 """The search over branches: where it goes back to, what it leaves behind, what it may know, and what it costs."""
 
-import asyncio
 import json
 import re
-import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,38 +9,77 @@ from typing import Any
 
 import pytest
 from support.control_tokens import ECHO
-from support.evaluation import PROTOCOL, completion, gold_player, played, serving
+from support.evaluation import PROTOCOL, completion, gold_player, played
 from support.maze import write_maze
-from support.search import ANSWER, DFSDT, FULL, LOOK, Play, calling, in_maze, said, texts, timeless, told, untold
 
 from interaction import get_protocol
 from interaction.call import Call
-from interaction.endpoint import Endpoint
-from interaction.environment import Task, load_tasks
 from interaction.plain_text import generic
 from recipe import evaluate
-from recipe.evaluation.play import play_episode
-from recipe.evaluation.search import search_episode
-from recipe.evaluation.store import Settings
-from recipe.report import __main__ as report
+
+Messages = list[dict[str, str]]
 
 GOLD = gold_player("base")
-JUMP, CLIMB = calling("jump"), calling("climb")
+DFSDT = ("--strategy", "dfsdt")
+BACK = "\n\nYou have been here before."
+"""How what was tried begins."""
+ANSWER = PROTOCOL.render_answer("t", "done")
+FULL = (400, {"error": {"message": "This model's maximum context length is 64 tokens, your prompt has 900."}})
+CLOCKS = ("generate_seconds", "environment_seconds", "heard_seconds")
+
+
+def calling(*names: str, **arguments: Any) -> str:
+    return PROTOCOL.render_calls("t", [Call(name, arguments) for name in names])
+
+
+LOOK, JUMP, CLIMB = calling("look"), calling("jump"), calling("climb")
+
+
+def told(messages: Messages) -> bool:
+    """Whether the model is told what it has tried."""
+    return BACK in messages[-1]["content"]
+
+
+def untold(messages: Messages) -> Messages:
+    """What it reads besides."""
+    return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"].split(BACK)[0]}]
+
+
+def said(messages: Messages) -> list[str]:
+    """The model's messages on the branch."""
+    return [message["content"] for message in messages if message["role"] == "assistant"]
+
+
+def timeless(value: Any) -> Any:
+    """Stored lines without what a clock says, and without what only a search keeps."""
+    if isinstance(value, dict):
+        return {name: timeless(item) for name, item in value.items() if name not in (*CLOCKS, "search")}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def texts(line: dict[str, Any]) -> list[list[str]]:
+    """The model's messages in the episode that is kept, turn by turn."""
+    return [[step["text"] for step in turn["steps"]] for turn in line["episode"]["turns"]]
+
+
+def in_maze(folder: Path, play: Callable[[Messages], Any], *more: str, name: str = "out") -> tuple[Any, list[Messages]]:
+    """The stored line of the first task of the maze, and the conversations that the server was sent."""
+    given = ["--environment", str(write_maze(folder)), "--split", "test", *DFSDT, *more]
+    done = played(play, folder / name, *given, category=None, limit=1)
+    assert done.status == 0
+    return done.lines[0], [request["messages"] for request in done.requests]
 
 
 def test_where_nothing_fails_the_episodes_are_those_without_a_search(tmp_path: Path) -> None:
     one = ("--concurrency", "1")
     plain, found = (played(GOLD, tmp_path / str(len(more)), *more, *one, limit=2) for more in ((), DFSDT))
     assert plain.requests == found.requests and timeless(plain.lines) == timeless(found.lines)
-    assert not any("search" in line for line in plain.lines)
     assert all((line["search"]["branches"], line["search"]["dropped"]) == (1, 0) for line in found.lines)
-    assert sum(line["search"]["nodes"] for line in found.lines) == len(found.requests)
 
 
 FAILURES: dict[str, Callable[[Call], Any]] = {
     "malformed": lambda call: "I would rather not.",
     "cut by its budget": lambda call: (200, completion(ANSWER, "length")),
-    "unknown function": lambda call: calling("no_such_function"),
     "error of a function": lambda call: calling(call.name, nonsense=1),
     "an error after a success": lambda call: PROTOCOL.render_calls("t", [call, Call("no_such_function", {})]),
 }
@@ -52,7 +89,7 @@ def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(tmp_path
     plain = {line["task_id"]: timeless(line["episode"]) for line in played(GOLD, tmp_path / "gold").lines}
     for failure, wrong in FAILURES.items():
 
-        def play(messages: list[dict[str, str]], wrong: Callable[[Call], Any] = wrong) -> Any:
+        def play(messages: Messages, wrong: Callable[[Call], Any] = wrong) -> Any:
             right = GOLD(untold(messages))
             calls = PROTOCOL.parse(right).calls
             return wrong(calls[0]) if calls and not told(messages) else right
@@ -66,46 +103,8 @@ def test_a_failed_message_leaves_no_trace_where_the_second_one_is_right(tmp_path
             assert line["search"] == {"nodes": steps + turns, "branches": 1 + turns, "dropped": 0}, failure
 
 
-def episode_of(task: Task, play: Play, search: bool = True) -> dict[str, Any]:
-    strategy = {"strategy": "dfsdt", "max_nodes": 60} if search else {}
-    more: dict[str, Any] = {"environment": task.environment, **strategy}
-    settings = Settings("m", None, "all", (task.category,), "think_xml", "signature", 1, 0.0, None, None, **more)
-
-    async def talk(url: str) -> dict[str, Any]:
-        async with Endpoint(url, "m", timeout=5, attempts=1) as endpoint:
-            return await (search_episode if search else play_episode)(endpoint, settings, task)
-
-    with serving(play) as server:
-        return asyncio.run(talk(server.url))
-
-
-def test_a_branch_begins_in_a_fresh_environment() -> None:
-    """The first branch changes something and then knows no further; the second one must not find that."""
-    task, stray = load_tasks("bfcl")["multi_turn_base_0"], calling("mkdir", dir_name="left_behind")
-    gold = [
-        PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer)  # type: ignore[union-attr]
-        for item in task.gold()
-    ]
-
-    def play(messages: list[dict[str, str]]) -> str:
-        before = said(messages)
-        if before[:1] == [stray]:
-            return calling(f"no_such_{told(messages)}")
-        return gold[len(before)] if before or told(messages) else stray
-
-    plain = episode_of(task, lambda messages: gold[len(said(messages))], search=False)
-    never_back = episode_of(task, lambda messages: [stray, *gold][len(said(messages))], search=False)
-    line = episode_of(task, play)
-    assert plain["episode"]["outcome"]["passed"] and not never_back["episode"]["outcome"]["passed"]
-    assert line["search"] == {"nodes": len(gold) + 3, "branches": 3, "dropped": 0}
-    assert timeless(line["episode"]) == timeless(plain["episode"])
-
-
-# Where it goes back to.
-
-
 def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
+    def play(messages: Messages) -> str:
         if said(messages) == [LOOK]:
             return JUMP if told(messages) else "no idea"
         return ANSWER if told(messages) or len(messages) > 2 else LOOK
@@ -122,30 +121,23 @@ def test_the_model_is_told_what_was_tried_and_the_episode_does_not_say_so(tmp_pa
 
 
 def test_a_closed_turn_is_not_gone_back_into_and_a_model_can_mend_its_errors(tmp_path: Path) -> None:
-    def stuck(messages: list[dict[str, str]]) -> str:
+    def stuck(messages: Messages) -> str:
         return calling(f"jump_{len(messages)}_{told(messages)}") if len(messages) > 2 else ANSWER
 
     line, sent = in_maze(tmp_path, stuck, "--max-nodes", "12")
     assert line["search"]["nodes"] == len(sent) == 12
     assert sum(len(messages) == 2 for messages in sent) == 1, "the first turn is asked for once"
-    assert line["episode"]["turns"][0]["ended"] == "answer"
-    line, _ = in_maze(
-        tmp_path, lambda messages: ANSWER if said(messages) else [JUMP, CLIMB][told(messages)], name="mends"
-    )
-    assert texts(line) == [[JUMP, ANSWER], [ANSWER], [ANSWER]], "two fail at one place; then the first one stands"
+    mends = in_maze(tmp_path, lambda messages: ANSWER if said(messages) else [JUMP, CLIMB][told(messages)], name="b")[0]
+    assert texts(mends) == [[JUMP, ANSWER], [ANSWER], [ANSWER]], "two fail at one place; then the first one stands"
 
 
 def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Path) -> None:
-    def look(messages: list[dict[str, str]]) -> str:
-        return ANSWER if told(messages) else LOOK
-
-    line, _ = in_maze(tmp_path, look, "--max-nodes", "100")
+    line, _ = in_maze(tmp_path, lambda messages: ANSWER if told(messages) else LOOK, "--max-nodes", "100")
     assert [len(turn) for turn in texts(line)] == [20, 20, 20]
     assert (line["episode"]["stop_reason"], line["search"]["branches"]) == ("completed", 4)
-    assert in_maze(tmp_path, look, "--strategy", "plain", name="plain")[0]["episode"]["stop_reason"] == "max_steps"
     for mends in (True, False):
 
-        def play(messages: list[dict[str, str]], mends: bool = mends) -> Any:
+        def play(messages: Messages, mends: bool = mends) -> Any:
             if sum("look" in text for text in said(messages)) > 2:
                 return FULL
             return ANSWER if told(messages) and mends else calling("look", at=len(json.dumps(messages)))
@@ -155,19 +147,13 @@ def test_a_limit_of_a_turn_and_a_full_context_send_the_search_back(tmp_path: Pat
         assert line["search"]["nodes"] < len(sent) < 60
 
 
-def finish(**given: str) -> str:
-    return f"Thought: t\nAction: Finish\nAction Input: {json.dumps(given)}"
-
-
 def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
-    look, answer = (
-        get_protocol("toolbench").render_calls("t", [Call("look", {})]),
-        finish(return_type="give_answer", final_answer="done"),
-    )
+    toolbench = get_protocol("toolbench")
+    look, answer = toolbench.render_calls("t", [Call("look", {})]), toolbench.render_answer("t", "done")
 
-    def play(messages: list[dict[str, str]]) -> str:
+    def play(messages: Messages) -> str:
         if said(messages) == [look]:
-            return finish(return_type="give_up_and_restart")
+            return 'Thought: t\nAction: Finish\nAction Input: {"return_type": "give_up_and_restart"}'
         return look if len(messages) == 2 and not told(messages) else answer
 
     line, sent = in_maze(tmp_path, play, "--protocol", "toolbench")
@@ -176,22 +162,18 @@ def test_a_give_up_takes_back_the_step_before_it_too(tmp_path: Path) -> None:
     assert "- look() ->" in sent[2][-1]["content"] and "Request 1" not in json.dumps(sent[2])
 
 
-# Bounds, and what it may know.
-
-
 def test_the_budget_holds_and_what_was_tried_is_told_in_bounded_and_plain_words(tmp_path: Path) -> None:
-    for budget in (1, 19):
-        asked: list[None] = []
+    asked: list[None] = []
 
-        def play(messages: list[dict[str, str]], asked: list[None] = asked) -> str:
-            asked.append(None)
-            return calling("look" if len(asked) % 3 else "jump", at=len(asked))
+    def play(messages: Messages) -> str:
+        asked.append(None)
+        return calling("look" if len(asked) % 3 else "jump", at=len(asked))
 
-        line, sent = in_maze(tmp_path, play, "--max-nodes", str(budget), name=str(budget))
-        assert len(sent) == line["search"]["nodes"] == budget
-        assert (line["episode"]["stop_reason"], line["episode"]["outcome"]["passed"]) == ("max_steps", False)
-        assert line["search"]["branches"] <= budget and line["prompt_tokens"] == 7 * budget
-    line, sent = in_maze(tmp_path, lambda messages: ANSWER if told(messages) else f"{ECHO} {'x' * 100_000}")
+    line, sent = in_maze(tmp_path, play, "--max-nodes", "19")
+    assert len(sent) == line["search"]["nodes"] == 19 and line["prompt_tokens"] == 7 * 19
+    assert (line["episode"]["stop_reason"], line["episode"]["outcome"]["passed"]) == ("max_steps", False)
+    forged = f"{ECHO} {'x' * 100_000}"
+    line, sent = in_maze(tmp_path, lambda messages: ANSWER if told(messages) else forged, name="forged")
     assert line["episode"]["stop_reason"] == "completed"
     last = [messages[-1]["content"] for messages in sent]
     assert all(len(text) < 2_000 and generic(text) == text for text in last)
@@ -199,7 +181,7 @@ def test_the_budget_holds_and_what_was_tried_is_told_in_bounded_and_plain_words(
 
 
 def test_a_branch_that_does_not_come_out_as_before_is_dropped_and_counted(tmp_path: Path) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
+    def play(messages: Messages) -> str:
         return LOOK if len(messages) == 2 else JUMP if len(messages) == 4 else ANSWER
 
     line, sent = in_maze(tmp_path, play, "--option", "fickle=true")
@@ -213,7 +195,7 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
     """The same model in two mazes that differ in what they think of it, and whose gold nobody may read."""
     choices = [LOOK, calling("look", at=1), JUMP, CLIMB, "nonsense", ANSWER]
 
-    def play(messages: list[dict[str, str]]) -> str:
+    def play(messages: Messages) -> str:
         return choices[sha256(json.dumps(messages).encode()).digest()[0] % len(choices)]
 
     found = []
@@ -227,23 +209,18 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_results_and_tables_say_what_the_search_has_cost_and_mix_it_with_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_results_say_what_the_search_has_cost_and_mix_it_with_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def play(messages: list[dict[str, str]]) -> str:
+    def play(messages: Messages) -> str:
         return GOLD(untold(messages)) if said(messages) or told(messages) else calling("no_such")
 
-    folders = [str(tmp_path / name) for name in ("m-val", "m-val-dfsdt")]
-    plain = played(GOLD, tmp_path / "m-val", limit=1).found["cost"]
-    searched = played(play, tmp_path / "m-val-dfsdt", *DFSDT, limit=1).found["cost"]
+    plain = played(GOLD, tmp_path / "plain", limit=1).found["cost"]
+    searched = played(play, tmp_path / "dfsdt", *DFSDT, limit=1).found["cost"]
     assert (plain["strategy"], plain["branches"], plain["nodes"]) == ("plain", 1, plain["messages"])
     assert (searched["strategy"], searched["branches"], searched["messages"]) == ("dfsdt", 2, plain["messages"])
     assert searched["nodes"] == plain["nodes"] + 1 and searched["completion_tokens"] == 3 * searched["nodes"]
-    done = played(lambda _: ANSWER, tmp_path / "all" / "m", *DFSDT, category="all", limit=1)
+    done = played(lambda _: ANSWER, tmp_path / "all", *DFSDT, category="all", limit=1)
     assert done.found["multi_turn_official"] is None, "BFCL's own score is not that of a search"
-    capsys.readouterr()
     assert evaluate.main(["--records", str(tmp_path)]) == 1
     assert "judge each strategy by itself" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["recipe.report", "--compare", *folders, "--out", str(tmp_path / "votes")])
-    report.main()
-    assert "m-val-dfsdt: strategy dfsdt: " in capsys.readouterr().out

@@ -56,11 +56,9 @@ def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, report) -> None:
     status, said = report("--baseline", "ppo", "--compare", example)
     assert status == 2 and "there are sft_cot, step_cot" in said and not (tmp_path / "out").exists()
-    status, said = report("--compare", example)
-    lines = said.splitlines()
-    assert status == 0 and lines[1].split("  ")[-4:] == ["37.5 +- 10.2", "58.3 +- 11.8", "44.4 +- 10.7", "47.9 +- 11.0"]
+    lines = report("--compare", example)[1].splitlines()
     document = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
-    assert lines[1] in document and lines[2] in document
+    assert lines[1].startswith("sft_cot") and lines[1] in document and lines[2] in document
     rows = list(csv.DictReader((tmp_path / "out" / "pass_rate.csv").open()))
     by_hand = {
         "I1 Ins.": (3 / 8, (2 * 0.125**2 / 3) ** 0.5),  # rounds 1.5/4, 2/4, 1/4
@@ -75,37 +73,28 @@ def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, repor
     assert [pair["subset"] for pair in pairs] == ["G1_instruction", "G1_tool", "all"]
     difference = float(pairs[2]["after"]) - float(pairs[2]["before"])
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
-    page = (tmp_path / "out" / "pass_rate.html").read_text()
-    assert "37.5 ± 10.2" in page and "70.8" in page and "I1 Ins." in page and page.count("<script") == 1
-    write(example / "step_cot" / "G3_instruction.json", g="S")
-    said = report("--baseline", "step_cot", "--compare", example)[1]
-    assert "sft_cot  step_cot  all" in said and "sft_cot has no I3 Ins., so its Average" in said
+    assert "37.5 ± 10.2" in (tmp_path / "out" / "pass_rate.html").read_text()
+    (example / "sft_cot").rename(example / "=1+1")
+    report("--compare", example)
+    with (tmp_path / "out" / "pass_rate.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}, "no spreadsheet computes it"
 
 
-PUBLISHED = {
-    "ToolLlama COT": ([54.2, 50.3, 56.5, 52.0, 45.4, 37.2], [0.5, 0.8, 1.5, 0.6, 0.6, 1.0], 49.3, 0.8),
-    "ToolLlama DFSDT StepTool": ([59.7, 55.9, 58.4, 52.8, 51.3, 66.7], [0.5, 0.0, 1.2, 1.2, 0.2, 0.4], 57.5, 0.6),
-}
-"""Of StepTool's README: six subsets, their deviations, and the Average with its own."""
-KINDS = [
-    ([(56.4, 1.8, 163), (49.0, 1.2, 153), (46.3, 1.8, 158)], (50.6, 1.6)),
-    ([(48.4, 0.0, 124), (45.6, 1.7, 106)], (47.1, 0.8)),
+PUBLISHED = [
+    ([54.2, 50.3, 56.5, 52.0, 45.4, 37.2], [0.5, 0.8, 1.5, 0.6, 0.6, 1.0], None, (49.3, 0.8)),
+    ([56.4, 49.0, 46.3], [1.8, 1.2, 1.8], [163, 153, 158], (50.6, 1.6)),
 ]
-"""Subsets of I1 and I2 with their queries, and what is published for the kind."""
+"""Of StepTool's README: subsets, their deviations and queries, and what is published for all of them, or for I1."""
 
 
 def test_figures_of_several_subsets_are_what_steptool_publishes(tmp_path: Path) -> None:
-    for means, deviations, mean, deviation in PUBLISHED.values():
-        found = together([Figure(one, its, 1) for one, its in zip(means, deviations, strict=True)])
-        assert (found.mean, found.deviation) == pytest.approx((mean, deviation), abs=0.06)  # of rounded numbers
-    for parts, published in KINDS:
-        found = together([Figure(*part) for part in parts], [queries for *_, queries in parts])
-        assert (found.mean, found.deviation) == pytest.approx(published, abs=0.06)
-    for name in ("own", "G3_instruction", "G2_instruction", "G1_tool", "G2_category", "G1_instruction"):
+    for means, deviations, queries, published in PUBLISHED:
+        found = together([Figure(one, its, 1) for one, its in zip(means, deviations, strict=True)], queries)
+        assert (found.mean, found.deviation) == pytest.approx(published, abs=0.06)  # of rounded numbers
+    for name in ("own", "G3_instruction", "G2_category", "G1_instruction"):
         write(tmp_path / "m" / f"{name}.json", a="S", b="U")
     (method,) = sources.methods([tmp_path / "m"])
-    order = ["G1_instruction", "G1_tool", "G2_category", "G2_instruction", "G3_instruction", "own", "I1", "I2", AVERAGE]
-    assert [*figures(method)] == order
+    assert [*figures(method)] == ["G1_instruction", "G2_category", "G3_instruction", "own", AVERAGE]
     assert figures(method)["own"] == Figure(0.75, None, 2), "one round has no deviation"
 
 
@@ -126,7 +115,6 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
     for one, other, same in (
         ({"a": 0.3, "b": 0.0}, {"a": 0.1 + 0.2, "b": 0.0}, True),
         ({"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 0.5}, False),
-        ({"a": 1.0}, {"a": 0.5}, False),
     ):
         (pair,) = compare(method("new", **one), method("old", **other))
         assert (pair.same, pair.interval) == (same, None), "no interval of no width"
@@ -134,8 +122,8 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
 
 VOTES = {"10": "Unsure", "2": "AnswerStatus.Solved", "0": "UNSOLVED"}
 DAMAGED = (
-    *("", "[]", '{"q": 3}', '{"q": {"query": "x"}}', '{"q": {"is_solved": {"first": "Solved"}}}'),
-    *('{"q": {"is_solved": {}}}', '{"q": {"is_solved": {"0": "Solvable"}}}', '{"q": {"is_solved": {"0": 1}}}'),
+    *("[]", '{"q": {"query": "x"}}', '{"q": {"is_solved": {"first": "Solved"}}}', '{"q": {"is_solved": {}}}'),
+    *('{"q": {"is_solved": {"0": "Solvable"}}}', '{"q": {"is_solved": {"0": 1}}}'),
     '{"q": {"is_solved": {"0": "Solved", "1": "Solved"}}, "r": {"is_solved": {"0": "Solved"}}}',
 )
 
@@ -149,10 +137,6 @@ def test_a_file_of_votes_is_read_whole_or_not_at_all(tmp_path: Path, report) -> 
         bad.write_text(content)
         status, error = report("--votes", good, bad)
         assert status == 1 and f"{bad}" in error and not (tmp_path / "out").exists(), error
-    (tmp_path / "empty").mkdir()
-    assert "holds nothing to report" in report("--votes", good, tmp_path / "empty")[1]
-    other = write(tmp_path / "x" / "m" / "one.json", a="N")
-    assert [item.name for item in sources.methods([good, other])] == [f"{tmp_path}/m", f"{tmp_path}/x/m"]
 
 
 def evaluation(folder: Path, solved: dict[str, list[bool]], environment: str = "bfcl", **settings: object) -> Path:
@@ -176,13 +160,12 @@ def test_evaluations_stand_beside_votes_and_the_settings_that_differ_are_named(
         "multi_turn_base_1": [True] * 2,
         "multi_turn_miss_func_0": [False] * 2,
     }
-    mine, same = evaluation(tmp_path / "mine", solved), evaluation(tmp_path / "same", solved)
+    mine = evaluation(tmp_path / "mine", solved)
     other = evaluation(tmp_path / "other", {**solved, "multi_turn_base_0": [True]}, docs="signature")
     said = " ".join(report(mine, "--compare", example, other)[1].split())
     assert "75.0 +- 25.0" in said and "mine and sft_cot have no query in common" in said
     assert 'Settings that differ, other | mine: docs: "signature" | "json".' in said
     assert "other: 1 of 3 tasks lack a sample and are left out" in said
-    assert "Settings of mine | same: the same." in report("--compare", mine, same)[1]
     (own,) = sources.methods([mine])
     assert own.subsets["multi_turn_base"]["multi_turn_base_0"] == Query((1.0, 0.0), ("bfcl", "0"))
     name = named(str(write_phone(tmp_path)))
@@ -203,10 +186,3 @@ def test_a_run_has_a_row_for_the_last_validation_of_each_stage_and_its_guard(tmp
     assert row.subsets["multi_turn_base"]["multi_turn_base_1"] == Query((1.0,), ("bfcl", "1"))
     assert row.notes == ("the validation of stage2_base after step 2",)
     assert [*guard.subsets["multi_turn_base"]] == ["multi_turn_base_7"]
-
-
-def test_a_name_that_a_spreadsheet_would_compute_is_text(example: Path, tmp_path: Path, report) -> None:
-    (example / "sft_cot").rename(example / "=1+1")
-    assert report("--compare", example, "--out", tmp_path / "out")[0] == 0
-    with (tmp_path / "out" / "pass_rate.csv").open() as file:
-        assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}

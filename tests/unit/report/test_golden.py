@@ -1,66 +1,92 @@
-"""Pages, tables and index of two runs, to the digit. `python tests/unit/report/test_golden.py` writes them anew."""
+"""The numbers of the page of two seeds of one experiment. A golden file that is deleted is written anew."""
 
+import json
+import random
 import re
-import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from support.runs import validated, write_metrics
 
-from recipe.report import page, tables, validation
+from recipe.report import page
 from recipe.stage import state
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-from support.golden_runs import golden_run
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def made(folder: Path) -> dict[str, str]:
-    """Name -> text: pages as lines of what a reader sees, figures as their labels and numbers of lines."""
-    folder = folder / "golden"
-    one, two = (golden_run(folder / name, seed) for name, seed in (("one", 1), ("two", 2)))
-    pages = {"page": page.write(one, (two,)).read_text(), "page_of_one": page.write(two).read_text()}
-    note = {"stage": "stage1_format", "setting": "stage.gate.metric", "metric": "val_dev/acc"}
-    for stage in ("stage1_format", "stage2_base"):
-        state.update(two / stage, done=state.Done(12, 12, 12, 0.0), chose=(note,))
-    pages["page_decided"] = page.write(two).read_text()
-    pages["index"] = page.write_index(folder)[0].read_text()
-    found = {name: seen(text.replace(str(folder), "RUNS")) for name, text in pages.items()}
-    table = f"{tables.table([one, two])}\n\n{validation.table([one, two])}\n\n{tables.table([one])}\n"
-    return found | {"tables": table}
+GOLDEN = Path(__file__).parent / "golden.txt"
+STAGES = ("stage1_format", "stage2_base")
+STEPS = 12
+NAMES = [f"multi_turn_{kind}_{index}" for kind in ("base", "miss_func") for index in (3, 5, 7)]
 
 
-def seen(html: str) -> str:
-    """The text of a page, a line for each row of a table, without scripts and styles."""
+def golden_run(run: Path, seed: int) -> Path:
+    """A warm start and two stages of 12 steps, validated before, between and after, with a guard."""
+    draw = random.Random(seed)
+
+    def validation_of(stage: str, step: int, gain: float) -> None:
+        for part, names in (("dev", NAMES[::3]), ("test", [*NAMES[1:3], *NAMES[4:]]), ("guard", ["base_9"])):
+            validated(run, step, {name: [float(draw.random() < 0.3 + gain)] for name in names}, part, stage)
+
+    write_metrics(run, "stage0_sft", "1.jsonl", [(step, {"train/loss": 2 - step / 10}) for step in range(1, 11)])
+    write_metrics(run, "stage0_sft", "2.jsonl", [(5, {"val/loss": 1.5 + seed})])
+    validation_of("before", 0, 0.0)
+    for place, stage in enumerate(STAGES):
+        validation_of(stage, 0, place / 2)
+        validation_of(stage, STEPS, (place + 1) / 2)
+        metrics = []
+        for step in range(1, STEPS + 1):
+            gain, lines = (place * STEPS + step) / 40, []
+            for name in NAMES[:4]:
+                score = round(gain + draw.random(), 3)
+                line = {"step": step, "uid": name, "session_id": 0, "task_id": name, "environment": "bfcl"}
+                line |= {"category": "base", "score": score, "reward": {"progress": score / 2}}
+                if step == STEPS:
+                    line["seconds"] = {"total": score, "generate": score / 2, "environment": 0.25}
+                lines.append(json.dumps({**line, "episode": {}}) + "\n")
+            path = run / stage / "rollouts" / "train" / f"{step:06d}.jsonl"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(lines))
+            data = {"critic/score/mean": gain, "train/progress": gain / 2, "actor/kl_loss": gain / 10}
+            data |= {"train/stop/completed": 0.75, "train/stop/max_tokens": 0.25, "timing_s/step": 4.0 + gain}
+            data |= {"training/rollout_actor_probs_pearson_corr": 0.99, "timing_s/gen": 1.0}
+            metrics.append((step, data))
+        write_metrics(run, stage, "1.jsonl", metrics)
+        (run / stage / "config").mkdir()
+        settings = {"paths": {"run": str(run)}, "data": {"seed": seed}}
+        (run / stage / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
+    listed = [
+        {"name": stage, "folder": stage, "status": "done", "global_step": STEPS, "target": STEPS} for stage in STAGES
+    ]
+    (run / "curriculum.json").write_text(json.dumps({"stages": [*listed, {"name": "stage3", "status": "waiting"}]}))
+    (run / "manifest.json").write_text(json.dumps({"starts": [{"stage": STAGES[0], "time": "2026-01-01T10:00:00"}]}))
+    return run
+
+
+def numbers(html: str) -> list[str]:
+    """The rows of the tables of a page, and of a figure what labels it and how many lines it has."""
     html = re.sub(r"<(script|style|defs|metadata)\b.*?</\1>", "", html, flags=re.DOTALL)
-    html = re.sub(r"<svg.*?</svg>", lambda svg: f"\n{_drawn(svg[0])}\n", html, flags=re.DOTALL)
+    html = re.sub(r"<svg.*?</svg>", _drawn, html, flags=re.DOTALL)
     html = re.sub(r"</t[dh]>\s*<t[dh][^>]*>", " | ", html)
     html = re.sub(r"\s*\n\s*", " ", html)
     html = re.sub(r"<(tr|h1|h2|p|table|summary|pre|nav|div|label)\b[^>]*>", "\n", html)
-    lines = (re.sub(r"<[^>]+>", "", line).strip() for line in html.splitlines())
-    return "\n".join(re.sub(r"[ \t]+", " ", line) for line in lines if line) + "\n"
+    lines = (re.sub(r"<[^>]+>", "", line).strip() for line in html.partition("Keys</h2>")[0].splitlines())
+    return [line for line in lines if " | " in line or line.startswith(("figure", "Held-out"))]
 
 
-def _drawn(svg: str) -> str:
-    labels = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
-    return f"<p>figure: {', '.join(labels)}; {svg.count('<path')} paths"
+def _drawn(svg: re.Match[str]) -> str:
+    labels = re.findall(r"<text[^>]*>([^<]*)</text>", svg[0])
+    return f"<p>figure: {', '.join(labels)}; {svg[0].count('<path')} paths"
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return made(tmp_path_factory.mktemp("runs"))
-
-
-def test_the_pages_and_tables_are_as_they_were(found: dict[str, str]) -> None:
-    for name, text in found.items():
-        assert text.splitlines() == (GOLDEN / f"{name}.txt").read_text().splitlines(), name
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    GOLDEN.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in made(Path(folder)).items():
-            (GOLDEN / f"{name}.txt").write_text(text)
+def test_the_numbers_of_the_page_are_as_they_were(tmp_path: Path) -> None:
+    one, two = (golden_run(tmp_path / name, seed) for name, seed in (("one", 1), ("two", 2)))
+    found = numbers(page.write(one, (two,)).read_text())
+    if not GOLDEN.exists():
+        GOLDEN.write_text("\n".join(found) + "\n")
+        pytest.fail(f"{GOLDEN} was written anew: look at it")
+    assert found == GOLDEN.read_text().splitlines()
+    note = {"stage": STAGES[0], "setting": "stage.gate.metric", "metric": "val_dev/acc"}
+    state.update(two / STAGES[0], done=state.Done(STEPS, STEPS, STEPS, 0.0), chose=(note,))
+    text = page.write(two).read_text()
+    assert "The dev tasks decided here, by val_dev/acc" in text
+    count = f"{STAGES[0]} | multi_turn_base | two | 2 | "
+    assert any(line.startswith(count) for line in numbers(text)), "the dev task no longer counts as held out"

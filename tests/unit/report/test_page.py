@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.browser import CHROMIUM, chromium
-from support.report_pages import EVIL, choose, click, listed, record, shown, store, think_xml
+from support.report_pages import EVIL, choose, listed, record, shown, store, think_xml
 from support.runs import STAGE, a_run, write_metrics
 
 from bfcl_env import load_scenarios
@@ -37,6 +37,13 @@ def run(tmp_path_factory):
     store(run, "stage2_base", "val", 12, [failed])
     (run / "manifest.json").write_text(json.dumps({"starts": [{"stage": "stage2_base", "time": "t", "x": EVIL}]}))
     return run
+
+
+def click(page, selector):
+    page.value(f"document.querySelector({selector!r}).scrollIntoView()")
+    box = page.value(f"(({{x, y}}) => [x, y])(document.querySelector({selector!r}).getBoundingClientRect())")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 8, y=box[1] + 8, button="left", clickCount=1)
 
 
 def test_it_opens_without_a_network_and_what_a_model_wrote_stays_text(page, run):
@@ -73,12 +80,11 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     choose(page, "low", "")
     choose(page, "search", "no TAGS at all")
     assert listed(page) == ["multi_turn_miss_func_0"]
-    assert page.value("[...document.querySelectorAll('#episode mark')].map(it => it.textContent)") == ["no tags at all"]
     texts = page.value("[...document.querySelectorAll('#episode details')].map(it => it.textContent)")
     assert any(text.startswith("system prompt and functions") and '"name":' in text for text in texts)
     assert any(text.startswith("gold's calls") and "(" in text for text in texts)
     choose(page, "search", "nobody has said this")
-    assert (listed(page), shown(page)) == ([], "No episode is like this.")
+    assert listed(page) == []
 
 
 def cells(page, session, kind):
@@ -106,10 +112,10 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(
     assert "episode not passed" in shown(page) and "judgement: database 1, told 0" in shown(page)
 
 
-def test_all_of_the_viewer_can_be_used_without_a_mouse_in_the_dark_and_on_a_phone(page, run):
+def test_all_of_the_viewer_can_be_used_without_a_mouse_and_on_a_phone(page, run):
     page.open(path := pages.write(run))
     at = "[shown.indexOf(current), document.activeElement === entryOf(current)]"
-    for key, place in (("j", 1), ("j", 2), ("k", 1), ("End", 3), ("j", 3), ("ArrowUp", 2), ("Home", 0), ("k", 0)):
+    for key, place in (("j", 1), ("k", 0), ("End", 3), ("j", 3), ("ArrowUp", 2), ("Home", 0)):
         page.press(key)
         assert page.value(at) == [place, True], key
     for key, place in (("n", 0), ("n", 1), ("p", 0)):
@@ -118,36 +124,25 @@ def test_all_of_the_viewer_can_be_used_without_a_mouse_in_the_dark_and_on_a_phon
     for key in ("Escape", "/", "j"):
         page.press(key)
     assert page.value("[document.activeElement.id, byId('search').value]") == ["search", "j"], "a letter, no command"
-    ink, plots = {}, "getComputedStyle(document.querySelector('.curves text')).fill"
-    try:
-        for scheme in ("light", "dark"):
-            page.colors(scheme)
-            page.open(path)
-            ink[scheme], plot = page.value(f"[getComputedStyle(document.body).color, {plots}]")
-            assert plot == ink[scheme], "the plots have the page's ink"
-        assert ink["light"] != ink["dark"]
-        page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
-        page.open(path)
-        assert page.value("document.documentElement.scrollWidth") <= 390
-    finally:
-        page.colors("")
-        page.call("Emulation.clearDeviceMetricsOverride")
+    page.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    page.open(path)
+    assert page.value("document.documentElement.scrollWidth") <= 390
+    page.call("Emulation.clearDeviceMetricsOverride")
 
 
-def test_settings_in_which_runs_differ_are_named_and_runs_that_lack_things_have_a_page(tmp_path: Path) -> None:
-    runs, more = [], {"one": {"seed": 1, "betas": [0.9, 0.95]}, "two": {"seed": 2, "betas": [0.9, 0.99], "x": EVIL}}
-    for name, own in more.items():
+def test_settings_in_which_runs_differ_are_named_and_runs_with_damaged_notes_have_a_page(tmp_path: Path) -> None:
+    runs = []
+    for name, own in {"one": {"betas": [0.9, 0.95]}, "two": {"betas": [0.9, 0.99], "x": EVIL}}.items():
         runs.append(run := a_run(tmp_path / name, [0.5] * 10))
         settings = {"paths": {"run": f"outputs/{name}"}, "folder": f"outputs/{name}/x", "lr": 1e-6, **own}
         settings["ray_kwargs"] = {"ray_init": {"runtime_env": {"py_executable": name}}}
         (run / STAGE / "config").mkdir()
         (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
-    found = [[STAGE, "betas", "[0.9, 0.95]", "[0.9, 0.99]"], [STAGE, "seed", "1", "2"], [STAGE, "x", "", EVIL]]
+        for note in ("manifest.json", "curriculum.json"):
+            (run / note).write_bytes(b"\xff{")
+    found = [[STAGE, "betas", "[0.9, 0.95]", "[0.9, 0.99]"], [STAGE, "x", "", EVIL]]
     assert pages.differing(runs, [STAGE])[1:] == found
-    for name in ("manifest.json", "curriculum.json"):
-        (runs[0] / name).write_bytes(b"\xff{")
-    text = pages.write(runs[0], (runs[1],)).read_text()
-    assert "<td>betas</td>" in text and "<td>lr</td>" not in text and "<img" not in text and "None so far" in text
+    assert "<img" not in pages.write(runs[0], (runs[1],)).read_text()
 
 
 def test_the_index_lists_every_run_the_latest_first(tmp_path):
@@ -155,11 +150,9 @@ def test_the_index_lists_every_run_the_latest_first(tmp_path):
         run = a_run(tmp_path / name, [0.5])
         starts = [{"stage": STAGE, "time": f"2026-01-0{number + 1}T10:00:00+0000"}]
         (run / "manifest.json").write_text(json.dumps({"starts": starts}))
-    planned = [{"folder": STAGE, "status": "failed"}, {"folder": "stage2_base", "status": "waiting"}]
-    (run / "curriculum.json").write_text(json.dumps({"stages": planned}))
     (run / "report.html").write_text("here")
     (tmp_path / "evaluation").mkdir()
     path, count = pages.write_index(tmp_path)
     text = path.read_text()
     assert count == 2 and "<img" not in text and text.index("a b?c#d") < text.index("&lt;img")
-    assert 'href="./a%20b%3Fc%23d/report.html"' in text and "failed" in text and "waiting" in text
+    assert 'href="./a%20b%3Fc%23d/report.html"' in text

@@ -2,7 +2,6 @@
 
 import io
 import json
-from contextlib import nullcontext
 
 import pytest
 from support.evaluation import PROTOCOL, gold_player, serving
@@ -20,12 +19,10 @@ ADD = {"name": "add", "parameters": {"type": "object", "properties": {"a": {"typ
 def talk(monkeypatch, capsys):
     """What is shown, and the model's requests, where it says what `play` says and these lines are typed."""
 
-    def talk(play, lines, *more, model=None):
+    def talk(play, lines, *more):
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         with serving(play) as server, pytest.raises(SystemExit, match="^0$"):
-            server.name = "model"
-            monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
-            chat.main([model or server.url, "--attempts", "1", *more])
+            chat.main([server.url, "--attempts", "1", *more])
         return capsys.readouterr().out, [request["messages"] for request in server.requests]
 
     return talk
@@ -42,8 +39,7 @@ def test_a_task_is_played_on_its_code_by_sending_its_own_words(talk):
     out, _ = talk(gold_player("base"), [""] * len(task.turns), "--docs", "signature", "--task", task.id)
     called = [line.removeprefix("    calls  ") for line in out.splitlines() if line.startswith("    calls  ")]
     assert called == [str(call) for turn in task.turns for call in turn.gold]
-    assert out.count("     gets  ") == len(called) and '"current_directory_content"' in out
-    assert "end  completed; passed; " in out
+    assert out.count("     gets  ") == len(called) and "end  completed; passed; " in out
 
 
 def test_results_of_tools_are_typed(talk, tools):
@@ -67,4 +63,4 @@ def test_what_a_model_writes_can_neither_steer_the_terminal_nor_pass_for_ours(ta
 def test_a_model_that_never_answers_is_stopped(talk):
     for end, says in {"format_errors": "<answer>", "max_steps": PROTOCOL.render_calls("", [Call("pwd", {})])}.items():
         out, requests = talk(lambda _, says=says: says, [""])
-        assert f"end  {end}; " in out and len(requests) < 25 and ("wrong  Format error" in out) == (says == "<answer>")
+        assert f"end  {end}; " in out and len(requests) < 25

@@ -97,32 +97,28 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(folder: Path, capsys: pyte
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[list[str]]:
-    """The commands that would train: in place of a training, a run's files are written."""
-    commands: list[list[str]] = []
+def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[list[str]] = []
 
-    def run(arguments: list[str]) -> int:
-        commands.append(arguments[1:])
-        run = [Path(text.partition("=")[2]) for text in arguments if text.startswith("paths.run=")][-1]
-        for name, text in (("tensorboard/events", "curves"), ("metrics/1.jsonl", '{"step": 1, "data": {}}\n')):
+    def train(arguments: list[str]) -> int:
+        ran.append(arguments[1:])
+        (run,) = [Path(text.partition("=")[2]) for text in arguments if text.startswith("paths.run=")]
+        for name, text in (
+            ("tensorboard/events", "curves"),
+            ("metrics/1.jsonl", '{"step": 1, "data": {"critic/score/mean": 0.5}}\n'),
+        ):
             (path := run / "fctncalling" / name).parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.replace("{}", '{"critic/score/mean": 0.5}'))
+            path.write_text(text)
         return 0
 
-    monkeypatch.setattr(command, "_run", run)
-    return commands
-
-
-def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(
-    ran: list[list[str]], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch.setattr(command, "_run", train)
     before = sorted(folder.rglob("*"))
     assert command.main([*SMALL, "--dry-run"]) == 0
     dry = printed(capsys)
     assert sorted(folder.rglob("*")) == before and not ran
-    assert command.main(SMALL) == 0
-    assert ran == [dry[1:]]
+    assert command.main(SMALL) == 0 and ran == [dry[1:]]
     results = folder / "results" / "default" / "tiny" / "mine" / "TPPO"
     assert (results / "tensorboard" / "events").read_text() == "curves"
     assert "<html" in (results / "report.html").read_text()
