@@ -8,7 +8,6 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from verl.utils.tokenizer.continuous_token import MergeResult
-from verl.workers.rollout.replica import TokenOutput
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
@@ -60,12 +59,6 @@ def scored(play, tmp_path):
         return fields, json.loads(path_of(tmp_path, "train", 7).read_text().splitlines()[-1])
 
     return scored
-
-
-def test_vllm_alone_is_asked_for_no_text(play):
-    for name, asked in (("vllm", {"detokenize": False}), ("sglang", {})):
-        for sampling in play(name=name)[1].sampling:
-            assert sampling == {"temperature": 1.0, "max_tokens": sampling["max_tokens"], **asked}
 
 
 def test_every_message_in_the_record_knows_its_tokens_and_the_weights_it_was_made_with(play):
@@ -140,13 +133,6 @@ def test_the_stored_tokens_and_scores_are_those_that_verl_got(scored):
             assert set(tokens["mask"][slice(*step["tokens"])]) == {1}
         assert sum(line["step_scores"]) == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
         assert line["score"] == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
-
-
-def test_log_probabilities_that_an_engine_does_not_give_are_null(scored, tokenizer):
-    said = [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in GOLD]
-    fields, line = scored([TokenOutput(token_ids=ids) for ids in said], record_tokens=True)
-    assert line["tokens"]["logprobs"] is None and "rollout_log_probs" not in fields
-    assert line["tokens"]["response"] == fields["responses"].tolist()
 
 
 def test_the_record_is_written_and_kept_out_of_what_verl_stores(scored):

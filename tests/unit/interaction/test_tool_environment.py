@@ -155,12 +155,10 @@ def test_facts_tell_which_call_of_golds_a_call_was():
     attempt = task([PUT, Call("put", {"at": POINT, "color": "blue", "size": "s"})]).open()
     blue = Call("put", {"at": {"x": 1, "y": 2.0}, "color": "blue", "note": None})
     assert [attempt.call(call).facts["gold"] for call in (blue, blue, PUT)] == [1, None, 0]
-    assert attempt.verdicts().turns[0].facts == {"gold_calls": 2, "has_gold": True}
 
 
 class Random(Shelf):
-    def state(self):
-        return id(self)
+    state = object.__hash__
 
 
 class Untyped(Shelf):
