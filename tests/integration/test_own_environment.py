@@ -49,9 +49,9 @@ def test_it_trains_beside_bfcl_and_stands_in_the_report(tmp_path: Path) -> None:
         "interaction.user={kind: scripted, lines: [My line is dead., Goodbye.]}",
         "stage.max_lost_share=1.0",
     )
-    assert sorted(read_steps(stage)) == [0, 1, 2] or sorted(read_steps(stage)) == [1, 2]
+    assert {1, 2} <= {*read_steps(stage)} <= {0, 1, 2}
     lines = episodes(stage)
-    assert {line["environment"] for line in lines} == {"inventory", "bfcl", phone.stem} and len(lines) == 2 * 4 * 2
+    assert len(lines) == 2 * 4 * 2
     assert {line["episode"]["environment"] for line in lines} == {"inventory", "bfcl", phone.stem}
     heard = [line["episode"] for line in lines if line["environment"] == phone.stem]
     assert all([turn["user"] for turn in episode["turns"]] == ["My line is dead."] for episode in heard)

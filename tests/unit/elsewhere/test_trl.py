@@ -24,18 +24,17 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return trl
 
 
-def begun(adapter: ModuleType, task_id: str = TASK) -> tuple[Any, str]:
-    """An episode of a task, and the first request."""
+def begun(adapter: ModuleType, task_id: str = TASK) -> Any:
+    """An episode of a task, after its first request."""
     factories, (row,) = adapter.environments("bfcl", tasks=[task_id])
     environment = factories[row["environment"]]()
-    return environment, environment.reset(**{key: row[key] for key in ("prompt", "task_id")})
+    environment.reset(**{key: row[key] for key in ("prompt", "task_id")})
+    return environment
 
 
 def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
-    from adapters.trl import method
-
     for document in (document for documents in function_docs().values() for document in documents.values()):
-        found, wanted = get_json_schema(method(document)), openai_tool(document)
+        found, wanted = get_json_schema(adapter.method(document)), openai_tool(document)
         made, asked = found["function"], wanted["function"]
         assert made["name"] == asked["name"] and made["description"] == " ".join(asked["description"].split())
         assert {*made["parameters"].get("required", [])} == {*asked["parameters"]["required"]}
@@ -46,16 +45,14 @@ def test_a_method_is_documented_as_its_function(adapter: ModuleType) -> None:
 
 
 def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType) -> None:
-    from adapters.trl import method
-
     schema = {"type": "dict", "properties": {}, "required": []}
-    for name in ("_hidden", "reset", "get_reward", "answer_user", "call_function"):
+    for name in ("_hidden", "reset", "answer_user"):
         with pytest.raises(ValueError, match=f"function {name}: TRL has no tools of this name"):
-            method({"name": name, "parameters": schema})
-    for key in ("for", "two words", "1st"):
+            adapter.method({"name": name, "parameters": schema})
+    for key in ("for", "two words"):
         schema["properties"] = {key: {"type": "string"}}
         with pytest.raises(ValueError, match=f"function f: TRL has no tools with the argument '{key}'"):
-            method({"name": "f", "parameters": schema})
+            adapter.method({"name": "f", "parameters": schema})
     task = next(iter(load_tasks("bfcl_single")))
     with pytest.raises(ValueError, match=f"{task} ends with the first message"):
         adapter.environments("bfcl_single", tasks=[task])
@@ -63,21 +60,16 @@ def test_what_trl_cannot_call_is_refused_by_name(adapter: ModuleType) -> None:
 
 def test_a_withheld_function_is_no_tool_and_is_called_once_it_is_announced(adapter: ModuleType) -> None:
     scenario: Any = load_tasks("bfcl")[TASK]
-    environment, _ = begun(adapter)
+    environment = begun(adapter)
     turn = next(number for number, item in enumerate(scenario.turns) if item.revealed)
     late = scenario.turns[turn].revealed[0]
-    assert not hasattr(environment, late)
-    assert "is not defined" in environment.call_function(late, {})
-    for _ in range(turn):
-        said = environment.answer_user("done")
-    assert f'"{late}"' in said
-    assert "is not defined" not in environment.call_function(late, {})
+    assert not hasattr(environment, late) and "is not defined" in environment.call_function(late, {})
+    said = [environment.answer_user("done") for _ in range(turn)]
+    assert f'"{late}"' in said[-1] and "is not defined" not in environment.call_function(late, {})
 
 
-def test_what_was_earned_is_what_training_pays_also_in_the_middle_and_after_a_new_beginning(
-    adapter: ModuleType,
-) -> None:
-    environment, _ = begun(adapter, "multi_turn_base_0")
+def test_what_was_earned_is_what_training_pays_wherever_it_is_asked_for(adapter: ModuleType) -> None:
+    environment = begun(adapter, "multi_turn_base_0")
     scenario: Any = load_tasks("bfcl")["multi_turn_base_0"]
     for number, turn in enumerate(scenario.turns, start=1):
         for call in turn.gold:
@@ -92,7 +84,7 @@ def test_what_was_earned_is_what_training_pays_also_in_the_middle_and_after_a_ne
 
 
 def test_whatever_a_model_passes_is_answered_or_raised_for_trl_to_answer(adapter: ModuleType) -> None:
-    environment, _ = begun(adapter, "multi_turn_base_0")
+    environment = begun(adapter, "multi_turn_base_0")
     for value in (*HOSTILE, *WRONG_TYPES):
         environment.reset(task_id="multi_turn_base_0")
         for call in (

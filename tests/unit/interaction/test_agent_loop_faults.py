@@ -4,13 +4,16 @@ verl's worker class and replay buffer run as they are; TransferQueue is a dictio
 """
 
 import asyncio
-import logging
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
+from verl.experimental.agent_loop import agent_loop
+from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.workers.rollout.replica import TokenOutput
 
 from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
@@ -79,8 +82,6 @@ class Queue:
 
 @pytest.fixture
 def queue(monkeypatch):
-    from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
-
     queue = Queue()
     monkeypatch.setattr(agent_loop_tq, "tq", queue)
     monkeypatch.setattr(replay_buffer, "tq", queue)
@@ -90,10 +91,7 @@ def queue(monkeypatch):
 @pytest.fixture
 def worker_for(config, queue, tokenizer):
     """verl's worker around an engine and a reward, without Ray."""
-    from verl.experimental.agent_loop import agent_loop
-    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
-
-    worker_class = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    worker_class = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
     def make(engines, reward=compute_score, **settings):
         async def score(data):
@@ -115,6 +113,16 @@ def worker_for(config, queue, tokenizer):
     return make
 
 
+PROMPT = {
+    "agent_name": "conversation",
+    "raw_prompt": [],
+    "data_source": "bfcl/miss_func",
+    "global_steps": 1,
+    "extra_info": {"split": "train", "task_id": SCENARIO.id},
+}
+TRAJECTORY = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
+
+
 def play_groups(worker, queue, groups=1):
     """One training step's rollouts, as verl starts them. Returns the stored rows by key."""
 
@@ -122,36 +130,26 @@ def play_groups(worker, queue, groups=1):
         for number in range(groups):
             uid = f"group{number}"
             queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
-            prompt = {
-                "uid": uid,
-                "agent_name": "conversation",
-                "raw_prompt": [],
-                "data_source": "bfcl/miss_func",
-                "global_steps": 1,
-                "extra_info": {"split": "train", "task_id": SCENARIO.id},
-            }
-            trajectory = {"step": 1, "sample_index": number, "rollout_n": 0, "validate": False}
-            await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory)
+            await worker._run_prompt({"uid": uid, **PROMPT}, {"temperature": 1.0}, TRAJECTORY)
 
     asyncio.run(run())
     return queue.rows
 
 
-def sample(groups=1):
-    """What verl's replay buffer gives the trainer, and the buffer."""
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+def buffer_of():
+    """verl's replay buffer over the queue."""
+    return replay_buffer.ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
 
-    buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}))
-    batch = buffer.sample(global_steps=1, partition_id="train", batch_size=groups)[0]
-    return batch, buffer
+
+def sample(buffer, groups=1):
+    """What it gives the trainer."""
+    return buffer.sample(global_steps=1, partition_id="train", batch_size=groups)[0]
 
 
 DEAD = [ConnectionError("gone")] * ENGINE_ATTEMPTS
 
 
 def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(worker_for, queue, engine, tokenizer):
-    from verl.workers.rollout.replica import TokenOutput
-
     for fault in (
         ConnectionError("gone"),
         [],
@@ -166,17 +164,15 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(w
         engines = Engines(engine, tokenizer, [[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))
         rows = play_groups(worker_for(engines, engine_timeout=2), queue)
         assert len(rows) == engines.most == N
-        assert queue.tags["train"]["group0"]["status"] == "finished"
         assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1], fault
         assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}, fault
 
 
 def test_a_lost_rollout_leaves_its_siblings_and_a_lost_group_the_others(worker_for, queue, engine, tokenizer):
-    engines = Engines(engine, tokenizer, [DEAD] * N + [DEAD] + [GOLD] * (N - 1))
-    rows = play_groups(worker_for(engines), queue, groups=2)
-    batch, buffer = sample(groups=2)
-    assert sorted(batch.keys) == sorted(rows) and len(rows) == N - 1
-    assert {key.split("_")[0] for key in batch.keys} == {"group1"}
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [DEAD] * (N + 1) + [GOLD] * (N - 1))), queue, groups=2)
+    buffer = buffer_of()
+    assert sorted(sample(buffer, groups=2).keys) == sorted(rows) and len(rows) == N - 1
+    assert {key.split("_")[0] for key in rows} == {"group1"}
     assert not any(row["rm_scores"].sum() == 0 for row in rows.values()), "a dead engine is never a reward of 0"
     assert not buffer.failure_keys["train"], "the agent loop has not raised"
 
@@ -188,22 +184,14 @@ def broken_reward(data_source, solution_str, ground_truth, extra_info):
 def test_a_lost_batch_stops_the_training_and_says_who_failed(
     worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
 ):
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-
-    def step(self, metrics, timing_raw):
-        self.replay_buffer.sample(global_steps=1, partition_id="train", batch_size=1)
-
-    monkeypatch.setattr(PPOTrainerSync, "step", step)
+    monkeypatch.setattr(PPOTrainerSync, "step", lambda self, metrics, timing_raw: sample(self.replay_buffer))
     for script, reward, said in (
         (DEAD, compute_score, "of step 7 were lost because the inference engine failed"),
         (GOLD, broken_reward, ".* the reward compute_score of my_reward.py failed"),
     ):
-        play_groups(worker_for(Engines(engine, tokenizer, [script] * N), reward), queue)
-        assert not queue.rows
-        trainer = trainer_for(ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({})), groups=1)
+        assert not play_groups(worker_for(Engines(engine, tokenizer, [script] * N), reward), queue)
         with pytest.raises(RuntimeError, match=f"4 of 4 samples {said}"):
-            trainer.step({}, {})
+            trainer_for(buffer_of(), groups=1).step({}, {})
 
 
 def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
@@ -213,18 +201,22 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
         calls.append(args)
         return broken_reward(*args) if len(calls) == 1 else compute_score(*args)
 
-    with caplog.at_level(logging.ERROR):
-        rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
     assert len(rows) == N - 1 and all(row["rm_scores"].sum() == 1 for row in rows.values())
     assert "my own mistake" in caplog.text, "with the traceback into the user's file"
-    batch, buffer = sample()
+    buffer = buffer_of()
+    batch = sample(buffer)
     with pytest.raises(RuntimeError, match="the reward compute_score of my_reward.py failed for 1 prompts"):
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
 
 def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
+    engines = Engines(engine, tokenizer, [[engine.HANGS]])
+    worker = worker_for(engines)
+
     async def run():
-        task = asyncio.create_task(worker._run_agent_loop({}, trajectory, trace=False, session_id=0, **prompt))
+        rollout = worker._run_agent_loop({}, trajectory=TRAJECTORY, trace=False, session_id=0, uid="u", **PROMPT)
+        task = asyncio.create_task(rollout)
         while not engines.taken:
             await asyncio.sleep(0.001)
         assert ConversationAgentLoop.live == 1
@@ -232,8 +224,4 @@ def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, e
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    engines = Engines(engine, tokenizer, [[engine.HANGS]])
-    worker = worker_for(engines)
-    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
-    prompt = {"agent_name": "conversation", "uid": "u", "extra_info": {"split": "train", "task_id": SCENARIO.id}}
     asyncio.run(run())

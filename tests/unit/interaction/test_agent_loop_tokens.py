@@ -6,6 +6,7 @@ messages is written out here by hand, so that neither the templates nor verl's c
 
 import threading
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from support.chat_templates import quoted_by_bfcl
@@ -35,45 +36,30 @@ class Family:
     between: str
     assistant: str
 
-    def prompt(self, system, user):
-        return f"{self.head}{system}{self.end}{self.between}{self.user}{user}{self.end}{self.between}{self.assistant}"
-
     def said_by_environment(self, text):
         return f"{self.between}{self.user}{text}{self.end}{self.between}{self.assistant}"
 
 
 CHATML = ("<|im_start|>system\n", "<|im_start|>user\n", "<|im_end|>", "\n", "<|im_start|>assistant\n")
 LLAMA_HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
+LLAMA_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+LLAMA = (
+    f"<|begin_of_text|>{LLAMA_HEADER.format('system')}{LLAMA_DATES}",
+    LLAMA_HEADER.format("user"),
+    "<|eot_id|>",
+    "",
+    LLAMA_HEADER.format("assistant"),
+)
 FAMILIES = {
     # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
     "Qwen2.5": Family(quoted_by_bfcl("arch"), "qwen2", "hermes", *CHATML),
     "Qwen3": Family(quoted_by_bfcl("qwen_fc"), "qwen3", "think_xml", *CHATML),
-    "Llama-3.1": Family(
-        quoted_by_bfcl("llama_3_1"),
-        "llama",
-        "llama3_json",
-        "<|begin_of_text|>"
-        + LLAMA_HEADER.format("system")
-        + "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
-        LLAMA_HEADER.format("user"),
-        "<|eot_id|>",
-        "",
-        LLAMA_HEADER.format("assistant"),
-    ),
+    "Llama-3.1": Family(quoted_by_bfcl("llama_3_1"), "llama", "llama3_json", *LLAMA),
     "ChatML of a type verl does not know": Family(CHAT_TEMPLATE, "mistral", "think_xml", *CHATML),
 }
 
 
-@pytest.fixture(scope="module", params=FAMILIES.values(), ids=FAMILIES.keys())
-def family(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def tokenizer(family):
-    return tokenizer_of(family)
-
-
+@cache
 def tokenizer_of(family):
     protocol = get_protocol(family.protocol, docs="signature")
     tokenizer = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
@@ -84,13 +70,13 @@ def tokenizer_of(family):
     return tokenizer
 
 
-def replies_for(family, thought="I look."):
-    """Gold with one malformed message, and thoughts where the protocol has them."""
+def replies_for(family):
+    """Gold with one malformed message, and thoughts, which Qwen3's template drops of earlier messages."""
     protocol = get_protocol(family.protocol, docs="signature")
     replies = ["<tool_call>{broken</tool_call>"] if family.protocol != "llama3_json" else ['{"name": "cd", "para']
     for turn in SCENARIO.turns:
-        replies += [protocol.render_calls(thought, turn.gold)] if turn.gold else []
-        replies.append(protocol.render_answer(thought, "Done."))
+        replies += [protocol.render_calls("I look.", turn.gold)] if turn.gold else []
+        replies.append(protocol.render_answer("I look.", "Done."))
     return replies
 
 
@@ -114,61 +100,38 @@ def expected(family, tokenizer, engine):
             missing = "" if ids[-1] == tokenizer.convert_tokens_to_ids(family.end) else family.end
             said = as_ids(tokenizer, missing + family.said_by_environment(message["content"]))
             response, mask, log_probs = response + said, mask + [0] * len(said), log_probs + [0.0] * len(said)
-    return as_ids(tokenizer, family.prompt(system, user)), response, mask, log_probs
+    prompt = f"{family.head}{system}{family.end}{family.said_by_environment(user)}"
+    return as_ids(tokenizer, prompt), response, mask, log_probs
 
 
-async def play(make_loop, family, tokenizer, engine, **settings):
-    loop = make_loop(tokenizer, engine, hf_model_type=family.hf_model_type, protocol=family.protocol, **settings)
+async def play(make_loop, family, engine):
+    tokenizer = tokenizer_of(family)
+    loop = make_loop(tokenizer, engine, hf_model_type=family.hf_model_type, protocol=family.protocol)
     return await loop.run({}, extra_info={"split": "train", "task_id": SCENARIO.id}, uid="u", session_id=0)
 
 
-async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_loop, engine, family, tokenizer):
-    talker = engine(tokenizer, replies_for(family))
-    output = await play(make_loop, family, tokenizer, talker)
-    prompt, response, mask, log_probs = expected(family, tokenizer, talker)
-    assert output.prompt_ids == prompt
-    assert output.response_ids == response
-    assert output.response_mask == mask
-    assert output.response_logprobs == log_probs
-    assert talker.prompts[1:] == [
-        prompt + response[:start] for start, value in enumerate(mask) if start and value > mask[start - 1]
-    ], "each prompt is all that was said before, and an assistant header"
-    assert len(set(talker.requests)) == 1
-
-
-async def test_ids_that_the_tokenizer_would_not_choose_stay_as_the_engine_gave_them(
-    make_loop, engine, family, tokenizer
-):
-    replies = [[as_ids(tokenizer, letter)[0] for letter in text] for text in replies_for(family)]
-    talker = engine(tokenizer, [[*ids, tokenizer.eos_token_id] for ids in replies])
-    output = await play(make_loop, family, tokenizer, talker)
-    assert output.extra_fields["episode"]["stop_reason"] == "completed"
-    assert output.response_ids == expected(family, tokenizer, talker)[1]
-    assert talker.outputs[0] != as_ids(tokenizer, tokenizer.decode(talker.outputs[0])), "or this test shows nothing"
-
-
-async def test_a_message_that_ended_with_another_token_is_closed_by_the_environment(
-    make_loop, engine, family, tokenizer
-):
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_loop, engine, name):
+    family = FAMILIES[name]
+    tokenizer, replies = tokenizer_of(family), replies_for(family)
+    by_letter = [[*(as_ids(tokenizer, letter)[0] for letter in text), tokenizer.eos_token_id] for text in replies]
     other = "<|eom_id|>" if family.end == "<|eot_id|>" else "<|endoftext|>"
-    talker = engine(tokenizer, replies_for(family), ending=other)
-    output = await play(make_loop, family, tokenizer, talker)
-    assert output.extra_fields["episode"]["stop_reason"] == "completed"
-    _, response, mask, _ = expected(family, tokenizer, talker)
-    assert (output.response_ids, output.response_mask) == (response, mask)
-    assert tokenizer.convert_tokens_to_ids(family.end) not in talker.outputs[0]
-
-
-async def test_a_template_that_drops_earlier_thoughts_is_kept_append_only(make_loop, engine):
-    family = FAMILIES["Qwen3"]
-    tokenizer = tokenizer_of(family)
-    talker = engine(tokenizer, replies_for(family, thought="I think of folders."))
-    output = await play(make_loop, family, tokenizer, talker)
-    text = tokenizer.decode(output.response_ids)
-    assert text.count("I think of folders.") == len(talker.outputs) - 1, "all but the malformed message have a thought"
-    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": replies_for(family)[-1]}] * 2
-    whole = tokenizer.apply_chat_template(messages, tokenize=False)
-    assert whole.count("<think>") == 1, "the template itself would have dropped them, or this test shows nothing"
+    for talker in (
+        engine(tokenizer, replies),
+        engine(tokenizer, by_letter),  # ids that the tokenizer would not choose
+        engine(tokenizer, replies, ending=other),  # the environment closes the message
+    ):
+        output = await play(make_loop, family, talker)
+        prompt, response, mask, log_probs = expected(family, tokenizer, talker)
+        assert output.extra_fields["episode"]["stop_reason"] == "completed"
+        assert (output.prompt_ids, output.response_ids) == (prompt, response)
+        assert (output.response_mask, output.response_logprobs) == (mask, log_probs)
+        assert talker.prompts[1:] == [
+            prompt + response[:start] for start, value in enumerate(mask) if start and value > mask[start - 1]
+        ], "each prompt is all that was said before, and an assistant header"
+        assert len(set(talker.requests)) == 1
+    assert by_letter[0] != as_ids(tokenizer, tokenizer.decode(by_letter[0])), "or the second one shows nothing"
+    assert tokenizer.convert_tokens_to_ids(family.end) not in talker.outputs[0], "or the third one shows nothing"
 
 
 async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make_loop, engine, monkeypatch):
@@ -189,7 +152,7 @@ async def test_nothing_that_takes_time_runs_in_the_thread_of_the_event_loop(make
     monkeypatch.setattr(bfcl_env, "load_tasks", noted("load", bfcl_env.load_tasks))
     monkeypatch.setattr("bfcl_env.gold._run_gold", noted("gold", gold._run_gold))
     gold._KNOWN.clear()
-    await play(make_loop, FAMILIES["Qwen3"], qwen, engine(qwen, replies_for(FAMILIES["Qwen3"])))
+    await play(make_loop, FAMILIES["Qwen3"], engine(qwen, replies_for(FAMILIES["Qwen3"])))
     assert threads.keys() == {"begin", "reply", "decode", "gold"}, "scenarios are loaded before the first episode"
     assert threading.get_ident() not in set().union(*threads.values())
     assert len(set().union(*threads.values())) == 1

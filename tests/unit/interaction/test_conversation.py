@@ -26,15 +26,7 @@ def say(name, /, **arguments):
 
 LS, CD_NOWHERE, MKDIR = say("ls"), say("cd", folder="nowhere"), say("mkdir", dir_name="unasked")
 BASE = load_scenarios("multi_turn_base")[0]
-
-
-def gold_messages(scenario, turn):
-    """What a perfect model writes in a turn."""
-    gold = scenario.turns[turn].gold
-    return ([think_xml.render_calls("t", gold)] if gold else []) + [ANSWER]
-
-
-GOLD = gold_messages(BASE, 0)[0]
+GOLD, SECOND = (think_xml.render_calls("t", turn.gold) for turn in BASE.turns[:2])
 
 
 def play(messages, scenario=BASE, cut=False, stop=None, environment=None, **policy):
@@ -98,16 +90,14 @@ def test_limits_end_the_episode_and_judge_the_turn_as_it_stands():
         reply, record = play(messages, **how)
         first, *later = record.turns
         assert (reply.stop_reason, first.ended, first.passed, len(first.steps)) == expected, case
-        assert reply.done == (not reply.messages) == (expected[0] is not None), case
         if reply.done:
             assert not any(turn.reached or turn.passed or turn.ended or turn.steps for turn in later), case
         if how.get("cut"):
-            last = first.steps[-1]
-            assert (last.well_formed, last.format_error, last.calls) == (False, "truncated", ())
+            assert (first.steps[-1].format_error, first.steps[-1].calls) == ("truncated", ())
 
 
 def test_stopping_from_outside_fails_the_running_turn_and_keeps_the_finished_ones():
-    _, record = play([GOLD, ANSWER, gold_messages(BASE, 1)[0]], stop=StopReason.max_tokens)
+    _, record = play([GOLD, ANSWER, SECOND], stop=StopReason.max_tokens)
     assert record.stop_reason == StopReason.max_tokens, "and not that it was closed later"
     assert [(turn.passed, turn.ended) for turn in record.turns[:2]] == [(True, "answer"), (False, "cut")]
 
@@ -136,30 +126,20 @@ def test_misuse_raises_instead_of_passing_unseen():
         conversation.stop(StopReason.max_tokens)
         with pytest.raises(RuntimeError, match="max_tokens"):
             conversation.reply(ANSWER)
-    with pytest.raises(ValueError, match="max_steps_per_turn"):
-        Conversation(BASE, think_xml, max_steps_per_turn=0)
 
 
-def test_a_record_survives_json_unchanged():
-    surrogate = "half a surrogate: \ud800"
-    _, record = play([GARBAGE, CD_NOWHERE, GOLD, ANSWER, surrogate], stop=StopReason.max_tokens)
-    data = json.loads(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False).encode("utf-8"))
-    assert data == record.to_dict()
-    assert EpisodeRecord.from_dict(data) == record
-
-
-moves = st.sampled_from([GARBAGE, LS, CD_NOWHERE, ANSWER, "gold", "cut", ""])
+MOVES = st.sampled_from([GARBAGE, LS, CD_NOWHERE, ANSWER, "gold", "cut", "", "half a surrogate: \ud800"])
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(moves, max_size=40), st.sampled_from(["base", "miss_func", "miss_param"]), st.integers(0, 199))
+@given(st.lists(MOVES, max_size=40), st.sampled_from(["base", "miss_func", "miss_param"]), st.integers(0, 199))
 def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, index):
     scenario = load_scenarios(f"multi_turn_{category}")[index]
     with Conversation(scenario, think_xml, max_steps_per_turn=5) as conversation:
         conversation.start()
         for move in sequence:
-            text = gold_messages(scenario, conversation.turn)[0] if move == "gold" else move
-            reply = conversation.reply(text, truncated=move == "cut")
+            gold = scenario.turns[conversation.turn].gold if move == "gold" else ()
+            reply = conversation.reply(think_xml.render_calls("t", gold) if gold else move, truncated=move == "cut")
             assert reply.done == (reply.stop_reason is not None) == (not reply.messages) == conversation.done
             if reply.done:
                 break
@@ -172,23 +152,21 @@ def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, 
     assert record.stop_reason != StopReason.environment_error
     metrics = episode_metrics(record.to_dict())
     assert 0 <= metrics["progress"] <= metrics["progress_raw"] <= 1
+    data = json.loads(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False).encode("utf-8"))
+    assert data == record.to_dict() and EpisodeRecord.from_dict(data) == record
 
 
 # Settings, each in the words of BFCL's evaluation where it is `official`.
 
 
-def test_a_turn_without_gold_that_changed_something_passes_only_by_bfcl():
+def test_what_bfcl_alone_lets_pass_is_a_setting():
     found = (item for item in load_scenarios("multi_turn_miss_param") if not item.turns[0].gold)
     scenario = next(item for item in found if "mkdir" in item.visible(0))
     for empty_gold, passed in (("state", False), ("official", True)):
         first = play([MKDIR, ANSWER], scenario, environment={"empty_gold": empty_gold})[1].turns[0]
         assert (first.passed, first.facts["passed_official"]) == (passed, True)
-
-
-def test_a_function_of_a_later_turn_runs_early_only_by_bfcl():
     scenario = load_scenarios("multi_turn_miss_func")[0]
     early = [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
-    assert "sort" in scenario.withheld(0)
     for withheld, error in (("refused", "withheld_function"), ("official", None)):
         _, record = play([think_xml.render_calls("t", early)], scenario, environment={"withheld": withheld})
         assert [call.error for call in record.turns[0].steps[0].calls] == [None, error]
@@ -204,10 +182,8 @@ def test_the_base_configuration_names_every_setting_and_changes_no_default():
 
 
 def test_the_share_of_results_that_were_cut_is_a_metric_and_a_hint_is_no_cut():
-    _, record = play([CD_NOWHERE, say("pwd")], max_result_chars=100, environment={"augment": True})
-    (hinted,), (plain,) = (step.calls for step in record.turns[0].steps)
-    assert hinted.hint and hinted.shown and plain.shown is None
-    assert episode_metrics(record.to_dict())["results_cut"] == 0
+    _, record = play([CD_NOWHERE], max_result_chars=100, environment={"augment": True})
+    (hinted,) = record.turns[0].steps[0].calls
+    assert hinted.hint and hinted.shown and episode_metrics(record.to_dict())["results_cut"] == 0
     _, record = play([CD_NOWHERE, LS, MKDIR], max_result_chars=10)
-    assert [len(call.result) > 10 for step in record.turns[0].steps for call in step.calls] == [True, True, False]
     assert episode_metrics(record.to_dict())["results_cut"] == 2 / 3

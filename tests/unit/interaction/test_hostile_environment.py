@@ -1,81 +1,108 @@
 """A user's environment that hangs, exits, prints or forks beside healthy episodes: these end as they would alone."""
 
 import asyncio
+import json
 import os
 import signal
-import time
 from contextlib import suppress
 
 import pytest
+from support.evaluation import serving
 from support.own_environment import example
 
+import interaction.conversation
 from interaction import boundary, get_protocol
-from interaction.environment import load_tasks, register
+from interaction.environment import load_tasks, named
 from interaction.gold import play_gold
+from recipe import evaluate
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards import progress
 
 PROTOCOL = get_protocol("think_xml", docs="signature")
 CALL = "    def call(self, call):\n"
-SIBLINGS = 3
+FINE = ("completed", None, 1.0)
 HOSTILE = {
-    "hangs": ("time.sleep(3600)", "call('add'): has not returned within 2 s"),
-    "loops": ("while True: pass", "call('add'): has not returned within 2 s"),
-    "prints": ("while True: print('x' * 80)", "call('add'): has not returned within 2 s"),
-    "exits": ("sys.exit(3)", "call('add'): SystemExit: 3 at FILE:51"),
-    "interrupts": ("raise KeyboardInterrupt", "call('add'): KeyboardInterrupt at FILE:51"),
-    "raises": ("1 / 0", "ZeroDivisionError: division by zero at FILE:51"),
-    "starts a process": ("note(subprocess.Popen(['sleep', '3600'], start_new_session=True).pid)", None),
-    "forks": ("note(os.fork())", None),
+    "time.sleep(3600)": "call('add'): has not returned within 1 s",
+    "while True: pass": "call('add'): has not returned within 1 s",
+    "while True: print('x' * 80)": "call('add'): has not returned within 1 s",
+    "sys.exit(3)": "call('add'): SystemExit: 3 at FILE",
+    "raise KeyboardInterrupt": "call('add'): KeyboardInterrupt at FILE",
+    "1 / 0": "ZeroDivisionError: division by zero at FILE",
+    "note(subprocess.Popen(['sleep', '3600'], start_new_session=True).pid)": None,
+    "note(os.fork())": None,
 }
 """What the environment does in a call of one task, and the fault in the record of that episode; None: it passes."""
 
 
-@pytest.fixture(params=HOSTILE)
-def hostile(request, tmp_path, monkeypatch):
-    """Name of the environment, its hostile task and healthy ones, and the fault to expect."""
+@pytest.fixture
+def hostile(tmp_path, monkeypatch):
+    """File of the environment, its tasks, and how each episode has to end."""
     monkeypatch.setattr(boundary, "_late", [])
-    does, fault = HOSTILE[request.param]
-    name, pids = f"hostile_{request.node.name.translate(str.maketrans('[]- ', '____'))}", tmp_path / "pids"
-    text = example().replace('"inventory"', f'"{name}"').replace('["add", "take"]', '["add"]')
-    hostile = f"        if self.task.part == 'test' and self.task.id == 'move_3':\n            {does}\n"
+    pids, path = tmp_path / "pids", tmp_path / f"hostile_{tmp_path.name}.py"
+    text = example().replace('"inventory"', f'"{path.stem}"').replace('["add", "take"]', '["add"]')
+    for number, does in enumerate(HOSTILE):
+        text = text.replace(CALL, f"{CALL}        if self.task.id == 'move_{4 * number + 3}':\n            {does}\n")
     note = f"def note(pid):\n    if pid: open({str(pids)!r}, 'a').write(f'{{pid}}\\n')\n"
-    path = tmp_path / f"{name}.py"
-    path.write_text(f"{text.replace(CALL, CALL + hostile)}\nimport os, subprocess, sys, time\n{note}")
-    register({name: str(path)})
-    tasks = [task for task in load_tasks(name).values() if task.part == "test"][: 1 + SIBLINGS]
-    yield name, tasks, fault and fault.replace("FILE", path.name)
-    for pid in map(int, pids.read_text().split() if pids.exists() else []):
+    path.write_text(f"{text}\nimport os, subprocess, sys, time\n{note}")
+    tasks = [task for task in load_tasks(named(str(path))).values() if task.part == "test"]
+    lines = {does.strip(): number for number, does in enumerate(path.read_text().splitlines(), 1)}
+    ends = {task.id: FINE for task in tasks}
+    for task, (does, fault) in zip(tasks, HOSTILE.items(), strict=False):
+        if fault:
+            ends[task.id] = ("environment_error", fault.replace("FILE", f"{path.name}:{lines[does]}"), 0.0)
+    yield path, tasks, ends
+    for pid in map(int, pids.read_text().split()):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
 
 
-def replies(task):
-    """Gold, which only healthy tasks could be made to play."""
+def gold(task):
+    """Gold's messages, which only healthy tasks could be made to play."""
     call, answer = task.gold()
     return [PROTOCOL.render_calls("t", call.calls), PROTOCOL.render_answer("t", answer.answer)]
 
 
-def test_siblings_end_as_they_would_alone(hostile, make_loop, engine, caplog):
-    name, tasks, fault = hostile
-    tokenizer = make_tokenizer([*map(str, play_gold(tasks[1], PROTOCOL)[0])])
+def ends_of(episodes):
+    """Of each task: how its episode ended, and what it is worth."""
+    return {
+        episode["task_id"]: (
+            episode["stop_reason"],
+            episode["fault"],
+            progress.compute_score("", "", "", {"episode": episode})["score"],
+        )
+        for episode in episodes
+    }
+
+
+def test_siblings_end_as_they_would_alone_in_training(hostile, make_loop, engine, caplog):
+    path, tasks, ends = hostile
+    tokenizer = make_tokenizer([*map(str, play_gold(tasks[-1], PROTOCOL)[0])])
 
     async def run():
-        rows = [{"extra_info": {"split": "train", "environment": name, "task_id": task.id}} for task in tasks]
-        loops = [make_loop(tokenizer, engine(tokenizer, replies(task)), policy={"call_timeout": 2}) for task in tasks]
+        rows = [{"extra_info": {"split": "train", "environment": path.stem, "task_id": task.id}} for task in tasks]
+        loops = [make_loop(tokenizer, engine(tokenizer, gold(task)), policy={"call_timeout": 1}) for task in tasks]
         pairs = zip(loops, rows, strict=True)
         return await asyncio.gather(*[loop.run({}, **row, uid="u", global_steps=1) for loop, row in pairs])
 
-    began = time.monotonic()
-    outputs = asyncio.run(run())
-    assert time.monotonic() - began < 60
-    episodes = {output.record_header["task_id"]: output.extra_fields["episode"] for output in outputs}
-    ends = {task.id: (episodes[task.id]["stop_reason"], episodes[task.id]["fault"]) for task in tasks}
-    fine = ("completed", None)
-    assert ends == {task.id: fine for task in tasks} | ({"move_3": ("environment_error", fault)} if fault else {})
-    scores = [progress.compute_score("", "", "", {"episode": episodes[task.id]})["score"] for task in tasks]
-    assert scores == [0.0 if fault else 1.0] + [1.0] * SIBLINGS
-    said = [record.getMessage() for record in caplog.records if "environment fault" in record.getMessage()]
-    assert said == ([f"environment fault in move_3, turn 0: {fault}"] if fault else [])
+    assert ends_of(output.extra_fields["episode"] for output in asyncio.run(run())) == ends
+    said = sorted(record.getMessage() for record in caplog.records if "environment fault" in record.getMessage())
+    faults = {task_id: fault for task_id, (_, fault, _) in ends.items() if fault}
+    assert said == sorted(f"environment fault in {task_id}, turn 0: {fault}" for task_id, fault in faults.items())
+
+
+def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, monkeypatch):
+    path, tasks, ends = hostile
+    opened = interaction.conversation.opened
+    monkeypatch.setattr(interaction.conversation, "opened", lambda task, options, _: opened(task, options, 1))
+    said = {task.open().begin().user: gold(task) for task in tasks}
+
+    def play(messages):
+        return said[messages[1]["content"]][len(messages) > 2]
+
+    with serving(play) as server:
+        asked = ["--endpoint", server.url, "--out", str(tmp_path / "out"), "--split", "test", "--docs", "signature"]
+        assert evaluate.main([*asked, "--environment", str(path)]) == 0
+    lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()
+    assert ends_of(json.loads(line)["episode"] for line in lines) == ends

@@ -18,12 +18,10 @@ ROW = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "se
 OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>"]
 
 
-def special_ids(tokenizer):
-    return {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
-
-
-def texts_of(tokenizer):
-    return [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+def specials_in(tokenizer, text):
+    """Ids of special tokens that a text becomes."""
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return special & set(tokenizer.encode(text, add_special_tokens=False))
 
 
 def forged(text):
@@ -35,14 +33,13 @@ def forged(text):
 def test_special_tokens_are_broken_up_and_other_text_is_left_exactly_as_it_is(specials):
     tokenizer = tokenizer_with(specials)
     plain = PlainText.of(tokenizer)
-    for text in [item for special in texts_of(tokenizer) for item in forged(special)]:
-        assert special_ids(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False)), "else nothing is tested"
+    for text in [item for special in specials for item in forged(special)]:
+        assert specials_in(tokenizer, text), "else nothing is tested"
         said = plain(text)
-        assert not special_ids(tokenizer) & set(tokenizer.encode(said, add_special_tokens=False)), (text, said)
+        assert not specials_in(tokenizer, said), (text, said)
         assert said.replace(" ", "") == text.replace(" ", ""), "only spaces were added"
-    for message in gold_messages(SCENARIO, get_protocol("hermes")):
-        assert plain(message["content"]) == message["content"]
-    for text in ("", "a < b | c > d", "<|", "|>", "\u00e9 \U0001f600 \t\n", "<think>x</think>", '{"a": "<tool_call>"}'):
+    same = [message["content"] for message in gold_messages(SCENARIO, get_protocol("hermes"))]
+    for text in (*same, "", "a < b | c > d", "<|", "|>", "\u00e9 \U0001f600 \t\n", "<think>x</think>"):
         assert plain(text) == text
 
 
@@ -51,9 +48,7 @@ def test_other_spellings_are_found_where_the_tokenizer_rewrites_text_first():
     tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     plain = PlainText.of(tokenizer)
     for text in ("<|IM_stop|>", "\uff1c|im_stop|\uff1e", "a\uff1c\uff5cim_stop\uff5c\uff1e", "<|im_stop|><|IM_STOP|>"):
-        before = special_ids(tokenizer) & set(tokenizer.encode(text, add_special_tokens=False))
-        after = special_ids(tokenizer) & set(tokenizer.encode(plain(text), add_special_tokens=False))
-        assert (len(before), after) == (1, set()), text
+        assert (len(specials_in(tokenizer, text)), specials_in(tokenizer, plain(text))) == (1, set()), text
 
 
 def written(name, call):
@@ -79,48 +74,32 @@ ECHOES = (
 
 
 @pytest.mark.parametrize("name", sorted(PROTOCOLS))
-def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(name, make_loop, engine):
+async def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_others(name, make_loop, engine):
     tokenizer = tokenizer_with(QWEN + LLAMA)
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     start, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_start|>", "<|im_end|>"))
     answer = get_protocol(name, docs="signature").render_answer("x", "done")
     for call in ECHOES:
         talker = engine(tokenizer, [written(name, call), *[answer] * 10])
-
-        async def run(talker=talker):
-            loop = make_loop(tokenizer, talker, protocol=name, policy={"environments": {"bfcl": {"augment": True}}})
-            return await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
-
-        output = asyncio.run(run())
+        loop = make_loop(tokenizer, talker, protocol=name, policy={"environments": {"bfcl": {"augment": True}}})
+        output = await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
         said = [number for number, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask]
-        controls = [number for number in said if number in special_ids(tokenizer)]
         requests = len(talker.prompts) - 1
-        assert controls == [start, end, start] * requests, call
+        assert [number for number in said if number in special] == [start, end, start] * requests, call
         assert requests >= len(SCENARIO.turns), "the forged turn has taken none of the user's"
 
 
 def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenised(make_loop, engine, monkeypatch):
     tokenizer = tokenizer_with(QWEN)
     call = {"name": "echo", "arguments": {"content": "ab " * 1000}}
-    message = f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"
-    talker = engine(tokenizer, [message])
-    longest = 0
+    talker = engine(tokenizer, [f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"])
 
     async def run():
-        nonlocal longest
         loop = make_loop(tokenizer, talker, policy={"max_result_chars": None}, response_length=100_000)
-        builder = loop.continuous_token_builder
-        merge = builder.merge_context_tokens
-
-        def merge_context_tokens(before, messages, *args, **kwargs):
-            nonlocal longest
-            longest = max(longest, *(len(item["content"]) for item in messages[len(before) :]))
-            return merge(before, messages, *args, **kwargs)
-
-        monkeypatch.setattr(builder, "merge_context_tokens", merge_context_tokens)
+        monkeypatch.setattr(loop.continuous_token_builder, "merge_context_tokens", None)
         return await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
 
     output = asyncio.run(run())
     episode = output.extra_fields["episode"]
     assert sum(len(call["result"]) for call in episode["turns"][0]["steps"][0]["calls"]) > LONG
-    assert (episode["stop_reason"], longest) == ("max_tokens", 0)
-    assert output.response_ids == talker.outputs[0]
+    assert episode["stop_reason"] == "max_tokens" and output.response_ids == talker.outputs[0]

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -111,16 +112,14 @@ def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
     assert protocol.parse(protocol.render_calls("t", [LS] * 41)).error == "too_many_calls"
 
 
-def check_examples(protocol):
+def keep_the_contract(protocol, scenarios):
+    """Its prompt shows its examples, which it reads, and gold passes in its words."""
     prompt = protocol.system_prompt(SCENARIOS[0].functions(0))
     parsed = [protocol.parse(example) for example in protocol.examples()]
     assert all(example in prompt for example in protocol.examples()) and all(found.well_formed for found in parsed)
     assert {found.answer is None for found in parsed} == {True, False}
     assert prompt == prompt.strip(), "Llama's template would strip it, and prompt and tokens would differ"
     assert all(function["name"] in prompt for function in SCENARIOS[0].functions(0))
-
-
-def play_gold(protocol, scenarios):
     for scenario in scenarios:
         messages = gold_messages(scenario, protocol)  # raises where a turn does not pass
         written = [protocol.parse(message["content"]) for message in messages if message["role"] == "assistant"]
@@ -129,26 +128,28 @@ def play_gold(protocol, scenarios):
 
 @EACH
 def test_examples_parse_and_gold_passes(name):
-    for docs in ("json", "signature"):
-        check_examples(get_protocol(name, docs=docs))
-    play_gold(get_protocol(name), SCENARIOS[::20])
+    keep_the_contract(get_protocol(name), SCENARIOS[::20])
+    keep_the_contract(get_protocol(name, docs="signature"), ())
 
 
 def test_rendering_refuses_what_would_not_be_read_back():
-    toolbench, python = get_protocol("toolbench"), get_protocol("python_calls")
-    refused = [
-        lambda: get_protocol("think_xml").render_answer("t", "a</answer>b"),
-        lambda: get_protocol("think_xml").render_calls("a</think>b", [LS]),
-        lambda: HERMES.render_answer("", "use <tool_call>"),
-        lambda: HERMES.render_calls("a</think>b", [LS]),
-        lambda: get_protocol("llama3_json").render_answer("", 'Sure: {"name": "ls", "parameters": {}}'),
-        lambda: python.render_answer("", "Sure: [ls()]"),
-        *(lambda name=name: python.render_calls("", [Call("f", {name: 1})]) for name in ("a b", "from", "ﬁ", "1a", "")),
-        *(lambda name=name: toolbench.render_calls("", [Call(name, {})]) for name in ("Finish", "a\nb", " a", "")),
-        lambda: toolbench.render_calls("x\nAction: ls", [LS]),
-        lambda: toolbench.system_prompt([function("Finish", "", [])]),
-    ]
-    for number, render in enumerate(refused):
+    think_xml, toolbench, python = (get_protocol(name) for name in ("think_xml", "toolbench", "python_calls"))
+    for number, render in enumerate(
+        (
+            lambda: think_xml.render_answer("t", "a</answer>b"),
+            lambda: think_xml.render_calls("a</think>b", [LS]),
+            lambda: HERMES.render_answer("", "use <tool_call>"),
+            lambda: HERMES.render_calls("a</think>b", [LS]),
+            lambda: get_protocol("llama3_json").render_answer("", 'Sure: {"name": "ls", "parameters": {}}'),
+            lambda: python.render_answer("", "Sure: [ls()]"),
+            lambda: python.render_calls("", [Call("f", {"from": 1})]),
+            lambda: python.render_calls("", [Call("f", {"\ufb01": 1})]),
+            lambda: toolbench.render_calls("", [Call("Finish", {})]),
+            lambda: toolbench.render_calls("", [Call("a\nb", {})]),
+            lambda: toolbench.render_calls("x\nAction: ls", [LS]),
+            lambda: toolbench.system_prompt([function("Finish", "", [])]),
+        )
+    ):
         with pytest.raises(ValueError):
             render()
             raise AssertionError(number)
@@ -200,32 +201,28 @@ def messages_near(name):
     return damaged | pieces | st.text()
 
 
-class Watch:
-    """Notices code that runs, imports, opened files and processes while `on`; audit hooks cannot be removed."""
-
-    def __init__(self):
-        self.on, self.seen = False, []
-        sys.addaudithook(self.hook)
-
-    def hook(self, event, arguments):
-        if self.on and event.startswith(("exec", "import", "open", "os.", "subprocess.", "socket.", "ctypes.")):
-            self.seen.append(event)
+watched = None
+"""What code runs, is imported, opened or started, while it is a list; audit hooks cannot be removed."""
 
 
-watch = Watch()
+@sys.addaudithook
+def watch(event, arguments):
+    if watched is not None and event.startswith(("exec", "import", "open", "os.", "subprocess.", "socket.", "ctypes.")):
+        watched.append(event)
 
 
 @EACH
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_text_makes_the_parser_raise_or_run_anything(name, data):
+    global watched
     protocol, text = get_protocol(name), data.draw(messages_near(name))
-    watch.on = True
+    watched = seen = []
     try:
         parsed = protocol.parse(text)
     finally:
-        watch.on = False
-    assert not watch.seen, "parsing runs nothing"
+        watched = None
+    assert not seen, "parsing runs nothing"
     assert (parsed.error is not None) + bool(parsed.calls) + (parsed.answer is not None) == 1
     for call in parsed.calls:
         json.dumps(call.arguments, allow_nan=False, ensure_ascii=False).encode()
@@ -240,27 +237,22 @@ def hostile(protocol, size):
     units = {*re.findall(r"</?\w+>|\w+|\W", call), call, *"[{}", "]", '{"', "((", '\\"', "''", "f(a=", "; "}
     units |= {"<think>", "</think>", "<tool_response>", "1,", '{"a":', "- ", "[f(", '{"name":"', '","parameters":'}
     for unit in sorted(units):
-        yield (unit * (size // len(unit) + 1))[:size]
-        middle = size - len(before) - len(after)
-        yield before + (unit * (middle // len(unit) + 1))[:middle] + after
-        yield (call + unit * (size // len(unit) + 1))[:size]
+        many = unit * (size // len(unit) + 1)
+        yield many[:size]
+        yield before + many[: size - len(before) - len(after)] + after
+        yield (call + many)[:size]
 
 
 def steps(protocol, text):
     """Function calls, of Python and of C, that parsing makes."""
-    count = 0
-
-    def tally(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(tally)
+    events = Counter()
+    sys.setprofile(lambda frame, event, argument: events.update([event]))
     try:
         parsed = protocol.parse(text)
     finally:
         sys.setprofile(None)
     assert len(parsed.calls) <= protocol.max_calls
-    return count
+    return events["call"] + events["c_call"]
 
 
 @EACH
@@ -279,50 +271,43 @@ def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     protocol = module.MyFormat()
-    check_examples(protocol)
-    play_gold(protocol, SCENARIOS[::100])
+    keep_the_contract(protocol, SCENARIOS[::100])
     assert protocol.parse('x\nCALL {"name": "ls", "arguments": {}}').error == "text_outside"
-    assert all(f"`{name}`" in README.read_text() for name in NAMES)
 
 
 # Hermes is byte for byte what the templates of Qwen's models write.
 
 
-# Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
-TEMPLATES = {"Qwen3": quoted_by_bfcl("qwen_fc"), "Qwen2.5": quoted_by_bfcl("arch")}
-
-
-def render(template, messages, tools=None):
-    (text,), _ = render_jinja_template([messages], tools=tools, chat_template=template, add_generation_prompt=True)
-    return text
-
-
-def structured(scenario):
-    """A gold conversation as an API client would give it to a template: tool calls and tool messages as data."""
-    messages = [{"role": "system", "content": HERMES.instructions()}]
-    for message in gold_messages(scenario, HERMES)[1:]:
+def as_an_api_has_them(messages):
+    """A gold conversation as a client would give it to a template: tool calls and tool messages as data."""
+    made = [{"role": "system", "content": HERMES.instructions()}]
+    for message in messages[1:]:
         content = message["content"]
         if message["role"] == "assistant":
             parsed = HERMES.parse(content)
-            made = [{"function": {"name": call.name, "arguments": call.arguments}} for call in parsed.calls]
+            calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in parsed.calls]
             entry = {"role": "assistant", "content": parsed.answer or ""}
-            messages.append(entry | ({"tool_calls": made} if made else {}))
+            made.append(entry | ({"tool_calls": calls} if calls else {}))
         elif content.startswith("<tool_response>"):
             body = content.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
-            for text in body.split("\n</tool_response>\n<tool_response>\n"):
-                messages.append({"role": "tool", "content": text})
+            texts = body.split("\n</tool_response>\n<tool_response>\n")
+            made += [{"role": "tool", "content": text} for text in texts]
         else:
-            messages.append(message)
-    return messages
+            made.append(message)
+    return made
 
 
-@pytest.mark.parametrize("model", TEMPLATES)
+# Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
+@pytest.mark.parametrize("model", ["qwen_fc", "arch"])
 def test_hermes_writes_a_whole_episode_as_the_template_does_with_tools(model):
+    template = quoted_by_bfcl(model)
+
+    def render(messages, tools=None):
+        (text,), _ = render_jinja_template([messages], tools=tools, chat_template=template, add_generation_prompt=True)
+        return text
+
     for scenario in (SCENARIOS[0], load_scenarios("multi_turn_long_context")[58]):
-        ours = gold_messages(scenario, HERMES)
-        ours = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in ours]
+        messages = gold_messages(scenario, HERMES)
+        ours = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in messages]
         tools = HERMES.tools(scenario.functions(0))
-        assert render(TEMPLATES[model], ours) == render(TEMPLATES[model], structured(scenario), tools)
-        plain = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in ours)
-        if model == "Qwen2.5":
-            assert render(TEMPLATES[model], ours) == f"{plain}<|im_start|>assistant\n", "and so does any ChatML"
+        assert render(ours) == render(as_an_api_has_them(messages), tools)

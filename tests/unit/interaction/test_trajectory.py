@@ -14,20 +14,17 @@ EXCHANGES = st.lists(st.tuples(IDS, IDS, st.integers(0, 2)), max_size=6)
 
 def require_aligned(trajectory: Trajectory, with_log_probs: bool) -> None:
     """All that the class promises, looked at token by token."""
-    size = len(trajectory)
-    assert len(trajectory.response) == len(trajectory.mask) == size
+    size, mask = len(trajectory), trajectory.mask
+    assert len(trajectory.response) == len(mask) == size
     assert trajectory.ids == trajectory.prompt + trajectory.response
     if with_log_probs and trajectory.spans:
         assert trajectory.log_probs is not None and len(trajectory.log_probs) == size
-        assert all(
-            (value == 0) == (mask == 0) for value, mask in zip(trajectory.log_probs, trajectory.mask, strict=True)
-        )
+        assert [value != 0 for value in trajectory.log_probs] == [*map(bool, mask)]
     else:
         assert trajectory.log_probs is None
-    covered = {position for span in trajectory.spans for position in range(span.start, span.end)}
-    assert covered == {position for position, mask in enumerate(trajectory.mask) if mask}
-    assert sum(span.end - span.start for span in trajectory.spans) == len(covered), "no token is in two steps"
-    number_tokens(trajectory.spans, trajectory.mask)
+    covered = [position for span in trajectory.spans for position in range(span.start, span.end)]
+    assert covered == [position for position, value in enumerate(mask) if value], "each in one step"
+    number_tokens(trajectory.spans, mask)
 
 
 @given(prompt=IDS, exchanges=EXCHANGES, with_log_probs=st.booleans(), whole=st.booleans(), data=st.data())
@@ -39,7 +36,6 @@ def test_whatever_is_appended_in_whatever_order_stays_aligned(prompt, exchanges,
         log_probs = [-0.5 - position for position in range(len(said))] if with_log_probs else None
         span = trajectory.add_step(turn, said, log_probs)
         require_aligned(trajectory, with_log_probs)
-        assert span == trajectory.spans[-1] and span.turn == turn
         assert trajectory.last_step == trajectory.response[span.start : span.end] == said
         expected += said
         removed = data.draw(st.integers(0, len(said) - 1)) if whole else 0
@@ -56,10 +52,9 @@ def test_whatever_is_appended_in_whatever_order_stays_aligned(prompt, exchanges,
 
 def test_what_would_break_it_is_refused_and_leaves_it_as_it_was():
     trajectory = Trajectory([1])
-    with pytest.raises(ValueError, match="step 0 has no tokens"):
-        trajectory.add_step(0, [], [])
-    with pytest.raises(ValueError, match="has 2 tokens and 1 log-probabilities"):
-        trajectory.add_step(0, [2, 3], [-1.0])
+    for said, log_probs, words in (([], [], "step 0 has no tokens"), ([2, 3], [-1.0], "2 tokens and 1 log-prob")):
+        with pytest.raises(ValueError, match=words):
+            trajectory.add_step(0, said, log_probs)
     trajectory.add_step(0, [2, 3], None)
     with pytest.raises(ValueError, match="does not go on from the token ids that it had"):
         trajectory.go_on([1, 2, 99, 4])
@@ -68,8 +63,6 @@ def test_what_would_break_it_is_refused_and_leaves_it_as_it_was():
     with pytest.raises(ValueError, match="2 tokens removed that are not the last ones of a longer step"):
         trajectory.go_on([1, 9], removed=2)
     trajectory.add_context([5])
-    with pytest.raises(ValueError, match="1 tokens removed that are not the last ones"):
-        trajectory.go_on([1, 2, 3, 9], removed=1)
     with pytest.raises(ValueError, match="step 1 has some log-probabilities, the steps before it had none"):
         trajectory.add_step(0, [4], [-1.0])
     assert trajectory.spans == [Span(0, 0, 2)] and trajectory.mask == [1, 1, 0]

@@ -9,10 +9,8 @@ from support.policies import ANSWER, CUT, gold, play, say, scenario_of
 
 from bfcl_env import Call, load_scenarios
 from rewards import step as step_reward
-from rewards.metrics import METRIC_KEYS
 
 GARBAGE = "no tags at all"
-KEYS = ("score", "step_scores", "step_share", "step_success", "contribution", "regressed", "voted", *METRIC_KEYS)
 
 
 def call(name, /, **arguments):
@@ -48,35 +46,26 @@ def paid(success, contribution):
     return (success + contribution) / 2
 
 
-AFTER_AN_ERROR = [0, paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), 1 + 1]
+TWO_OF_THREE = [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN)]
+READ_AND_FLY = say(call("fly"), call("setHeadlights", mode="on"))
 TRAJECTORIES = {
-    "gold in one message": (DOORS, [say(*scenario_of(DOORS).turns[0].gold), ANSWER], [1, 1]),
-    "gold in two messages": (
-        CAR,
-        [UNLOCK, LIGHTS, ANSWER],
-        [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 1 + 1],
-    ),
-    "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
-    "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], AFTER_AN_ERROR),
+    "gold in two messages": (CAR, [UNLOCK, LIGHTS, ANSWER], [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 2]),
+    "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
+    "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
     "an error beside the right call": (
         CAR,
-        [say(call("fly"), call("setHeadlights", mode="on")), UNLOCK, ANSWER],
-        [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 1 + 1],
+        [READ_AND_FLY, UNLOCK, ANSWER],
+        [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 2],
     ),
-    "the right read": (STOCKS, [NVIDIA, ANSWER], [1, 1]),
-    "the right read, repeated": (STOCKS, [NVIDIA, NVIDIA, NVIDIA, ANSWER], [1, 0, 0, 1]),
+    "the right read, repeated, and the next turn": (STOCKS, [NVIDIA, NVIDIA, ANSWER, FUND, ANSWER], [1, 0, 1, 1, 2]),
     "the wrong read, so unsolved": (STOCKS, [APPLE, ANSWER], [paid(1, 0), 0]),
     "the wrong read, then the right one": (STOCKS, [APPLE, NVIDIA, ANSWER], [paid(1 / 2, 0), paid(1 / 2, 1), 1]),
     "the right write, repeated": (LOCKS, [LOCK, LOCK, ANSWER], [1, 0, 1]),
-    "the right state by other calls": (
-        CAR,
-        [FRONT, REAR, LIGHTS, ANSWER],
-        [paid(1 / 3, 0), paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN)],
-    ),
+    "the right state by other calls": (CAR, [FRONT, REAR, LIGHTS, ANSWER], [paid(1 / 3, 0), *TWO_OF_THREE, 2]),
     "undone and done again, twice": (
         CAR,
         [UNLOCK, LIGHTS, DARK, LIGHTS, DARK, LIGHTS, ANSWER],
-        [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN), paid(1 / 3, 0), 0, 0, 0, 1 + 1],
+        [*TWO_OF_THREE, paid(1 / 3, 0), 0, 0, 0, 2],
     ),
     "the wrong order, which fails": (
         ENGINE,
@@ -84,27 +73,22 @@ TRAJECTORIES = {
         [0, paid(1 / 3, 1 / 2), paid(1 / 3, 1 / 2), 1],
     ),
     "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
-    "solved": (STOCKS, [NVIDIA, ANSWER, FUND, ANSWER], [1, 1, 1, 1 + 1]),
+    "nothing": (STOCKS, [], []),
 }
-
-
-def test_each_message_is_paid():
-    for case, (scenario_id, messages, expected) in TRAJECTORIES.items():
-        result = score(play(scenario_of(scenario_id), messages))
-        assert result["step_scores"][: len(expected)] == pytest.approx(expected), case
-        assert len(result["step_scores"]) == len(messages), case
-        assert result["score"] == pytest.approx(sum(result["step_scores"])), case
-
-
 WAITING = {
     "waiting": ([ANSWER], [2]),
     "a read, then waiting": ([say(call("ls")), ANSWER], [0, 1]),
     "a parse error, then waiting": ([GARBAGE, ANSWER], [0, paid(1 / 2, 1) + 1]),
     "a change, then waiting": ([say(call("touch", file_name="new")), ANSWER], [0, 0]),
 }
+"""In a turn in which nothing is to be called."""
 
 
-def test_where_nothing_is_to_be_called_waiting_is_paid():
+def test_each_message_is_paid():
+    for case, (scenario_id, messages, expected) in TRAJECTORIES.items():
+        result = score(play(scenario_of(scenario_id), messages))
+        assert result["step_scores"] == pytest.approx(expected), case
+        assert result["score"] == pytest.approx(sum(expected)), case
     scenario = scenario_of(FILES)
     before = [text for turn in range(3) for text in gold(scenario, turn)]
     for case, (messages, expected) in WAITING.items():
@@ -165,8 +149,3 @@ def test_parameters_change_what_is_paid():
     for wrong in ({"alpha": -1}, {"turn_bonus": math.nan}, {"turn_bonus": math.inf}, {"bound": True}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             score(solved, **wrong)
-
-
-def test_an_episode_without_messages_earns_nothing():
-    result = score(play(scenario_of(STOCKS), []))
-    assert (result["score"], result["step_scores"], tuple(result)) == (0.0, [], KEYS)
