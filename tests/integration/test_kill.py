@@ -81,12 +81,12 @@ class Run:
         launch = self.launch()
         return [] if launch is None else processes.living(launch, self.folder / "run")
 
-    def titled(self) -> list[tuple[str, psutil.Process]]:
-        """The processes of the launch and what they call themselves: Ray puts the method that runs into it."""
+    def titled(self, words: str) -> list[psutil.Process]:
+        """The processes of the launch that call themselves so: Ray puts the method that runs into it."""
         found = []
         for process in self.processes():
             with suppress(psutil.Error):  # ended since
-                found.append((" ".join(process.cmdline()), process))
+                found += [process] if words in " ".join(process.cmdline()) else []
         return found
 
     def start(self) -> subprocess.Popen:
@@ -111,10 +111,6 @@ class Run:
         if (launch := self.launch()) is not None:
             processes.clear(launch, self.folder / "run")
 
-    def left(self) -> list[str]:
-        """What this run has left on the machine: processes, shared memory, temporary files."""
-        return sorted(processes_of(self.folder) | (files() - self.before))
-
     def wait_for(self, child: subprocess.Popen, place: Callable[["Run"], bool], before: Launch | None = None) -> None:
         """Returns when the run is at this place.
 
@@ -126,6 +122,13 @@ class Run:
             assert time.time() - began < 300, f"not {place.__name__} within 300 s"
             time.sleep(0.002)
 
+    def fails(self, child: subprocess.Popen, saved: int, *words: str) -> None:
+        """The run ends by itself with these words, keeps its checkpoints and leaves nothing on the machine."""
+        said = child.communicate(timeout=120)[0]
+        assert child.returncode == 1 and all(word in said for word in words), said
+        assert self.saved >= saved
+        assert not processes_of(self.folder) | (files() - self.before)
+
     def finishes(self, unlogged: frozenset[tuple[str, int]] = frozenset()) -> None:
         """Start once more; all steps are made, all is written, nothing is left on the machine.
 
@@ -135,7 +138,7 @@ class Run:
         child = self.start()
         said = child.communicate(timeout=400)[0]
         assert child.returncode == 0, said
-        assert self.left() == []
+        assert not processes_of(self.folder) | (files() - self.before)
         entries = {entry.folder: entry for entry in STATE.read(self.folder / "run" / FILE).stages}
         for name, steps in self.steps.items():
             stage = self.folder / "run" / name
@@ -155,7 +158,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def starting_up(run: Run) -> bool:
-    return any("raylet" in title for title, _ in run.titled())
+    return bool(run.titled("raylet"))
 
 
 def generating(run: Run) -> bool:
@@ -165,7 +168,7 @@ def generating(run: Run) -> bool:
 
 
 def updating(run: Run) -> bool:
-    return run.saved >= 2 and any("update_actor" in title for title, _ in run.titled())
+    return run.saved >= 2 and bool(run.titled("update_actor"))
 
 
 def saving(run: Run) -> bool:
@@ -181,18 +184,11 @@ def between_stages(run: Run) -> bool:
     return state.look(run.stage).done is not None
 
 
-@pytest.mark.parametrize(
-    ("place", "whole_session"),
-    [
-        (starting_up, False),
-        (generating, True),
-        (updating, False),
-        (saving, True),
-        (saved_and_not_exported, True),
-        (between_stages, False),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else "all" if value else "curriculum",
-)
+PLACES = {starting_up: False, generating: True, updating: False, saving: True}
+PLACES |= {saved_and_not_exported: True, between_stages: False}
+
+
+@pytest.mark.parametrize(("place", "whole_session"), PLACES.items())
 def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_session: bool):
     """Kills the curriculum alone, or it and every process of the stage at once, as a machine does that goes down."""
     before = run.launch()
@@ -201,10 +197,8 @@ def test_a_run_that_is_killed(run: Run, place: Callable[[Run], bool], whole_sess
     victims = run.processes() if whole_session else []
     os.kill(child.pid, signal.SIGKILL)
     for process in victims:
-        try:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            pass
     child.communicate()
 
 
@@ -237,17 +231,11 @@ def generating_the_next(run: Run) -> bool:
 def test_a_lost_worker_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run, victim: str):
     child = small.start()
     small.wait_for(child, generating_the_next)
-    saved = small.saved
-    killed = [process for title, process in small.titled() if title.startswith(victim)]
+    saved, killed = small.saved, small.titled(victim)
+    assert killed
     for process in killed:
         process.kill()
-    assert killed, f"no {victim} among {[title for title, _ in small.titled()]}"
-    said = child.communicate(timeout=120)[0]
-    assert child.returncode == 1
-    assert "RAY worker" in said and "Most likely worker" in said
-    assert "the same command goes on from there" in said
-    assert small.saved >= saved
-    assert small.left() == []
+    small.fails(child, saved, "RAY worker", "Most likely worker", "the same command goes on from there")
 
 
 def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(small: Run):
@@ -257,11 +245,7 @@ def test_a_full_disk_ends_the_stage_with_its_cause_and_keeps_the_checkpoint(smal
     with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))
-    said = child.communicate(timeout=120)[0]
-    assert child.returncode == 1
-    assert "the disk is full" in said
-    assert small.saved == saved
-    assert small.left() == []
+    small.fails(child, saved, "the disk is full")
     filler.unlink()
 
 
