@@ -59,7 +59,6 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
         assert len(episodes) == len({*episodes}) == ROWS * ROLLOUTS, step
         assert not seen & {*episodes}
         seen |= {*episodes}
-    assert (stage / "hf" / "model.safetensors").is_file()
 
 
 @pytest.mark.slow
