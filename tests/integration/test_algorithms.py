@@ -1,6 +1,6 @@
 """Trains with what docs/algorithms.md offers, a mini-batch smaller than the batch, and looks at what only that moves.
 
-Three short trainings and one that ends at once because all groups are alike; about five minutes on two cores.
+Three short trainings; about five minutes on two cores.
 """
 
 import json
@@ -16,18 +16,17 @@ from support import short_training
 
 from data_prep.__main__ import main as prepare_data
 from interaction.token_rewards import overlong_penalty
-from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
 
-BATCH, MINI, N, STEPS, BUDGET = 4, 2, 4, 2, 400
+BATCH, MINI, N, BUDGET = 4, 2, 4, 400
 
 REWARD = '''
-def compute_score(data_source, solution_str, ground_truth, extra_info, constant=False):
+def compute_score(data_source, solution_str, ground_truth, extra_info):
     """Rewards length in steps, so that rollouts differ; `rare` seldom differs, so that groups are filtered."""
     length = len(solution_str)
-    return {"score": 0.0 if constant else (length % 11) / 10, "acc": 0.0, "rare": float(length % 5 == 0)}
+    return {"score": (length % 11) / 10, "acc": 0.0, "rare": float(length % 5 == 0)}
 '''
 
 
@@ -45,19 +44,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def train(folder: Path, name: str, *overrides: str, steps: int = STEPS, fails: bool = False) -> tuple[Path, str]:
+def train(folder: Path, name: str, *overrides: str) -> Path:
     done = short_training.start(
         "recipe.train",
         "--config-name=stage2",
         *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/model"),
         f"reward.custom_reward_function.path={folder}/my_reward.py",
-        *(f"trainer.total_training_steps={steps}", "trainer.save_freq=1", "trainer.test_freq=-1"),
+        *("trainer.total_training_steps=2", "trainer.save_freq=-1", "trainer.test_freq=-1"),
         *(f"data.train_batch_size={BATCH}", f"actor_rollout_ref.actor.ppo_mini_batch_size={MINI}"),
         *(f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"),
         *overrides,
     )
-    assert (done.returncode != 0) is fails, done.stdout[-6000:] + done.stderr[-3000:]
-    return folder / name / "stage2_base", done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    return folder / name / "stage2_base"
 
 
 def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:
@@ -79,7 +78,7 @@ DAPO = (
 
 
 def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(folder: Path):
-    stage, _ = train(folder, "dapo", *DAPO)
+    stage = train(folder, "dapo", *DAPO)
     steps = read_steps(stage)
     assert sorted(steps) == [1, 2]
     for step, numbers in steps.items():
@@ -103,16 +102,6 @@ def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(fol
     assert any(numbers["train/overlong_left_out"] > 0 for numbers in steps.values())
 
 
-def test_groups_that_are_all_alike_end_the_training_and_its_checkpoint_stays(folder: Path):
-    """The same run goes on with a reward that never differs."""
-    same = ("algorithm.filter_groups.metric=reward", "interaction.overlong.penalty=0", "stage.max_gen_batches=2")
-    constant = "+reward.custom_reward_function.reward_kwargs.constant=true"
-    stage, said = train(folder, "dapo", *DAPO, *same, constant, steps=STEPS + 1, fails=True)
-    assert "only 0 of the 4 groups that a step needs differ in algorithm.filter_groups.metric=reward" in said
-    assert sorted(read_steps(stage)) == [1, 2] and state.latest(stage / "checkpoints") == STEPS
-    assert len(groups(stage, STEPS + 1)) == 2 * BATCH, "neither more nor fewer than the limit"
-
-
 CISPO = (
     "actor_rollout_ref.actor.policy_loss.loss_mode=cispo",
     "actor_rollout_ref.actor.clip_ratio_low=10",
@@ -131,7 +120,7 @@ CISPO = (
 def test_other_losses_clip_and_other_estimators_divide_by_no_spread(
     folder: Path, overrides: list[str], scale: float, clipped: float
 ):
-    stage, _ = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
+    stage = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
     for step, numbers in read_steps(stage).items():
         assert numbers["actor/pg_clipfrac"] > clipped and numbers["actor/grad_norm"] > 0
         scores = [[episode["score"] for episode in group] for group in groups(stage, step)]

@@ -29,11 +29,6 @@ TASKS = load_tasks("bfcl_single")
 XML = get_protocol("think_xml")
 REWARDS = (progress, all_or_nothing, outcome, step, format_reward)
 JUNK = "no tags at all"
-COUNTS = {
-    **{"simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200, "parallel": 200},
-    **{"parallel_multiple": 200, "irrelevance": 240, "live_simple": 258, "live_multiple": 1053, "live_parallel": 16},
-    **{"live_parallel_multiple": 24, "live_irrelevance": 884, "live_relevance": 16},
-}
 WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
@@ -74,8 +69,7 @@ def paid(record):
     return [reward.compute_score("", "", "", row)["score"] / most.get(reward, 1.0) for reward in REWARDS]
 
 
-def test_tasks_are_those_of_the_release_and_cannot_be_changed():
-    assert Counter(task.category for task in TASKS.values()) == COUNTS
+def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
     task = TASKS["multiple_0"]
     for read in (lambda: task.functions, lambda: task.accepted, lambda: task.messages):
         read()[0].clear()
