@@ -20,7 +20,7 @@ from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
 
-BATCH, MINI, N, BUDGET = 4, 2, 4, 400
+N, BUDGET = 4, 400
 
 REWARD = '''
 def compute_score(data_source, solution_str, ground_truth, extra_info):
@@ -45,18 +45,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, name: str, *overrides: str) -> Path:
-    done = short_training.start(
-        "recipe.train",
-        "--config-name=stage2",
-        *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/model"),
-        f"reward.custom_reward_function.path={folder}/my_reward.py",
-        *("trainer.total_training_steps=2", "trainer.save_freq=-1", "trainer.test_freq=-1"),
-        *(f"data.train_batch_size={BATCH}", f"actor_rollout_ref.actor.ppo_mini_batch_size={MINI}"),
-        *(f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"),
-        *overrides,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    return folder / name / "stage2_base"
+    given = [f"reward.custom_reward_function.path={folder}/my_reward.py", "trainer.test_freq=-1", *overrides]
+    given += [f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"]
+    return short_training.train(folder, *given, "actor_rollout_ref.actor.ppo_mini_batch_size=2", run=name)
 
 
 def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:

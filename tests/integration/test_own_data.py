@@ -21,7 +21,6 @@ def test_it_trains_and_what_stands_guard_has_metrics_of_its_own(tmp_path: Path) 
     make_tiny_policy(tmp_path / "model")
     stage = train(
         tmp_path,
-        f"paths.data={tmp_path}/data",
         f"data.train_files={tmp_path}/data/office_train.parquet",
         f"data.val_files={tmp_path}/data/office_val.parquet",
         f"environment.guard={tmp_path}/guard/mixture_val.parquet",

@@ -40,25 +40,25 @@ def prepared(folder: Path, reward: str = "") -> Path:
     return folder
 
 
-def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
-    """Trains the model in `folder/model` with stage 2's configuration; returns the folder of the stage.
-
-    Args:
-        overrides: at least the files of data.
-        rows: of a step, two episodes each.
-    """
-    done = start(
-        *("recipe.train", "--config-name", "stage2"),
-        f"paths.run={folder}/run",
+def started(
+    folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4
+) -> subprocess.CompletedProcess[str]:
+    """Two steps of so many rows, two episodes each, that train the model in `folder/model`."""
+    return start(
+        *("recipe.train", "--config-name", config, f"paths.run={folder}/{run}", f"paths.data={folder}/data"),
         f"actor_rollout_ref.model.path={folder}/model",
         *("trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=2"),
         *(f"data.train_batch_size={rows}", f"actor_rollout_ref.actor.ppo_mini_batch_size={rows}"),
         *("actor_rollout_ref.rollout.n=2", "data.max_response_length=300"),
         *overrides,
-        timeout=500,
     )
+
+
+def train(folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4) -> Path:
+    """The same, which has to succeed; returns the folder of the stage."""
+    done = started(folder, *overrides, config=config, run=run, rows=rows)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    return folder / "run" / STAGE
+    return folder / run / (STAGE if config == "stage2" else config)
 
 
 def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:
