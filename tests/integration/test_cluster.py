@@ -138,10 +138,8 @@ class Cluster:
 
 
 def _files() -> set[str]:
-    strewn = {str(path) for name in ("bfcl-", "prefork-", "rl-colocate") for path in Path("/tmp").glob(f"{name}*")}
-    return strewn | {
-        str(path) for path in Path("/dev/shm").iterdir() if path.name.startswith(("psm_", "verl_weights_"))
-    }
+    places = {"/tmp": ("bfcl-*", "prefork-*", "rl-colocate*"), "/dev/shm": ("psm_*", "verl_weights_*")}
+    return {str(path) for folder, names in places.items() for name in names for path in Path(folder).glob(name)}
 
 
 @pytest.fixture(scope="module")
@@ -166,10 +164,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster) -> None:
     other = {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64}
-    for words, given, environment in (
-        ("does not see what", [f"paths.run={cluster.private}/run"], {}),
-        ("wants a token", [], other),
-    ):
+    private = [f"paths.run={cluster.private}/run"]
+    for words, given, environment in (("does not see what", private, {}), ("wants a token", [], other)):
         child = cluster.start(*given, "preflight_only=true", **environment)
         found = child.communicate(timeout=200)[0]
         assert child.returncode == 1 and words in " ".join(found.split()), found
@@ -184,9 +180,8 @@ def test_a_node_that_is_killed_ends_the_run_with_its_name(cluster: Cluster) -> N
         saved = state.latest(cluster.stage / "checkpoints")
     cluster.raylet("second").send_signal(signal.SIGKILL)
     said = child.communicate(timeout=200)[0]
-    assert child.returncode == 1
-    assert "the cluster has lost the node" in said and "127.0.0.2" in said
-    assert "the same command goes on from there" in said
+    assert child.returncode == 1 and "127.0.0.2" in said
+    assert "the cluster has lost the node" in said and "the same command goes on from there" in said
     assert state.latest(cluster.stage / "checkpoints") >= saved
     assert not cluster.left() and cluster.raylet("first").is_running()
 
@@ -196,11 +191,9 @@ def test_the_same_command_goes_on_when_the_node_is_back_and_leaves_the_cluster_a
     cluster.add("second", "127.0.0.2")
     child = cluster.start()
     said = child.communicate(timeout=470)[0]
-    assert child.returncode == 0
-    assert "from the checkpoint of step" in said
-    assert set(read_steps(cluster.stage)) == set(range(1, STEPS + 1))
-    for numbers in read_steps(cluster.stage).values():
-        assert engine_agrees(numbers)
+    assert child.returncode == 0 and "from the checkpoint of step" in said
+    steps = read_steps(cluster.stage)
+    assert {*steps} == {*range(1, STEPS + 1)} and all(map(engine_agrees, steps.values()))
     for path in steps_in(cluster.stage / "rollouts" / "train"):
         assert len(parts_of(path)) > 1, "one node alone has written episodes"
         assert len(read_records(path)) == ROWS * ROLLOUTS
