@@ -74,8 +74,7 @@ def test_gold_scores_one_and_policies_that_solve_nothing_score_next_to_nothing()
         assert max(found.passed for found in got.values()) <= 1
         for policy in ("always answer", "echo"):
             assert got[policy].progress == 0 and got[policy].turns_passed == (203 if category in MISS else 3)
-            assert got[policy].progress_raw == pytest.approx(0.235 if category in MISS else 0.003, abs=5e-4)
-        assert got["random calls"].progress < 0.02 and got["random calls"].progress_raw < 0.235
+        assert got["random calls"].progress < 0.02
         assert 0.1 < got["repeat last call"].progress < 0.25 and 0.3 < got["skip a turn"].progress < 0.4
 
 
