@@ -1,13 +1,12 @@
 """Trains with what docs/algorithms.md offers, a mini-batch smaller than the batch, and looks at what only that moves.
 
-    pytest -m slow tests/integration/test_algorithms.py
-
-Three short trainings and one that ends at once because all groups are alike; about five minutes on two cores.
+Three short trainings; about five minutes on two cores.
 """
 
 import json
 import math
 from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,70 +16,44 @@ from support import short_training
 
 from data_prep.__main__ import main as prepare_data
 from interaction.token_rewards import overlong_penalty
-from recipe.stage import state
 from recipe.stage.metrics_log import read_steps
 
 pytestmark = pytest.mark.slow
 
-DEMO = short_training.ROOT / "outputs" / "tiny_policy" / "hf"
-BATCH, MINI, N, STEPS, BUDGET = 4, 2, 4, 2, 400
+N, BUDGET = 4, 400
 
 REWARD = '''
-def compute_score(data_source, solution_str, ground_truth, extra_info, constant=False):
+def compute_score(data_source, solution_str, ground_truth, extra_info):
     """Rewards length in steps, so that rollouts differ; `rare` seldom differs, so that groups are filtered."""
     length = len(solution_str)
-    return {"score": 0.0 if constant else (length % 11) / 10, "acc": 0.0, "rare": float(length % 5 == 0)}
+    return {"score": (length % 11) / 10, "acc": 0.0, "rare": float(length % 5 == 0)}
 '''
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data, a reward, and a tiny policy that was shown gold conversations: an untrained one never ends a message.
-
-    That of the demo, where there is one; making it takes minutes, and a shorter warm start does.
-    """
+    """Data, a reward, and a tiny policy that was shown gold conversations: an untrained one never ends a message."""
     path = tmp_path_factory.mktemp("algorithms")
     assert prepare_data(["--out", str(path / "data"), "--tiny"]) == 0
     (path / "my_reward.py").write_text(REWARD)
-    if DEMO.is_dir():
-        (path / "model").symlink_to(DEMO)
-    else:
-        warm = path / "warm"
-        short = ("trainer.total_epochs=6", f"paths.stage={warm}", f"paths.run={warm}", f"paths.data={path}/data")
-        start("recipe.sft", *short)
-        (path / "model").symlink_to(warm / "hf")
+    warm = path / "warm"
+    short = ("trainer.total_epochs=6", f"paths.stage={warm}", f"paths.run={warm}", f"paths.data={path}/data")
+    done = short_training.start("recipe.sft", *short)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    (path / "model").symlink_to(warm / "hf")
     return path
 
 
-def start(module: str, *overrides: str, fails: bool = False) -> str:
-    done = short_training.start(module, *overrides)
-    assert (done.returncode != 0) is fails, done.stdout[-6000:] + done.stderr[-3000:]
-    return done.stdout + done.stderr
-
-
-def train(folder: Path, name: str, *overrides: str, steps: int = STEPS, fails: bool = False) -> tuple[Path, str]:
-    said = start(
-        "recipe.train",
-        "--config-name=stage2",
-        *(f"paths.run={folder}/{name}", f"paths.data={folder}/data", f"actor_rollout_ref.model.path={folder}/model"),
-        f"reward.custom_reward_function.path={folder}/my_reward.py",
-        *(f"trainer.total_training_steps={steps}", "trainer.save_freq=1", "trainer.test_freq=-1"),
-        *(f"data.train_batch_size={BATCH}", f"actor_rollout_ref.actor.ppo_mini_batch_size={MINI}"),
-        *(f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"),
-        *overrides,
-        fails=fails,
-    )
-    return folder / name / "stage2_base", said
-
-
-def episodes(stage: Path, step: int) -> list[dict[str, Any]]:
-    lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+def train(folder: Path, name: str, *overrides: str) -> Path:
+    given = [f"reward.custom_reward_function.path={folder}/my_reward.py", "trainer.test_freq=-1", *overrides]
+    given += [f"actor_rollout_ref.rollout.n={N}", f"data.max_response_length={BUDGET}"]
+    return short_training.train(folder, *given, "actor_rollout_ref.actor.ppo_mini_batch_size=2", run=name)
 
 
 def groups(stage: Path, step: int) -> list[list[dict[str, Any]]]:
     found = defaultdict(list)
-    for episode in episodes(stage, step):
+    for line in (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines():
+        episode = json.loads(line)
         found[episode["uid"]].append(episode)
     return list(found.values())
 
@@ -96,7 +69,7 @@ DAPO = (
 
 
 def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(folder: Path):
-    stage, _ = train(folder, "dapo", *DAPO)
+    stage = train(folder, "dapo", *DAPO)
     steps = read_steps(stage)
     assert sorted(steps) == [1, 2]
     for step, numbers in steps.items():
@@ -105,7 +78,7 @@ def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(fol
         assert numbers["train/played_groups"] == len(played)
         assert numbers["train/filtered_groups"] == pytest.approx(len(alike) / len(played))
         assert numbers["train/lost_samples"] == 0, "filtered is not lost"
-        for episode in episodes(stage, step):
+        for episode in chain.from_iterable(played):
             cut = episode["episode"]["stop_reason"] == "max_tokens"
             price = overlong_penalty(episode["response_tokens"], BUDGET, cut, window=0.9, penalty=0.5)
             assert episode["reward"]["overlong_penalty"] == pytest.approx(price)
@@ -115,21 +88,9 @@ def test_dynamic_sampling_correction_overlong_and_several_updates_in_one_run(fol
         assert numbers["train/overlong_left_out"] < 1
         assert numbers["rollout_corr/rollout_is_mean"] == pytest.approx(1.0, abs=1e-3)
         assert numbers["actor/pg_clipfrac"] > 0, "the second update of a step has a ratio"
-        assert math.isfinite(numbers["actor/grad_norm"]) and numbers["actor/grad_norm"] > 0
+        assert 0 < numbers["actor/grad_norm"] < math.inf
     assert any(numbers["train/filtered_groups"] > 0 for numbers in steps.values())
     assert any(numbers["train/overlong_left_out"] > 0 for numbers in steps.values())
-
-
-def test_groups_that_are_all_alike_end_the_training_and_its_checkpoint_stays(folder: Path):
-    """The same run goes on with a reward that never differs."""
-    same = ("algorithm.filter_groups.metric=reward", "interaction.overlong.penalty=0", "stage.max_gen_batches=2")
-    constant = "+reward.custom_reward_function.reward_kwargs.constant=true"
-    stage, said = train(folder, "dapo", *DAPO, *same, constant, steps=STEPS + 1, fails=True)
-    assert "only 0 of the 4 groups that a step needs differ in algorithm.filter_groups.metric=reward" in said
-    assert "8 groups were played, stage.max_gen_batches=2 batches" in said and "(8 at 0)" in said
-    assert sorted(read_steps(stage)) == [1, 2]
-    assert state.latest(stage / "checkpoints") == STEPS
-    assert len(groups(stage, STEPS + 1)) == 2 * BATCH, "neither more nor fewer than the limit"
 
 
 CISPO = (
@@ -150,7 +111,7 @@ CISPO = (
 def test_other_losses_clip_and_other_estimators_divide_by_no_spread(
     folder: Path, overrides: list[str], scale: float, clipped: float
 ):
-    stage, _ = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
+    stage = train(folder, overrides[0].removeprefix("algorithm="), *overrides)
     for step, numbers in read_steps(stage).items():
         assert numbers["actor/pg_clipfrac"] > clipped and numbers["actor/grad_norm"] > 0
         scores = [[episode["score"] for episode in group] for group in groups(stage, step)]

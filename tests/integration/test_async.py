@@ -25,7 +25,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[str]]:
     """A folder with data and a model, and the settings of a stage that plays on, where it trains or beside it."""
     prepared(tmp_path)
-    given = [f"paths.data={tmp_path}/data", f"trainer={request.param}", "trainer.test_freq=-1"]
+    given = [f"trainer={request.param}", "trainer.test_freq=-1"]
     return tmp_path, [*given, f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
 
 
@@ -59,7 +59,6 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
         assert len(episodes) == len({*episodes}) == ROWS * ROLLOUTS, step
         assert not seen & {*episodes}
         seen |= {*episodes}
-    assert (stage / "hf" / "model.safetensors").is_file()
 
 
 @pytest.mark.slow

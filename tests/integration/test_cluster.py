@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,6 @@ class Cluster:
     """Two nodes, and what was on this machine before them."""
 
     folder: Path
-    port: int
     before: set[str]
     nodes: dict[str, subprocess.Popen] = field(default_factory=dict)
 
@@ -97,16 +96,6 @@ class Cluster:
     def raylet(self, name: str) -> psutil.Process:
         return next(process for process in self.processes(name) if process.name() == "raylet")
 
-    def workers(self) -> list[str]:
-        """Titles of Ray's workers on both nodes that do something."""
-        found = []
-        for process in (process for name in self.nodes for process in self.processes(name)):
-            with suppress(psutil.Error):
-                title = " ".join(process.cmdline()).strip()
-                if title.startswith("ray::") and "IDLE" not in title and title not in AGENTS:
-                    found.append(title)
-        return found
-
     def start(self, *given: str, **environment: str) -> subprocess.Popen:
         """The curriculum's first stage; with `preflight_only=true` the stage's own command, which alone knows that."""
         curriculum = ("recipe.curriculum", "--stages=stage1")
@@ -130,9 +119,15 @@ class Cluster:
             command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def left(self) -> list[str]:
-        """What a training has left on the two nodes, which share memory and temporary files here."""
-        return sorted([*self.workers(), *(_files() - self.before)])
+    def left(self) -> set[str]:
+        """What a training has left on the two nodes: workers that do something, memory and temporary files."""
+        found = _files() - self.before
+        for process in (process for name in self.nodes for process in self.processes(name)):
+            with suppress(psutil.Error):
+                title = " ".join(process.cmdline()).strip()
+                if title.startswith("ray::") and "IDLE" not in title and title not in AGENTS:
+                    found.add(title)
+        return found
 
     def close(self) -> None:
         for name in self.nodes:
@@ -143,10 +138,8 @@ class Cluster:
 
 
 def _files() -> set[str]:
-    strewn = {str(path) for name in ("bfcl-", "prefork-", "rl-colocate") for path in Path("/tmp").glob(f"{name}*")}
-    return strewn | {
-        str(path) for path in Path("/dev/shm").iterdir() if path.name.startswith(("psm_", "verl_weights_"))
-    }
+    places = {"/tmp": ("bfcl-*", "prefork-*", "rl-colocate*"), "/dev/shm": ("psm_*", "verl_weights_*")}
+    return {str(path) for folder, names in places.items() for name in names for path in Path(folder).glob(name)}
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +152,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    cluster = Cluster(folder, port, _files())
+    cluster = Cluster(folder, _files())
     cluster.private.mkdir()
     try:
         cluster.add("first", "127.0.0.1", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}/ray")
@@ -169,48 +162,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.close()
 
 
-REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "does not see what": (["paths.run={private}/run"], {}),
-    "wants a token": ([], {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64}),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster, said: str) -> None:
-    overrides, environment = REFUSED[said]
-    given = [text.format(private=cluster.private) for text in overrides]
-    child = cluster.start(*given, "preflight_only=true", **environment)
-    found = child.communicate(timeout=200)[0]
-    assert child.returncode == 1 and said in " ".join(found.split()), found
+def test_what_the_cluster_lacks_is_refused_before_the_run_s_folder_is_touched(cluster: Cluster) -> None:
+    other = {"RAY_AUTH_TOKEN_PATH": "", "RAY_AUTH_TOKEN": "0" * 64}
+    private = [f"paths.run={cluster.private}/run"]
+    for words, given, environment in (("does not see what", private, {}), ("wants a token", [], other)):
+        child = cluster.start(*given, "preflight_only=true", **environment)
+        found = child.communicate(timeout=200)[0]
+        assert child.returncode == 1 and words in " ".join(found.split()), found
     assert not cluster.stage.exists() and not [*cluster.folder.glob(".nodes*")]
 
 
-def generating_the_next(cluster: Cluster) -> bool:
-    """A checkpoint is there, and an episode of the step after it."""
-    saved = state.latest(cluster.stage / "checkpoints")
-    return saved >= 2 and bool(parts_of(path_of(cluster.stage / "rollouts", "train", saved + 1)))
-
-
-def wait_for(child: subprocess.Popen, cluster: Cluster, place: Callable[[Cluster], bool]) -> None:
-    began = time.time()
-    while not place(cluster):
-        assert child.poll() is None, f"ended before it was {place.__name__}:\n{child.communicate()[0]}"
-        assert time.time() - began < 400, f"not {place.__name__} within 400 s"
-        time.sleep(0.05)
-
-
 def test_a_node_that_is_killed_ends_the_run_with_its_name(cluster: Cluster) -> None:
-    child = cluster.start()
-    wait_for(child, cluster, generating_the_next)
-    saved = state.latest(cluster.stage / "checkpoints")
+    child, saved, limit = cluster.start(), 0, time.time() + 400
+    while saved < 2 or not parts_of(path_of(cluster.stage / "rollouts", "train", saved + 1)):
+        assert child.poll() is None and time.time() < limit
+        time.sleep(0.05)
+        saved = state.latest(cluster.stage / "checkpoints")
     cluster.raylet("second").send_signal(signal.SIGKILL)
     said = child.communicate(timeout=200)[0]
-    assert child.returncode == 1
-    assert "the cluster has lost the node" in said and "127.0.0.2" in said
-    assert "the same command goes on from there" in said
+    assert child.returncode == 1 and "127.0.0.2" in said
+    assert "the cluster has lost the node" in said and "the same command goes on from there" in said
     assert state.latest(cluster.stage / "checkpoints") >= saved
-    assert cluster.left() == []
-    assert cluster.raylet("first").is_running()
+    assert not cluster.left() and cluster.raylet("first").is_running()
 
 
 def test_the_same_command_goes_on_when_the_node_is_back_and_leaves_the_cluster_as_it_was(cluster: Cluster) -> None:
@@ -218,16 +191,13 @@ def test_the_same_command_goes_on_when_the_node_is_back_and_leaves_the_cluster_a
     cluster.add("second", "127.0.0.2")
     child = cluster.start()
     said = child.communicate(timeout=470)[0]
-    assert child.returncode == 0
-    assert "from the checkpoint of step" in said
-    assert set(read_steps(cluster.stage)) == set(range(1, STEPS + 1))
-    for numbers in read_steps(cluster.stage).values():
-        assert engine_agrees(numbers)
+    assert child.returncode == 0 and "from the checkpoint of step" in said
+    steps = read_steps(cluster.stage)
+    assert {*steps} == {*range(1, STEPS + 1)} and all(map(engine_agrees, steps.values()))
     for path in steps_in(cluster.stage / "rollouts" / "train"):
         assert len(parts_of(path)) > 1, "one node alone has written episodes"
         assert len(read_records(path)) == ROWS * ROLLOUTS
     assert (done := end.read_done(cluster.stage)) and done.global_step == STEPS
     sizes = {path.name for path in cluster.stage.glob(f"checkpoints/global_step_{STEPS}/actor/model_world_size_2_*")}
     assert sizes == {f"model_world_size_2_rank_{rank}.pt" for rank in range(2)}
-    assert cluster.left() == []
-    assert cluster.raylet("first").is_running() and cluster.raylet("second").is_running()
+    assert not cluster.left() and all(cluster.raylet(name).is_running() for name in cluster.nodes)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from support.short_training import prepared, start
+from support.short_training import STAGE, prepared, start, command
 
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps
@@ -32,21 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, name: str, body: str, *overrides: str) -> tuple[subprocess.CompletedProcess[str], Path]:
-    reward = folder / f"{name}.py"
-    reward.write_text(REWARD.format(body=body))
-    done = start(
-        *("recipe.train", "--config-name", "stage1"),
-        f"paths.run={folder}/{name}",
-        f"paths.data={folder}/data",
-        f"actor_rollout_ref.model.path={folder}/model",
-        f"reward.custom_reward_function.path={reward}",
-        *("trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=-1"),
-        *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
-        *("actor_rollout_ref.rollout.n=4", "data.max_response_length=300"),
-        *overrides,
-        timeout=500,
-    )
-    return done, folder / name / "stage1_format"
+    (folder / f"{name}.py").write_text(REWARD.format(body=body))
+    given = [f"reward.custom_reward_function.path={folder}/{name}.py", "trainer.test_freq=-1", *overrides]
+    done = start(*command(folder, *given, "actor_rollout_ref.rollout.n=4", rows=2, run=name))
+    return done, folder / name / STAGE
 
 
 @pytest.mark.slow

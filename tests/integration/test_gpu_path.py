@@ -6,8 +6,6 @@ bfloat16, dynamic micro-batches, a reference, truncated importance sampling; wit
 parameters. Two to three minutes each on two idle cores.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,11 @@ from uuid import uuid4
 
 import pytest
 import torch
+from support.short_training import ROOT, prepared, start
 from transformers import AutoModelForCausalLM
 
-from data_prep.__main__ import main as prepare_data
-from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.evaluation.server import profile_environment
 from recipe.stage.metrics_log import read_steps
-
-ROOT = Path(__file__).parents[2]
 
 REWARD = """
 def compute_score(data_source, solution_str, ground_truth, extra_info):
@@ -57,28 +52,25 @@ trainer.total_training_steps=2 trainer.save_freq=-1 trainer.test_freq=-1 trainer
 def test_two_steps_with_the_values_of_a_gpu_profile(
     tmp_path: Path, hardware: str, ranks: int, listeners: Callable[..., Any], beyond_loopback: Callable[..., list[str]]
 ):
-    prepare_data(["--out", str(tmp_path / "data"), "--tiny"])
-    make_tiny_policy(tmp_path / "model")
+    prepared(tmp_path, REWARD)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     model.config.tie_word_embeddings = False  # as Qwen2.5-7B has it: verl alone cannot train it fused
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     model.save_pretrained(tmp_path / "model")
-    (tmp_path / "reward.py").write_text(REWARD)
-    paths = [
+    given = [
+        f"data.{part}_files={tmp_path}/data/tiny_{name}.parquet" for part, name in (("train", "base"), ("val", "val"))
+    ]
+    given.append(f"reward.custom_reward_function.path={tmp_path}/my_reward.py")
+    given += [
         f"paths.run={tmp_path}/run",
         f"paths.data={tmp_path}/data",
-        f"data.train_files={tmp_path}/data/tiny_base.parquet",
-        f"data.val_files={tmp_path}/data/tiny_val.parquet",
         f"actor_rollout_ref.model.path={tmp_path}/model",
-        f"reward.custom_reward_function.path={tmp_path}/reward.py",
     ]
-    profile = [f"hardware={hardware}", f"trainer.n_gpus_per_node={ranks}", f"+ray_kwargs.ray_init.num_gpus={ranks}"]
-    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage2", *profile, *DEVICE, *SIZE, *paths]
-    environment = profile_environment("cpu") | {"PYTHONPATH": str(ROOT), "HARDWARE": "", "BFCL_TEST": uuid4().hex}
-    for name in ("MODEL", "RUN", "SEED"):
-        environment.pop(name, None)
-    with listeners("BFCL_TEST", environment["BFCL_TEST"]) as found:
-        answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500)
+    given += [f"hardware={hardware}", f"trainer.n_gpus_per_node={ranks}", f"+ray_kwargs.ray_init.num_gpus={ranks}"]
+    kept = {name: value for name, value in profile_environment("cpu").items() if name not in ("MODEL", "RUN", "SEED")}
+    kept |= {"HARDWARE": "", "BFCL_TEST": uuid4().hex, "PYTHONPATH": str(ROOT)}
+    with listeners("BFCL_TEST", kept["BFCL_TEST"]) as found:
+        answer = start("recipe.train", "--config-name", "stage2", *DEVICE, *SIZE, *given, timeout=1500, **kept)
     assert answer.returncode == 0, (answer.stdout + answer.stderr)[-6000:]
     assert "WorkerDict" in " ".join(found) and beyond_loopback(found) == []
     steps = read_steps(tmp_path / "run" / "stage2_base")

@@ -56,9 +56,9 @@ def test_a_stage_with_lora_hands_on_what_it_trained(tmp_path: Path, merge: bool)
 
     settings = json.loads((second / "adapter" / "adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == str(first / "hf")
-    steps = read_steps(first) | {step + 2: values for step, values in read_steps(second).items()}
+    steps = [*read_steps(first).values(), *read_steps(second).values()]
     assert len(steps) == 4
-    for values in steps.values():
+    for values in steps:
         assert engine_agrees(values)
         assert values["critic/score/mean"] >= 1.0
         assert values["actor/entropy"] < RANDOM / 2, "sampled from a model that knows nothing"

@@ -10,13 +10,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.learning import learn, play
 from support.short_training import ROOT
 
-from recipe.report import page as report
 from recipe.stage.metrics_log import read_steps
 
 GROUPS = (
@@ -27,10 +25,10 @@ GROUPS = (
 )
 
 
-def batches(stage: Path) -> dict[int, list[str]]:
-    """Step -> names of its trajectories; of a step that was repeated the later ones."""
+def batches(stage: Path) -> list[list[str]]:
+    """Names of the trajectories of each step; of a step that was repeated the later ones."""
     lines = map(json.loads, (stage / "batches.jsonl").read_text().splitlines())
-    return {line["step"]: line["trajectories"] for line in lines}
+    return [*{line["step"]: line["trajectories"] for line in lines}.values()]
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +48,8 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     steps = read_steps(at_once)
     assert list(steps) == [*range(1, 7)]
     assert batches(resumed) == batches(at_once)
-    epochs = [sum((batches(at_once)[step] for step in (first, first + 1)), list[str]()) for first in (1, 3, 5)]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2]) and epochs[0] != epochs[1] != epochs[2]
-    for name in ("actor/grad_norm", "actor/pg_loss"):
-        assert all(math.isfinite(numbers[name]) for numbers in steps.values()), name
+    one, other, third, fourth, *_ = batches(at_once)
+    assert sorted(one + other) == sorted(third + fourth) and one + other != third + fourth
     far = [abs(numbers["actor/ppo_kl"]) for numbers in steps.values()]
     assert far[0] < 1e-6 < min(far[1:])  # old log-probabilities are the start model's in every step
     for step, numbers in read_steps(resumed).items():
@@ -64,8 +60,6 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     assert shown.returncode == 0, shown.stderr[-3000:]
     moved = dict(re.findall(r"^(rewarded|punished) +\d+ +\S+ -> \S+ +([+-][\d.]+)", shown.stdout, re.MULTILINE))
     assert float(moved["rewarded"]) > 0 > float(moved["punished"]), shown.stdout  # median moves in nats
-    page: Any = report.write(tmp_path / "once").read_text()
-    assert "learned from stored trajectories" in page
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pytest
 from support.learning import learn, play
 from support.short_training import train
 
-from recipe.files import aligned
 from recipe.report.tables import CORRELATION
 from recipe.stage.metrics_log import read_steps
 
@@ -37,12 +36,6 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple
         read_steps(learn(tmp_path / name, files, model, *given, *more)) for name, more in (("one", ()), ("two", TWO))
     )
     assert list(one) == list(two) == [1, 2]
-    rows = [
-        [str(step), name, *(f"{run[step][name]:.8f}" for run in (one, two)), f"{two[step][name] - one[step][name]:.1e}"]
-        for step in one
-        for name in SAME
-    ]
-    print("\n" + aligned([["step", "", "one process", "two", "difference"], *rows]))
     for step in one:
         for name in SAME:
             assert two[step][name] == pytest.approx(one[step][name], rel=1e-4, abs=1e-6), (step, name)
@@ -50,11 +43,10 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "overrides",
+    "engine",
     [
-        TWO,
+        [],
         [
-            *TWO,
             "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
             "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=mp",
         ],
@@ -62,11 +54,11 @@ def test_two_data_parallel_trainers_have_loss_and_gradients_of_one(played: tuple
     ids=["two engines", "an engine of two processes"],
 )
 def test_engines_beside_each_other_or_in_parts_sample_what_is_trained(
-    played: tuple[Path, Path], tmp_path: Path, overrides: list[str]
+    played: tuple[Path, Path], tmp_path: Path, engine: list[str]
 ) -> None:
     _, model = played
     (tmp_path / "model").symlink_to(model)
-    given = [f"paths.data={model.parent}/data", "stage.old_log_probs_every=1", *FOUR, *overrides]
+    given = [f"paths.data={model.parent}/data", "stage.old_log_probs_every=1", *FOUR, *TWO, *engine]
     steps = read_steps(train(tmp_path, *given))
     assert list(steps) == [1, 2]
     for numbers in steps.values():

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-from bfcl_env.synthesis.generate import generate
+
 from support.short_training import ROOT, command, environment, prepared, train
 
-from bfcl_env.synthesis.propose import Shape
+from bfcl_env.synthesis import Shape, generate
 from data_prep.__main__ import main as prepare_data
 from recipe.stage import state
 from recipe.stage.metrics_log import read_steps

@@ -3,11 +3,10 @@
 Each starts all processes and makes two steps: six minutes on two cores.
 """
 
-import json
 from pathlib import Path
 
 import pytest
-from support.short_training import start
+from support.short_training import episodes, train
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
@@ -29,27 +28,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_stage_trains_two_steps(stage: str, made: Path) -> None:
-    done = start(
-        *("recipe.train", "--config-name", stage, *STAGES[stage]),
-        "stage.previous=null",
-        f"paths.run={made}/{stage}",
-        f"paths.data={made}/data",
-        f"actor_rollout_ref.model.path={made}/model",
-        *("trainer.total_training_steps=2", "trainer.val_before_train=false", "data.train_batch_size=4"),
+    trained = train(
+        made,
+        *STAGES[stage],
+        *("stage.previous=null", "trainer.val_before_train=false"),
         f"data.val_files={made}/data/tau/{'tau_user_val' if stage == 'tau_user' else 'tau_format'}.parquet",
         "data.max_prompt_length=1024",
         "actor_rollout_ref.rollout.max_model_len=2048",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
-        "actor_rollout_ref.rollout.n=2",
         "stage.max_lost_share=1.0",
-        timeout=600,
+        config=stage,
+        run=stage,
     )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    files = sorted((made / stage / stage / "rollouts" / "train").glob("*.jsonl"))
-    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
-    assert len(files) == 2 and len(lines) >= 2 * 4 * 2  # where training rows are validated on, these stand there too
+    lines = episodes(trained)
+    assert {line["step"] for line in lines} == {1, 2} and len(lines) >= 2 * 4 * 2  # with training rows of validations
     assert {line["environment"] for line in lines} == {"tau"} and {line["part"] for line in lines} == {"train"}
     assert all("clean" in line["episode"]["facts"] for line in lines)
     if stage == "tau_user":

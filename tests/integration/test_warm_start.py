@@ -24,30 +24,25 @@ EQUAL: dict[str, float] = {"atol": 1e-5, "rtol": 1e-5}
 """Logits in float32, of the adapter on its base and of the merged model."""
 
 
-def start(folder: Path, *arguments: str) -> str:
-    done = short_training.start(*arguments, f"paths.run={folder}/run", MODEL=str(folder / "model"))
+def start(folder: Path, *overrides: str) -> str:
+    files = f"data.train_files={folder}/chat.jsonl", "data.train_batch_size=4", "trainer.total_epochs=2"
+    done = short_training.start("recipe.sft", f"paths.run={folder}/run", *files, *overrides, MODEL=f"{folder}/model")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
 
-def write_talks(path: Path, count: int = 26) -> None:
-    cities = ("Oslo", "Rome", "Lima", "Bern", "Kyiv", "Cairo", "Seoul")
-    rows = []
-    for number in range(count):
-        city, call = cities[number % len(cities)], json.dumps({"city": cities[number % len(cities)], "day": number})
-        talk = [
-            ("user", f"Will it rain in {city} on day {number}?"),
-            ("assistant", f"Action: rain\nAction Input: {call}"),
-        ]
-        talk += [("tool", "wet" if number % 2 else "dry"), ("assistant", "Yes." if number % 2 else "No.")]
-        rows.append({"messages": [{"role": role, "content": text} for role, text in talk], "id": number, "by": "me"})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """A tiny policy, and 26 conversations that differ in their number."""
     make_tiny_policy(tmp_path / "model")
-    write_talks(tmp_path / "chat.jsonl")
+    lines = []
+    for number in range(26):
+        call, wet = f"Action: rain\nAction Input: {json.dumps({'day': number})}", number % 2
+        talk = [("user", f"Will it rain in Oslo on day {number}?"), ("assistant", call)]
+        talk += [("tool", "wet" if wet else "dry"), ("assistant", "Yes." if wet else "No.")]
+        messages = [{"role": role, "content": text} for role, text in talk]
+        lines.append(json.dumps({"messages": messages, "id": number}) + "\n")
+    (tmp_path / "chat.jsonl").write_text("".join(lines))
     return tmp_path
 
 
@@ -72,16 +67,7 @@ def loss_of(model: Any, tokenizer: Any, conversations: list[list[dict[str, str]]
 
 @pytest.mark.slow
 def test_lines_of_json_are_learned_and_what_is_held_out_shows_the_loss(folder: Path) -> None:
-    said = start(
-        *(
-            folder,
-            "recipe.sft",
-            f"data.train_files={folder}/chat.jsonl",
-            "data.val_share=0.2",
-            "data.train_batch_size=4",
-        ),
-        *("trainer.total_epochs=2", "trainer.test_freq=3", "trainer.save_freq=-1"),
-    )
+    said = start(folder, "data.val_share=0.2", "trainer.test_freq=3", "trainer.save_freq=-1")
     assert "21 conversations to train on, with 42 messages of the model; 5 to validate on" in said
     stage = folder / "run" / "stage0_sft"
     steps = read_steps(stage)
@@ -92,19 +78,13 @@ def test_lines_of_json_are_learned_and_what_is_held_out_shows_the_loss(folder: P
     rows = parquet.read_table(stage / "data" / "val.parquet").column("messages").to_pylist()
     tokenizer = AutoTokenizer.from_pretrained(stage / "hf")
     assert held_out[10] == pytest.approx(loss_of(load(stage / "hf"), tokenizer, rows), abs=1e-4)
-    report = short_training.start("recipe.report", str(folder / "run"))
-    assert f"{held_out[3]:.3f} -> {held_out[10]:.3f}" in report.stdout, report.stderr
-    assert f"{held_out[10]:.3f} at step 10" in (folder / "run" / "report.html").read_text()
 
 
 @pytest.mark.slow
 def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(folder: Path) -> None:
-    command = (
-        *(folder, "recipe.sft", f"data.train_files={folder}/chat.jsonl", "data.train_batch_size=4", "optim.lr=1e-2"),
-        *("model.lora_rank=8", "model.lora_alpha=16", "trainer.total_epochs=2", "trainer.max_ckpt_to_keep=2"),
-        "trainer.save_freq=after_each_epoch",
-    )
-    start(*command)
+    given = ["optim.lr=1e-2", "model.lora_rank=8", "model.lora_alpha=16", "trainer.max_ckpt_to_keep=2"]
+    given.append("trainer.save_freq=after_each_epoch")
+    start(folder, *given)
     stage = folder / "run" / "stage0_sft"
     first, last = sorted(int(path.name.split("_")[-1]) for path in (stage / "checkpoints").glob("global_step_*"))
     assert (first, last) == (6, 12)
@@ -113,7 +93,7 @@ def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(f
         shutil.rmtree(path)
     update(stage, done=None)
     (stage / "checkpoints" / TRACKER).write_text("6")  # as if it had been killed after the first epoch
-    said = start(*command)
+    said = start(folder, *given)
     assert "RESUME from the checkpoint of step 6" in said and max(read_steps(stage)) == 12
     again = load_file(stage / "adapter" / "adapter_model.safetensors")
     assert again.keys() == straight.keys()
@@ -121,8 +101,7 @@ def test_an_adapter_is_trained_resumed_between_two_epochs_and_handed_on_merged(f
         torch.testing.assert_close(again[name], straight[name], **EQUAL)
 
     ids = torch.arange(40, 80)[None]
-    base, merged = load(folder / "model"), load(stage / "hf")
-    before = base(input_ids=ids).logits
+    base, merged = load(folder / "model"), load(stage / "hf")(input_ids=ids).logits
+    assert (merged - base(input_ids=ids).logits).abs().max() > 0.01
     adapted = PeftModel.from_pretrained(base, stage / "adapter").eval()
-    torch.testing.assert_close(merged(input_ids=ids).logits, adapted(input_ids=ids).logits, **EQUAL)
-    assert (merged(input_ids=ids).logits - before).abs().max() > 0.01
+    torch.testing.assert_close(merged, adapted(input_ids=ids).logits, **EQUAL)

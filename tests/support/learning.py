@@ -18,7 +18,6 @@ def play(folder: Path) -> tuple[Path, Path]:
     """Rollouts with their tokens, 16 of two steps, and the model that played them."""
     stage = train(
         prepared(folder, REWARD),
-        f"paths.data={folder}/data",
         "interaction.record_tokens=true",
         f"reward.custom_reward_function.path={folder}/my_reward.py",
         "actor_rollout_ref.actor.optim.lr=1e-6",

@@ -40,16 +40,12 @@ def prepared(folder: Path, reward: str = "") -> Path:
     return folder
 
 
-def command(folder: Path, *overrides: str, rows: int = 4) -> tuple[str, ...]:
-    """What trains the model in `folder/model` with stage 2's configuration.
-
-    Args:
-        overrides: at least the files of data.
-        rows: of a step, two episodes each.
-    """
+def command(
+    folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4
+) -> tuple[str, ...]:
+    """Two steps of so many rows, two episodes each, that train the model in `folder/model`: module and arguments."""
     return (
-        *("recipe.train", "--config-name", "stage2"),
-        f"paths.run={folder}/run",
+        *("recipe.train", "--config-name", config, f"paths.run={folder}/{run}", f"paths.data={folder}/data"),
         f"actor_rollout_ref.model.path={folder}/model",
         *("trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=2"),
         *(f"data.train_batch_size={rows}", f"actor_rollout_ref.actor.ppo_mini_batch_size={rows}"),
@@ -58,11 +54,11 @@ def command(folder: Path, *overrides: str, rows: int = 4) -> tuple[str, ...]:
     )
 
 
-def train(folder: Path, *overrides: str, rows: int = 4) -> Path:
+def train(folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4) -> Path:
     """Trains by `command`; returns the folder of the stage."""
-    done = start(*command(folder, *overrides, rows=rows), timeout=500)
+    done = start(*command(folder, *overrides, config=config, run=run, rows=rows))
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    return folder / "run" / STAGE
+    return folder / run / (STAGE if config == "stage2" else config)
 
 
 def episodes(stage: Path, split: str = "train") -> list[dict[str, Any]]:

@@ -90,52 +90,32 @@ def mutants(count: int, seed: int) -> Iterator[tuple[SingleTurnTask, tuple[Call,
         yield task, tuple(calls)
 
 
-def _name(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    index = rng.randrange(len(calls))
-    name = calls[index].name
-    others = [document["name"] for document in task.functions]
-    changed = [name.upper(), name + "_", name.replace(".", "_"), "", " " + name, name.split(".")[-1], *others]
-    calls[index] = Call(rng.choice(changed), calls[index].arguments)
-
-
-def _count(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    """One call less, one more, none, or one in the place of another."""
+def _calls(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    """One call less, one more, none, one in the place of another, another order, or one by another name."""
     index, other = rng.randrange(len(calls)), rng.choice(calls)
-    changed = [calls[:index] + calls[index + 1 :], [*calls, other], [], [*calls[:index], other, *calls[index + 1 :]]]
-    calls[:] = rng.choice(changed)
+    one, before, after = calls[index], calls[:index], calls[index + 1 :]
+    others = [document["name"] for document in task.functions]
+    name = rng.choice([one.name.upper(), one.name.replace(".", "_"), "", " " + one.name, *others])
+    changed = [[*before, *after], [*calls, other], [], [*before, other, *after], calls[::-1]]
+    calls[:] = rng.choice([*changed, [*before, Call(name, one.arguments), *after]])
 
 
-def _missing(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    index = rng.randrange(len(calls))
-    arguments = dict(calls[index].arguments)
-    if arguments:
-        arguments.pop(rng.choice(list(arguments)))
-    calls[index] = Call(calls[index].name, arguments)
-
-
-def _surplus(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    index = rng.randrange(len(calls))
-    document = next(item for item in task.functions if item["name"] == calls[index].name)
-    documented = list(document["parameters"]["properties"])
-    name = rng.choice([*documented, "extra", "", *(key.upper() for key in documented)])
-    value = rng.choice(["", 1, True, None, [], {}, "text"])
-    calls[index] = Call(calls[index].name, {**calls[index].arguments, name: value})
-
-
-def _order(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    rng.shuffle(calls)
-    for index, call in enumerate(calls):
-        names = rng.sample(list(call.arguments), len(call.arguments))
-        calls[index] = Call(call.name, {name: call.arguments[name] for name in names})
-
-
-def _mixed_up(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
-    """An argument as another accepted call has it; in parallel tasks this makes pairings cross."""
+def _arguments(rng: random.Random, task: SingleTurnTask, calls: list[Call]) -> None:
+    """One argument less, more, or as another accepted call has it; in parallel tasks this makes pairings cross."""
     ((name, accepted),) = rng.choice(task.accepted).items()
-    index = next((index for index, call in enumerate(calls) if call.name == name), 0)
-    if values := [(key, value) for key, options in accepted.items() for value in options]:
-        key, value = rng.choice(values)
-        calls[index] = Call(calls[index].name, {**calls[index].arguments, key: value})
+    index = next((index for index, call in enumerate(calls) if call.name == name), rng.randrange(len(calls)))
+    call, arguments = calls[index], dict(calls[index].arguments)
+    document = next(item for item in task.functions if item["name"] == call.name)
+    values = [(key, value) for key, options in accepted.items() for value in options]
+    surplus = rng.choice([*document["parameters"]["properties"], "extra", ""])
+    kind = rng.randrange(3)
+    if kind == 0 and arguments:
+        arguments.pop(rng.choice(list(arguments)))
+    elif kind == 1 and values:
+        arguments |= [rng.choice(values)]
+    else:
+        arguments[surplus] = rng.choice(["", 1, True, None, [], {}, "text"])
+    calls[index] = Call(call.name, arguments)
 
 
 def _changed(change: Callable[[random.Random, Any], Any]) -> Callable[..., None]:
@@ -178,22 +158,7 @@ def _inside(rng: random.Random, value: Any) -> Any:
     return rng.choice([value.upper(), value[:at] + sign + value[at:], plain, value + "\n", *quoted, *others])
 
 
-_PIECES = """true false null 1 1L 2.5f 3n new [ ] [] { } {} ( ) , : ; " ' "a" 'b' [1,2] new_int[]{1,2} new_Array(1,2)
-new_ArrayList<>() new_HashMap<>() add(1) put("a",1) // -1 .5 1e3 undefined \\ ` ${x}"""
-PIECES = [piece.replace("_", " ") for piece in _PIECES.split()]
-
-
-def _literal(rng: random.Random, value: Any) -> Any:
-    """Java's and JavaScript's texts; for Python what a model writes that has met these languages."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    at, piece = rng.randint(0, len(text)), rng.choice(PIECES)
-    cut = rng.randint(at, len(text))
-    replaced = [text.replace(*pair) for pair in ((", ", ","), ('"', ""), ('"', "'"), ("<>", "<Object>"), ("(", "( "))]
-    around = [text[:at] + piece + text[at:], text[:at] + piece + text[cut:], text[:at] + text[cut:]]
-    return rng.choice([*around, *replaced, *(text + end for end in ("L", "n", "f", ".0")), text.rstrip("fFlLn"), piece])
-
-
 FAULTS: list[Callable[..., Any]] = [
-    *(lambda *_: None, _name, _count, _missing, _surplus, _order, _mixed_up),
-    *map(_changed, (_type, _inside, _inside, _inside, _literal, _literal)),
+    *(lambda *_: None, _calls, _calls, _arguments, _arguments),
+    *map(_changed, (_type, _inside, _inside, _inside)),
 ]

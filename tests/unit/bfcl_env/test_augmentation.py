@@ -1,7 +1,7 @@
 """Hints: one rule each, with an example; they change nothing, give nothing away, and are there when they are needed.
 
-Conversations are played twice side by side, with and without hints. In the play with hints, calls of every visible
-function without and with nonsense arguments can come first in each turn, before the model could have seen anything.
+Conversations are played twice side by side, with and without hints. Calls of every visible function without and with
+nonsense arguments can come first in each turn, before the model could have seen anything.
 """
 
 import copy
@@ -64,12 +64,7 @@ def test_every_rule_answers_its_example_and_never_needs_a_function_that_is_withh
 
 def test_the_documentation_contains_the_generated_table():
     text = Path(__file__).parents[3].joinpath("docs", "data", "hints.md").read_text("utf-8")
-    assert text.count(START) == text.count(END) == 1
-    shown = text.partition(START)[2].partition(END)[0].strip("\n") + "\n"
-    assert shown == table(), "docs/data/hints.md is not what `python -m bfcl_env.augmentation` prints"
-
-
-# Plays.
+    assert text.partition(START)[2].partition(END)[0].strip("\n") + "\n" == table()
 
 
 def occurs(value, text):
@@ -110,7 +105,7 @@ def probes(scenario, turn):
 
 
 def play(scenario, turns, probe=False):
-    """What is wrong; for each class how many calls fail and get a hint; who got a hint although BFCL marks no error."""
+    """For each class how many calls fail and get a hint, and who got a hint although BFCL marks no error."""
     wrong, failing, hinted, silent, said = [], Counter(), Counter(), set(), []
     with Episode(scenario) as plain, Episode(scenario, augment=True) as augmented:
         for number, calls in enumerate(turns):
@@ -121,15 +116,18 @@ def play(scenario, turns, probe=False):
                 if two.error is not None:
                     failing[owner or "no such function"] += 1
                     hinted[owner or "no such function"] += two.hint is not None
-                elif two.hint is not None:
-                    silent.add((scenario.index, call.name))
                 if (one.text, one.error) != (two.text, two.error) or one.hint is not None:
                     wrong.append(("another result", call))
-                if two.hint is not None and (not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint):
+                if two.hint is None:
+                    continue
+                if two.error is None:
+                    silent.add((scenario.index, call.name))
+                if not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint:
                     wrong.append(("no short line", two.hint))
-                if two.hint is not None and words(two.hint).intersection(scenario.withheld(number)):
-                    wrong.append(("names a withheld function", two.hint))
-                if two.hint is not None and (leaked := leaks(scenario, number, augmented, said, two.hint)):
+                if leaked := [
+                    *words(two.hint).intersection(scenario.withheld(number)),
+                    *leaks(scenario, number, augmented, said, two.hint),
+                ]:
                     wrong.append((leaked, two.hint))
             if plain.end_turn() != augmented.end_turn():
                 wrong.append(("another verdict", number))
@@ -137,24 +135,13 @@ def play(scenario, turns, probe=False):
     return failing, hinted, silent
 
 
-def strict(situation):
-    """`augmentation.hint`, but a rule that raises fails the test, and so does one that changes the state."""
-    advice = augmentation.advise(situation)
-    return advice[1] if advice else None
-
-
-def test_gold_gets_no_hint_where_it_succeeds():
-    silent = set()
-    for scenario in load_scenarios():
-        failing, _, found = play(scenario, [turn.gold for turn in scenario.turns])
-        silent |= found
-        assert not failing
-    verify = "verify_traveler_information"  # and two others whose failure BFCL does not mark as an error
-    assert silent == {*((at, verify) for at in (153, 154, 181)), (188, "authenticate_twitter"), (195, "retweet")}
-
-
 def test_hints_change_nothing_give_nothing_away_and_nine_of_ten_failing_calls_get_one(monkeypatch):
-    monkeypatch.setattr(augmentation, "hint", strict)
+    # instead of `hint`: a rule that raises fails the test
+    monkeypatch.setattr(augmentation, "hint", lambda situation: (augmentation.advise(situation) or (None, None))[1])
+    gold = [play(scenario, [turn.gold for turn in scenario.turns]) for scenario in load_scenarios()]
+    silent, verify = set().union(*(one[2] for one in gold)), "verify_traveler_information"
+    assert silent == {*((at, verify) for at in (153, 154, 181)), (188, "authenticate_twitter"), (195, "retweet")}
+    assert not any(failing for failing, _, _ in gold)
     played = [play(mutant.scenario, mutant.turns) for mutant in mutants(SEED, 1_000)]
     withheld = [*load_scenarios("multi_turn_miss_func")[::10], *load_scenarios("multi_turn_miss_param")[::10]]
     probed = [play(scenario, [turn.gold for turn in scenario.turns], probe=True) for scenario in withheld]

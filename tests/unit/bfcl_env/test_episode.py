@@ -2,24 +2,11 @@
 
 import json
 
-import pytest
-
 from bfcl_env import Call, Episode, ErrorKind, load_scenarios, parse_call
 from bfcl_env.proof.mutants import mutants
 from bfcl_env.state import MAX_SHOWN, matches, snapshot
 
-FILES = load_scenarios("multi_turn_base")[0]
 WITHHELD = load_scenarios("multi_turn_miss_func")
-
-
-def test_a_turn_with_gold_needs_a_call_the_state_and_the_responses():
-    with Episode(FILES) as episode:
-        verdict = episode.end_turn()
-    assert not verdict.passed and not verdict.passed_official
-    assert not verdict.state_matches and not verdict.responses_match
-    found = {item["attribute"]: item for item in verdict.difference}
-    assert found.keys() == {"root/document/temp", "results"}
-    assert (found["results"]["class"], found["results"]["actual"]) == ("", "absent")
 
 
 def test_a_turn_without_gold_passes_only_for_an_answer_that_leaves_the_state_alone():
@@ -40,24 +27,7 @@ def test_a_turn_without_gold_passes_only_for_an_answer_that_leaves_the_state_alo
     assert not verdict("no_such_function()").passed and not verdict("sort('final_report.pdf')").passed
     changed = verdict("touch('new.txt')")
     assert not changed.passed and not changed.state_matches and changed.passed_official
-    assert changed.difference[0]["class"] == "GorillaFileSystem"
     assert changed.difference[0]["attribute"].endswith("/new.txt")
-
-
-def test_an_episode_is_used_once():
-    episode = Episode(FILES)
-    for number in range(len(FILES.turns)):
-        assert episode.turn == number
-        episode.end_turn()
-    assert episode.done
-    with pytest.raises(RuntimeError, match="have ended"):
-        episode.end_turn()
-    episode.close()
-    episode.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        episode.execute(Call("ls", {}))
-    with pytest.raises(ValueError, match="'refused' or 'official', not 'yes'"):
-        Episode(FILES, withheld="yes")
 
 
 def test_every_withheld_function_is_unknown_until_its_turn_and_changes_nothing():

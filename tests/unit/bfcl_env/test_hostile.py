@@ -85,17 +85,13 @@ def execute(scenario, *calls):
 
 
 NO_CALLS = [
-    *("", "   ", "ls", "[ls()]", "ls(); pwd()", "ls(), pwd()", "x = ls()", "import os", "lambda: ls()", "(exit)()()"),
-    *("ls()()", "cd(folder=str('a'))", "cd(folder=f'{1}')", "cd(folder='x' * 10**9)", "cd(folder=1 + 2)"),
-    *("cd(folder=b'x')", "cd(folder=1j)", "cd(folder=...)", "cd(folder={1, 2})", "cd(folder=[x for x in (1, 2)])"),
-    *("cd(folder=(lambda: 1)())", "cd(folder=not True)", "cd(folder=~1)", "cd(folder=--1)", "cd(folder=x)"),
-    *("cd(folder='a', folder='b')", "cd(**{'folder': 'a'})", "cd(*['a'])", "cd(folder={**{}})", "cd(folder={[]: 1})"),
-    *("''.join(['a'])", "cd(folder='a'", "cd(folder=01)", "cd(folder='\ud800", "cd(folder=\x00)", "ls(\ud800=1)"),
-    *("cd(folder=(yield))", "cd(folder=(a := 1))", "cd(folder=exit())", "cd(folder=ls)", "cd(folder=await x)"),
-    *("ls() if True else pwd()", "ls() and pwd()", "cd(folder=nan)", "{'name': 'ls'}", "<tool_call>ls()</tool_call>"),
+    *("", "ls", "[ls()]", "ls(); pwd()", "ls(), pwd()", "x = ls()", "import os", "lambda: ls()", "ls()()"),
+    *("cd(folder=str('a'))", "cd(folder=f'{1}')", "cd(folder='x' * 10**9)", "cd(folder=b'x')", "cd(folder={1, 2})"),
+    *("cd(folder=[x for x in (1, 2)])", "cd(folder=(lambda: 1)())", "cd(folder=~1)", "cd(folder=x)", "cd(*['a'])"),
+    *("cd(folder='a', folder='b')", "cd(**{'folder': 'a'})", "cd(folder={**{}})", "cd(folder={[]: 1})"),
+    *("cd(folder='a'", "cd(folder=01)", "cd(folder='\ud800", "cd(folder=\x00)", "ls(\ud800=1)", "cd(folder=nan)"),
+    *("cd(folder=(yield))", "cd(folder=(a := 1))", "ls() if True else pwd()", "<tool_call>ls()</tool_call>"),
     "__import__('os').system('touch mark')",
-    "open(file='mark', mode='w').close()",
-    "cd(folder=__import__('os').system('touch mark'))",
     "cd(folder=open('mark', 'w'))",
     "().__class__.__bases__[0].__subclasses__()",
     "cd(folder=" + "[" * 5_000 + "]" * 5_000 + ")",
@@ -107,13 +103,11 @@ NO_CALLS = [
     "x" * 10_000_000,
     "cd(folder=" + "{'a': " * 300 + "1" + "}" * 300 + ")",
     "globals().update(state_checker=lambda *a: {'valid': True}) or ls()",
-    "print(f'{__import__(\"os\").getcwd()}').x()",
 ]
 UNKNOWN = [
-    *("open(file='mark', mode='w')", "exec('x = 1')", "eval('1')", "print('x')", "exit()", "os.system('touch mark')"),
-    *("self.ls()", "ls.__call__()", "__init__()", "__class__()", "_current_dir()", "root()", "_load_scenario({})"),
-    *("deepcopy(x={})", "setattr(a='state_checker', b=1)", "state_checker.__code__.replace(co_code=1)", "vars(x=1)"),
-    *("multi_turn_checker.state_checker(1)", "ls.__init__()", "_parse_positions('1-99999999999')"),
+    *("open(file='mark', mode='w')", "exec('x = 1')", "eval('1')", "exit()", "os.system('touch mark')", "self.ls()"),
+    *("ls.__call__()", "__init__()", "_current_dir()", "root()", "_load_scenario({})", "setattr(a='root', b=1)"),
+    *("state_checker.__code__.replace(co_code=1)", "multi_turn_checker.state_checker(1)", "_parse_positions('1-9')"),
 ]
 
 
@@ -135,15 +129,10 @@ def test_text_that_is_not_one_call_of_literals_is_a_call_error_and_no_other_name
 
 def test_arguments_that_would_hang_or_swamp_the_process_hit_a_limit():
     calls = [
-        *(Call("logarithm", {"value": 2, "base": 3, "precision": value}) for value in (100_000, "100000", 1e12)),
-        Call("logarithm", {"value": 2, "base": 3, "precision": float("nan")}),
-        Call("logarithm", {"value": "1e999999999", "base": 3, "precision": 5}),
-        Call("logarithm", {"value": 2, "base": "1E999999999", "precision": 5}),
-        Call("logarithm", {"value": (1, 10**18), "base": 2, "precision": 5}),
-        Call("power", {"base": 9, "exponent": 99_999_999}),
-        Call("power", {"base": -9, "exponent": 10**30}),
-        Call("power", {}, (9, 99_999_999)),
-        *(Call("square_root", {"number": 2, "precision": value}) for value in (10**6, 10**18, "1000000", float("inf"))),
+        *(Call("logarithm", {"value": 2, "base": 3, "precision": value}) for value in ("100000", 1e12, float("nan"))),
+        *(Call("logarithm", {"value": value, "base": 3, "precision": 5}) for value in ("1e999999999", (1, 10**18))),
+        *(Call("power", {"base": 9, "exponent": 99_999_999}), Call("power", {}, (-9, 10**30))),
+        *(Call("square_root", {"number": 2, "precision": value}) for value in (10**6, "1000000", float("inf"))),
         Call("round_number", {"number": 5, "decimal_places": -99_999_999}),
         Call("add", {"a": 10**2_000, "b": 1}),
         *(Call("mean", {"numbers": value}) for value in ([1] * 10_000, {1, 2}, object(), "x" * 10_000_000)),
@@ -169,20 +158,16 @@ def test_every_argument_of_every_function_may_be_hostile():
                 assert isinstance(result.text, str) and "root:" not in result.text
 
 
-def made(name, **arguments):
-    return make_call(name, arguments)
-
-
 def test_file_trees_that_grow_without_end_are_stopped():
-    into_itself = made("mkdir", dir_name="d"), made("cp", source="d", destination="d")
-    results = execute(FILES, *into_itself, made("find"), made("du"), made("ls"), made("pwd"))
-    assert [result.error for result in results[2:4]] == [ErrorKind.LIMIT, ErrorKind.LIMIT]
-    doubled = [made("mkdir", dir_name="a0")]
+    into_itself = Call("mkdir", {"dir_name": "d"}), Call("cp", {"source": "d", "destination": "d"})
+    for name in ("find", "du"):
+        assert execute(FILES, *into_itself, Call(name, {}), Call("ls", {}))[2].error is ErrorKind.LIMIT
+    doubled = [Call("mkdir", {"dir_name": "a0"})]
     for step in range(60):
         here, copy, there = f"a{step}", f"b{step}", f"a{step + 1}"
-        doubled += [made("cp", source=here, destination=copy), made("mkdir", dir_name=there)]
-        doubled += [made("mv", source=name, destination=there) for name in (here, copy)]
-    assert execute(FILES, *doubled, made("find"))[-1].error is ErrorKind.LIMIT
+        doubled += [Call("cp", {"source": here, "destination": copy}), Call("mkdir", {"dir_name": there})]
+        doubled += [Call("mv", {"source": name, "destination": there}) for name in (here, copy)]
+    assert execute(FILES, *doubled, Call("find", {}))[-1].error is ErrorKind.LIMIT
     scenario = next(
         item
         for item in load_scenarios("multi_turn_miss_param")
@@ -192,7 +177,7 @@ def test_file_trees_that_grow_without_end_are_stopped():
         for call in into_itself:
             episode.execute(call)
         assert not episode.end_turn().passed
-        episode.execute(made("ls"))
+        episode.execute(Call("ls", {}))
         assert not episode.end_turn().passed
 
 

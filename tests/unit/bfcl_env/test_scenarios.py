@@ -5,16 +5,13 @@ import random
 import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from bfcl_env import CATEGORIES, load_scenarios, part_of, source, train_indices
 from bfcl_env.leaderboard.averages import CATEGORIES as LEADERBOARD
-from bfcl_env.leaderboard.averages import LIVE, WEIGHTS, averages, missing
+from bfcl_env.leaderboard.averages import WEIGHTS, averages, missing
 from bfcl_env.proof.validate import POLICIES, score
-
-PUBLISHED = Path(__file__).parents[3] / "docs" / "data" / "suspicious.json"
 
 MISS = ("multi_turn_miss_func", "multi_turn_miss_param")
 ALIKE = {66: 70, 40: 43}
@@ -42,15 +39,10 @@ def test_a_held_out_task_that_resembles_a_training_task_is_never_reported():
     for item in load_scenarios():
         for mark in (json.dumps(item.initial_config, sort_keys=True), item.turns[0].user or item.id):
             alike[mark].add(part_of(item.index))
-    assert {frozenset(parts) for parts in alike.values()} <= {
-        *map(frozenset, ({"train"}, {"dev"}, {"test"}, {"train", "dev"}))
-    }
+    assert all(len(parts) == 1 or parts == {"train", "dev"} for parts in alike.values())
 
 
-def test_unknown_categories_splits_and_indices_and_other_data_are_refused(monkeypatch):
-    for call in (lambda: load_scenarios("base"), lambda: load_scenarios(split="held"), lambda: part_of(200)):
-        with pytest.raises(ValueError):
-            call()
+def test_other_data_are_refused(monkeypatch):
     source.read_data.cache_clear()
     monkeypatch.setattr(source, "DATA_SHA256", "0" * 64)
     try:
@@ -82,21 +74,9 @@ def test_gold_scores_one_and_policies_that_solve_nothing_score_next_to_nothing()
         assert max(found.passed for found in got.values()) <= 1
         for policy in ("always answer", "echo"):
             assert got[policy].progress == 0 and got[policy].turns_passed == (203 if category in MISS else 3)
-            assert got[policy].progress_raw == pytest.approx(0.235 if category in MISS else 0.003, abs=5e-4)
-        assert got["random calls"].progress < 0.02 and got["random calls"].progress_raw < 0.235
+        assert got["random calls"].progress < 0.02
         assert 0.1 < got["repeat last call"].progress < 0.25 and 0.3 < got["skip a turn"].progress < 0.4
 
-
-@pytest.mark.slow
-def test_the_suspicious_entries_of_the_pinned_data_are_published_as_the_command_lists_them(tmp_path):
-    words = [sys.executable, "-m", "bfcl_env", "validate", "--list", str(tmp_path / "listed.json")]
-    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert sum(line.startswith(tuple(POLICIES)) and " multi_turn_" in line for line in lines) == len(POLICIES) * 4
-    assert any(line.startswith("  175  the first turn has no gold calls: ") for line in lines)
-    assert (tmp_path / "listed.json").read_text() == PUBLISHED.read_text()
-
-
-# The leaderboard's averages.
 
 ORACLE = """
 import csv, json, os, sys, types
@@ -125,10 +105,8 @@ def test_averages_are_those_of_the_leaderboards_own_code_and_need_all_their_cate
     command = [sys.executable, "-c", ORACLE, str(tmp_path), json.dumps(scores)]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
     row, found = json.loads(answer.splitlines()[-1]), averages(scores)
-    assert [*found] == [*WEIGHTS, "overall"] and missing(scores) == ("format_sensitivity",) and averages({}) == {}
+    assert [*found] == [*WEIGHTS, "overall"] and missing(scores) == ("format_sensitivity",)
     assert all(row[column] == f"{found[name] * 100:.2f}%" for column, name in COLUMNS.items())
-    weighted = sum(scores[name][0] * scores[name][1] for name in LIVE) / sum(scores[name][1] for name in LIVE)
-    assert found["live"] == pytest.approx(weighted)
     for left_out in LEADERBOARD:
         given = averages({name: value for name, value in scores.items() if name != left_out})
         assert len(given) == (6 if left_out == "live_relevance" else 4), left_out

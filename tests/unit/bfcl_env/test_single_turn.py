@@ -5,15 +5,14 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from dataclasses import FrozenInstanceError
 from functools import reduce
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bfcl_env import source
 from bfcl_env.single_turn import java, javascript
-from bfcl_env.single_turn import tasks as module
-from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, check_relevance, unmatched, unmatched_greedily
+from bfcl_env.single_turn.checker import MAX_CALLS, check_calls, unmatched, unmatched_greedily
 from bfcl_env.single_turn.components import SHARES
 from bfcl_env.single_turn.environment import LONGEST_NAME
 from bfcl_env.single_turn.tasks import failing_gold
@@ -30,11 +29,6 @@ TASKS = load_tasks("bfcl_single")
 XML = get_protocol("think_xml")
 REWARDS = (progress, all_or_nothing, outcome, step, format_reward)
 JUNK = "no tags at all"
-COUNTS = {
-    **{"simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200, "parallel": 200},
-    **{"parallel_multiple": 200, "irrelevance": 240, "live_simple": 258, "live_multiple": 1053, "live_parallel": 16},
-    **{"live_parallel_multiple": 24, "live_irrelevance": 884, "live_relevance": 16},
-}
 WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
@@ -47,19 +41,21 @@ def gold_of(task):
     return next(iter(task.gold())).calls
 
 
-def said(task, text, **policy):
-    with Conversation(task, XML, **policy) as conversation:
+def said(task, text):
+    """The record of a message, which is the only one, whatever it is."""
+    with Conversation(task, XML, max_format_errors_per_turn=3) as conversation:
         conversation.start()
         reply = conversation.reply(text)
-        return reply, conversation.record()
+        assert reply.done and not reply.messages
+        return conversation.record()
 
 
 def calling(task, calls):
-    return said(task, XML.render_calls("t", calls))[1]
+    return said(task, XML.render_calls("t", calls))
 
 
 def answering(task):
-    return said(task, XML.render_answer("t", "I cannot."))[1]
+    return said(task, XML.render_answer("t", "I cannot."))
 
 
 def official(record):
@@ -73,30 +69,18 @@ def paid(record):
     return [reward.compute_score("", "", "", row)["score"] / most.get(reward, 1.0) for reward in REWARDS]
 
 
-# Tasks.
-
-
-def test_tasks_are_those_of_the_release_and_cannot_be_changed(monkeypatch):
-    assert Counter(task.category for task in TASKS.values()) == COUNTS
-    for task in TASKS.values():
-        assert json.loads(task.entry_json)["id"] == task.id
-        assert json.loads(task.answer_json)["id"] == task.id if task.kind.wanted == "accepted" else not task.answer_json
+def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
     task = TASKS["multiple_0"]
-    with pytest.raises(FrozenInstanceError):
-        task.part = "train"
     for read in (lambda: task.functions, lambda: task.accepted, lambda: task.messages):
         read()[0].clear()
         assert read()[0]
-    monkeypatch.setattr(module, "DATA_SHA256", "0" * 64)
-    with pytest.raises(source.SourceError, match=r"bfcl-eval==2026\.3\.23"):
-        module.read_categories()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_gold_passes_in_every_category_that_a_protocol_can_write(protocol):
     format_, cannot, without, failed, failing = get_protocol(protocol), set(), set(), [], set()
     for number, task in enumerate(TASKS.values()):
-        if not any(True for _ in task.gold()):
+        if not [*task.gold()]:
             without.add(task.id)
         elif unwritable(task, format_) is not None:
             cannot.add(task.id)
@@ -131,17 +115,6 @@ def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_cat
             assert abs(found[part] - share * found.total()) <= 1.5, (category, part, found)
 
 
-# The environment.
-
-
-def test_whatever_the_message_is_it_is_the_only_one():
-    for category in COUNTS:
-        for text in (XML.render_calls("t", [Call("f", {})]), XML.render_answer("t", "x"), JUNK, ""):
-            reply, record = said(first(category), text, max_format_errors_per_turn=3)
-            assert reply.done and not reply.messages
-            assert (record.stop_reason, len(record.turns)) == ("done", 1), category
-
-
 def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_does_not_pass():
     for task in list(TASKS.values())[::13]:
         for message in task.gold():
@@ -172,7 +145,7 @@ def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
 def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
     for category in ("irrelevance", "live_irrelevance"):
         task = first(category)
-        records = [answering(task), said(task, JUNK)[1], calling(task, [Call(task.functions[0]["name"], {})])]
+        records = [answering(task), said(task, JUNK), calling(task, [Call(task.functions[0]["name"], {})])]
         assert [record.outcome.passed for record in records] == [True, False, False]
         assert [official(record) for record in records] == [True, True, False]
     task = first("live_relevance")
@@ -183,17 +156,15 @@ def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call
     assert not list(task.gold()) and [record.outcome.passed for record in records] == [True, False, False, False]
     assert [official(record) for record in records] == [True, True, True, False]
     assert paid(records[0]) == [1.0] * len(REWARDS) and max(paid(records[-1])) < 1
-    for checked in (check_relevance([], wanted=True), check_relevance([calls[0]], wanted=False)):
-        assert not checked.passed and not checked.passed_official
 
 
 def test_a_call_that_does_not_fit_the_documentation_is_an_error_of_its_kind():
     task = first("simple_python")
     (call,) = gold_of(task)
     missing = {name: value for name, value in call.arguments.items() if name != next(iter(call.arguments))}
-    environment, other = task.open(), task.open()
+    environment = task.open()
     environment.begin()
-    assert environment.call(call).error is None and environment.verdicts().passed and not other.verdicts().passed
+    assert environment.call(call).error is None and environment.verdicts().passed
     long = environment.call(Call("x" * 10_000, {}))
     assert long.error == ErrorKind.UNKNOWN_FUNCTION and len(long.text) < 3 * LONGEST_NAME
     for arguments, positional in ((missing, ()), ({**call.arguments, "more": 1}, ()), ({}, (1,))):
@@ -238,33 +209,21 @@ def test_ten_megabytes_of_anything_and_bfcls_exponential_and_quadratic_patterns_
         judged([Call("f", {"a": ("new HashMap<" + piece * 48_000)[:48_000]})], "HashMap", "java")
 
 
-def anything(rng, depth=0):
-    """A value as JSON has it, or a text of the signs that literals are made of."""
-    kind = rng.randrange(10 if depth < 3 else 8)
-    if kind < 4:
-        return "".join(rng.choice("""new int[]{}()<>"',:;1a \n-é""") for _ in range(rng.randrange(9)))
-    if kind < 8:
-        return rng.choice(
-            [None, True, False, 0, 1, -1, 1.0, 0.5, float("nan"), float("inf"), 10**400, "", "a", "\ud800"]
-        )
-    inner = [anything(rng, depth + 1) for _ in range(rng.randrange(4))]
-    return inner if kind == 8 else dict(zip("abc", inner, strict=False))
+TYPES = [("python", name) for name in "string integer float boolean array tuple dict any none".split()]
+TYPES += [("java", name) for name in java.TYPES] + [("javascript", name) for name in javascript.TYPES]
+SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "\ud800", 10**400])
+VALUES = st.recursive(
+    SIMPLE | st.text("""new int[]{}()<>"',:;1a \n-é""", max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
 
 
-def test_nothing_raises():
-    rng, passed = random.Random(0), 0
-    types = [("python", name) for name in "string integer float boolean array tuple dict any none".split()]
-    types += [("java", name) for name in java.TYPES] + [("javascript", name) for name in javascript.TYPES]
-    inner_types = ["string", "integer", "float", "dict", "array", "any", "String", "HashMap"]
-    for _ in range(3_000):
-        language, type_ = rng.choice(types)
-        written, accepted = anything(rng), [anything(rng) for _ in range(rng.randrange(4))]
-        accepted += [[written], [[written]], []][rng.randrange(3)]
-        calls = [Call("f", {"a": written})] * rng.randint(1, 3)
-        checked = judged(calls, type_, language, accepted, rng.choice(inner_types))
-        assert checked.passed == (not checked.mismatches)
-        passed += checked.passed or checked.passed_official
-    assert passed > 100
+@given(st.sampled_from(TYPES), VALUES, st.lists(VALUES, max_size=3), st.integers(1, 3), st.sampled_from(TYPES))
+@settings(max_examples=1_000, deadline=None)
+def test_nothing_raises(type_, written, accepted, count, items):
+    checked = judged([Call("f", {"a": written})] * count, type_[1], type_[0], [*accepted, written], items[1])
+    assert checked.passed == (not checked.mismatches)
 
 
 def test_a_matching_is_found_whenever_there_is_one():

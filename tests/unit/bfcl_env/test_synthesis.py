@@ -26,17 +26,20 @@ def scenario(entry):
     return scenario_of(entry["id"].rpartition("_")[0], entry, entry["ground_truth"], 0)
 
 
-def test_parts_share_no_program_and_no_composed_name():
-    assert not {entry["program"] for entry in TRAIN} & {entry["program"] for entry in TEST}
-
+def test_parts_share_no_program_name_or_unseen_wording():
     def people(those):
         return {name for entry in those for name in entry["initial_config"].get("MessageAPI", {}).get("user_map", ())}
 
+    assert not {entry["program"] for entry in TRAIN} & {entry["program"] for entry in TEST}
     assert people(TRAIN) and people(TEST) and not people(TRAIN) & people(TEST)
+    wordings = [item.wordings for group in operations().values() for item in group.values()]
+    seen, kept = {text for those in wordings for text in those[:-1]}, {those[-1] for those in wordings}
+    assert len(kept) > 150 and not seen & kept
+    for entry in generate("test", 20, 1, Shape(unseen=True)):
+        assert not any(turn[0]["content"].startswith(("Please", "Could you")) for turn in entry["question"] if turn)
 
 
-def test_all_forms_and_nearly_all_functions_occur_and_gold_passes_where_trivial_policies_do_not():
-    assert {entry["id"].rpartition("_")[0] for entry in TRAIN} == {*FORMS}
+def test_nearly_all_functions_occur_and_gold_passes_where_trivial_policies_do_not():
     called = {call.partition("(")[0] for entry in TRAIN for turn in entry["ground_truth"] for call in turn}
     assert called <= function_owners().keys() and len(called) > 110
     for entry in TRAIN[:60]:
@@ -76,27 +79,13 @@ def test_what_is_not_well_made_or_what_the_held_out_half_has_is_thrown_away():
         unsaid = replace(first, user="Do what has to be done."), *rest
         for turns in (failing, unsaid, again, (replace(first, user=words), *rest)):
             found[verdict(replace(proposal, turns=turns))] += 1
-    assert found["gold does not pass"] > 10
-    assert found["an argument is grounded nowhere"] > 10
-    assert found["a call does not matter"] > 10
-    assert found["8 words of the held-out half"] > 10
+    ungrounded, useless, copied = (
+        "an argument is grounded nowhere",
+        "a call does not matter",
+        "8 words of the held-out half",
+    )
+    assert min(found[reason] for reason in ("gold does not pass", ungrounded, useless, copied)) > 10
     assert all(overlap(item) for item in load_scenarios(split="val"))
-    assert any(overlap(item) is None for item in load_scenarios(split="train"))
-
-
-def test_unseen_wordings_are_not_those_of_training():
-    wordings = [item.wordings for group in operations().values() for item in group.values()]
-    seen, kept = {text for those in wordings for text in those[:-1]}, {those[-1] for those in wordings}
-    assert len(kept) > 150 and not seen & kept
-    for entry in generate("test", 20, 1, Shape(unseen=True)):
-        assert not any(turn[0]["content"].startswith(("Please", "Could you")) for turn in entry["question"] if turn)
-
-
-def test_a_shape_that_has_no_more_tasks_is_said_and_does_not_run_for_ever(monkeypatch):
-    monkeypatch.setattr("bfcl_env.synthesis.PATIENCE", 50)
-    shape = Shape(classes=("TicketAPI",), turns=(1, 1), operations=1, forms=("multi_turn_base",))
-    with pytest.raises(ValueError, match="tasks of this shape are found for dev: allow more turns or operations"):
-        list(generate("dev", 5000, 1, shape))
 
 
 def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
@@ -111,3 +100,10 @@ def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
         written.append(file.read_bytes())
     assert written[0] == written[1]
     assert Counter(task.part for task in environment("tasks", file).load_tasks()) == {"train": 60, "dev": 2, "test": 3}
+
+
+def test_a_shape_that_has_no_more_tasks_does_not_run_for_ever(monkeypatch):
+    monkeypatch.setattr("bfcl_env.synthesis.PATIENCE", 50)
+    shape = Shape(classes=("TicketAPI",), turns=(1, 1), operations=1, forms=("multi_turn_base",))
+    with pytest.raises(ValueError, match="tasks of this shape are found"):
+        list(generate("dev", 5000, 1, shape))

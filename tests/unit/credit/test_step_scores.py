@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from interaction.overlong import overlong_penalty
+from interaction.token_rewards import overlong_penalty
 from support.gold_episode import GOLD, SCENARIO, play, scored
 
 from interaction.token_rewards import Span, number_tokens, place
