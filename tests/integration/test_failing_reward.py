@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from support.short_training import STAGE, prepared, start, command
+from support.short_training import STAGE, command, prepared, start
 
 from recipe.stage.end import read_done
 from recipe.stage.metrics_log import read_steps

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
-
 from support.short_training import ROOT, command, environment, prepared, train
 
 from bfcl_env.synthesis import Shape, generate

@@ -40,9 +40,7 @@ def prepared(folder: Path, reward: str = "") -> Path:
     return folder
 
 
-def command(
-    folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4
-) -> tuple[str, ...]:
+def command(folder: Path, *overrides: str, config: str = "stage2", run: str = "run", rows: int = 4) -> tuple[str, ...]:
     """Two steps of so many rows, two episodes each, that train the model in `folder/model`: module and arguments."""
     return (
         *("recipe.train", "--config-name", config, f"paths.run={folder}/{run}", f"paths.data={folder}/data"),

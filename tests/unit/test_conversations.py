@@ -115,7 +115,7 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(tmp_path: Path) 
     ):
         (tmp_path / name).write_text(text)
         assert words in refusal(str(tmp_path / name))
-    assert "does not exist" in refusal(str(tmp_path / "nowhere.jsonl"))
+    assert "No such file" in refusal(str(tmp_path / "nowhere.jsonl"))
 
 
 # Holding out.

@@ -9,10 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from interaction.token_rewards import overlong_penalty
 from support.gold_episode import GOLD, SCENARIO, play, scored
 
-from interaction.token_rewards import Span, number_tokens, place
+from interaction.token_rewards import Span, number_tokens, overlong_penalty, place
 
 
 def test_each_score_is_on_the_last_token_of_its_step(make_loop, engine, tmp_path):
