@@ -1,12 +1,11 @@
-"""The environment that docs/your_tools.md writes by hand, as a file."""
+"""The environment that docs/inventory.py writes by hand, and changed copies of it."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from interaction.environment import Task
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "your_tools.md"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "inventory.py"
 
 GOLD = '[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]'
 VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)"
@@ -14,8 +13,8 @@ VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)
 
 
 def example() -> str:
-    """Its code, as a reader copies it."""
-    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[1]
+    """Its code."""
+    return EXAMPLE.read_text()
 
 
 def write_example(folder: Path) -> Path:
