@@ -23,7 +23,7 @@ from recipe.files import Damaged, read_json, write_atomic
 from recipe.report import episodes, figures, tables, validation
 from recipe.stage import choosing
 from recipe.stage.console import duration
-from recipe.stage.metrics_log import parts_of, read_steps, total_times
+from recipe.stage.metrics_log import TIMED, parts_of, read_steps, total_times
 from recipe.stage.state import look
 
 EPISODES = 2000
@@ -55,7 +55,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     page = render(
         "report.html",
         runs=names,
-        facts=_facts(run, settings, starts),
+        facts=_facts(run, settings, starts, {name.partition("/")[0] for name in data["tasks"]}),
         verdict=verdict(runs),
         moved=validation.moved(runs),
         stages=tables.stage_table(runs),
@@ -87,14 +87,19 @@ def entries(path: Path, name: str) -> list[dict[str, Any]]:
         return []
 
 
-def _facts(run: Path, settings: Mapping[str, str], starts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What was trained, how, and for how long."""
+def _facts(
+    run: Path, settings: Mapping[str, str], starts: Sequence[Mapping[str, Any]], played: Iterable[str]
+) -> dict[str, str]:
+    """What was trained, how, and for how long; `played` are names of environments."""
     steps = [seconds for stage in tables.trained_stages(run) for seconds in tables.values_of(stage, "timing_s/step")]
-    keys = {"algorithm": "algorithm.adv_estimator", "loss": "actor_rollout_ref.actor.policy_loss.loss_mode"}
-    keys |= {"device": "trainer.device", "nodes": "trainer.nnodes", "GPUs of a node": "trainer.n_gpus_per_node"}
-    found = {name: settings.get(key) for name, key in keys.items()}
-    found |= {"model": starts[0].get("model"), "commit": starts[-1].get("commit")} if starts else {}
-    found |= {"steps": f"{len(steps)} in {duration(sum(steps))}"} if steps else {}
+    found = {"model": starts[0].get("model")} if starts else {}
+    found["algorithm"] = settings.get("algorithm.adv_estimator")
+    found["loss"] = settings.get("actor_rollout_ref.actor.policy_loss.loss_mode")
+    found["environment"] = ", ".join(sorted(played))
+    gpus = f"{settings.get('trainer.nnodes')} x {settings.get('trainer.n_gpus_per_node')} GPUs"
+    found["hardware"] = {"cpu": "CPU", None: None}.get(settings.get("trainer.device"), gpus)
+    found |= {"training steps": f"{len(steps)} in {duration(sum(steps))}"} if steps else {}
+    found |= {"commit": (starts[-1].get("commit") or "")[:12]} if starts else {}
     return {name: text for name, text in found.items() if text}
 
 
@@ -110,7 +115,11 @@ def verdict(runs: Sequence[Path]) -> str:
             said = f"Held-out accuracy {begin:.3f} -> {end:.3f} since {title}: {rise.difference:+.3f}{sure}"
     rises = [row["reward"] for row in tables.stage_rows(runs) if row["reward"]]
     rose = [rise for rise in rises if rise.interval is not None and rise.interval[0] > 0]
-    trained = f"training reward rose in {len(rose)} of {len(rises)} stages" if rises else "no stage has ten steps"
+    trained = (
+        f"training reward rose in {len(rose)} of {len(rises)} stages"
+        if rises
+        else "no stage has ten steps to compare its reward by"
+    )
     return f"{said}; {trained}."
 
 
@@ -153,14 +162,17 @@ def _curriculum(run: Path) -> list[list[Any]]:
 
 def _times(runs: Sequence[Path]) -> list[list[str]]:
     """Seconds of a mean step by part, of the trained stages whose steps say how long they took; a head first."""
-    rows = [["run", "stage", "s a step", "seconds by part"]]
+    found = []
     for stage in (stage for run in runs for stage in tables.trained_stages(run)):
         if timed := [numbers for numbers in read_steps(stage).values() if parts_of(numbers)]:
-            parts = total_times(timed)
-            whole = sum(parts.values())
-            texts = [f"{part} {spent / len(timed):.2f} ({spent / whole:.0%})" for part, spent in parts.items()]
-            rows.append([stage.parent.name, stage.name, f"{whole / len(timed):.2f}", ", ".join(texts)])
-    return rows if len(rows) > 1 else []
+            found.append((stage, {part: spent / len(timed) for part, spent in total_times(timed).items()}))
+    parts = [part for part in TIMED if any(part in times for _, times in found)]
+    rows = [
+        [stage.parent.name, stage.name, f"{sum(times.values()):.2f}"]
+        + [f"{times[part]:.2f} ({times[part] / sum(times.values()):.0%})" if part in times else "" for part in parts]
+        for stage, times in found
+    ]
+    return [["run", "stage", "s a step", *parts], *rows] if rows else []
 
 
 def differing(runs: Sequence[Path], stages: Sequence[str]) -> list[list[str]]:
