@@ -88,6 +88,7 @@ function entry(index) {
     element("small", "", `${record.stage} ${record.split}, step ${record.step}, sample ${record.session_id}`),
     element("small", "score", `${asAWhole(record.episode) ? verdict(record.episode) : passed}, ${stopOf(record)}`),
     parts ? element("small", "wide", parts) : null,
+    element("small", "wide", (turns[0]?.user ?? "").slice(0, 80)),
   );
   button.type = "button";
   button.tabIndex = -1; // Tab stops at the chosen one only, the arrows go on from there
