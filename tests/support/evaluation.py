@@ -110,16 +110,9 @@ def serving(play, faults=()):
 
 def run(url, out, *more, category="base", limit=3):
     """Exit status and results of an evaluation in this process."""
-    arguments = [
-        "--endpoint",
-        url,
-        "--out",
-        str(out),
-        "--docs",
-        "signature",
-        *(["--category", category] * bool(category)),
-    ]
-    arguments += ["--limit", str(limit), "--backoff", "0.01", "--timeout", "5", *more]
+    arguments = ["--endpoint", url, "--out", str(out), "--docs", "signature", "--limit", str(limit)]
+    arguments += ["--category", category] if category else []
+    arguments += ["--backoff", "0.01", "--timeout", "5", *more]
     status = evaluate.main(arguments)
     path = out / "results.json"
     return status, json.loads(path.read_text()) if path.exists() else None

@@ -57,11 +57,13 @@ DAMAGED = [
 ]
 
 
-def test_damaged_lines_cost_no_other(run, monkeypatch, capsys):
+def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):
     path = next(run.glob("*/rollouts/*/*.jsonl"))
-    path.write_bytes(b"\n".join(DAMAGED) + b"\n" + path.read_bytes())
+    lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
+    lines[0]["score"], lines[1]["score"] = float("nan"), None
+    path.write_bytes(b"\n".join([*DAMAGED, *(json.dumps(line).encode() for line in lines)]) + b"\n")
     rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
-    assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "0.750", "1.000", "50%"]
+    assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.500", "0.750", "1.000", "50%"]
 
 
 def test_a_reward_that_gives_no_score_ends_with_status_1_and_an_async_one_is_awaited(
@@ -75,12 +77,3 @@ def test_a_reward_that_gives_no_score_ends_with_status_1_and_an_async_one_is_awa
     (path := tmp_path / "mine.py").write_text("async def compute_score(**given): return 1.0")
     rescored(run, "--reward", str(path), monkeypatch=monkeypatch)
     assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "1.000", "-", "100%"]
-
-
-def test_an_episode_that_was_stored_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):
-    path = next(run.glob("*/rollouts/*/*.jsonl"))
-    lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
-    lines[0]["score"], lines[1]["score"] = float("nan"), None
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
-    assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.500", "0.750", "1.000", "50%"]

@@ -138,8 +138,3 @@ def test_bfcls_executor_gets_known_functions_and_literals_only():
         {"model_responses": said, "model_responses_decoded": decoded},
     )
     assert data["message"][0]["content"] == 'Results: ["Error during execution: name \'nowhere\' is not defined","ok"]'
-
-
-def test_other_categories_are_refused_by_name():
-    with pytest.raises(ValueError, match="simple_python_3"):
-        Methods()._pre_query_processing_prompting({"id": "simple_python_3"})

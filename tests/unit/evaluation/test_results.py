@@ -61,10 +61,3 @@ def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
     acc = found["overall"]["acc"]
     assert acc["high"] - acc["low"] > 0.3, "16 clusters, 8 of which pass"
     assert "bfcl/multi_turn_base" in text(found)
-
-
-def test_lost_episodes_are_told_with_their_most_frequent_causes() -> None:
-    reasons = ["not tried: gone"] * 9 + [f"no reply in {n} s" for n in range(3)] + ["other"]
-    found = results([], [{"reason": reason} for reason in reasons], 1)
-    said = text(found)
-    assert "LOST: 13 episodes" in said and "9 x not tried: gone\n  3 x no reply in 0 s\n  1 x other" in said

@@ -65,10 +65,6 @@ def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, 
             assert run(server.url, tmp_path / f"no {name}", "--leave-out", name, limit=1)[0] == 0
         assert sampling_of(server.requests[-1]) == {key: value for key, value in DEFAULTS.items() if key != name}
         assert json.loads((tmp_path / f"no {name}" / "settings.json").read_text())[name] is None
-    quoting = 400, {"error": {"message": "cannot answer 'set the temperature'"}}  # after it has taken the fields once
-    with serving(lambda messages: quoting if len(server.requests) > 1 else answers(messages)) as server:
-        assert run(server.url, tmp_path / "late", limit=1)[0] == evaluate.LOST_STATUS
-    assert "leave-out" not in capsys.readouterr().err
 
 
 def test_episodes_of_other_settings_or_models_are_never_mixed(tmp_path, capsys):
