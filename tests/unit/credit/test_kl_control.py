@@ -61,6 +61,8 @@ def play(trainer: Any, monkeypatch: pytest.MonkeyPatch, nats: list[float], paddi
     metrics: dict[str, float] = {}
     keys = [f"u{row}_0_0" for row in range(len(masks))]
     assert trainer._compute_advantage(KVBatchMeta(keys=keys, tags=[{}] * len(keys), partition_id="train"), metrics)
+    paid = columns.columns["rm_scores"].to_padded_tensor(0.0) - columns.written["token_level_rewards"]
+    assert paid.sum().item() == pytest.approx(metrics["actor/reward_kl_penalty_coeff"] * sum(nats), rel=1e-3, abs=1e-3)
     return metrics
 
 
