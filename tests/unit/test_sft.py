@@ -67,7 +67,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return start
 
 
-def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum_holds(
+def test_a_warm_start_trains_into_the_folder_that_its_curriculum_holds_and_holds_it_while_it_starts_over(
     started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN, "ours")
@@ -76,13 +76,7 @@ def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum
         assert started() == [0]
         monkeypatch.setenv(TOKEN, "another")  # of a curriculum that holds another folder
         with pytest.raises(SystemExit, match="is in use"):
-            started("optim.lr=1e-4", "trainer.resume_mode=disable")
-
-
-def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started()
+            started("trainer.resume_mode=disable")
     played = sys.modules["recipe.training.sft_trainer"]
     trained = played.train
 
@@ -110,12 +104,10 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
         started("optim.lr=1e-3")
     assert started() == [7] and started("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]") == []
     noted = (run / "state.json").read_bytes()
-    for changed in ("optim.lr=1e-3", "data.val_share=0.1"):
-        with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
-            started(changed)
+    with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
+        started("data.val_share=0.1")
     assert (run / "state.json").read_bytes() == noted
     assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
-    assert started("optim.lr=1e-3") == []
     (run / "state.json").unlink()
     shutil.rmtree(run / "hf")
     with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
@@ -144,13 +136,10 @@ def test_the_tiny_policy_of_tau_knows_the_lines_of_any_files(tmp_path: Path, mon
     monkeypatch.delenv("MODEL", raising=False)
     said = "the phone says: no service"
     talk = [{"role": "user", "content": said}, {"role": "assistant", "content": "call it a day"}]
-    for name in ("one", "two"):
-        rows = [{"messages": [*talk, {"role": "user", "content": f"{name} {number}"}]} for number in range(20)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = [f"paths.{name}={tmp_path}/run" for name in ("run", "stage")]
-    files = f"data.train_files=[{tmp_path}/one.jsonl,{tmp_path}/two.jsonl]"
-    config = compose("tau_sft", ["sft_hardware=tiny", *given, files], group="sft_hardware")
-    sides = sft.begin_with_tiny_policy(config, sft.read_sides(config, "make it"))
-    assert sides and sides.counts and sides.counts["train"] == 40
+    rows = [{"messages": [*talk, {"role": "user", "content": f"{number}"}]} for number in range(20)]
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = [f"paths.run={tmp_path}/run", f"paths.stage={tmp_path}/run", f"data.train_files={tmp_path}/talks.jsonl"]
+    config = compose("tau_sft", ["sft_hardware=tiny", *given], group="sft_hardware")
+    sft.begin_with_tiny_policy(config, sft.read_sides(config, "make it"))
     tokenizer = AutoTokenizer.from_pretrained(config.model.path)
     assert len(tokenizer.encode(said, add_special_tokens=False)) == 1
