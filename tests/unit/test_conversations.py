@@ -122,10 +122,7 @@ def in_common(one: Conversation, other: Conversation) -> bool:
 def test_nothing_on_one_side_has_anything_in_common_with_the_other() -> None:
     for seed, share in itertools.product(range(10), (0.02, 0.3, 0.9)):
         draw = random.Random(seed).randrange
-        conversations = [
-            asked(str(rng.randrange(60)), str(rng.randrange(3)), ("query_id", str(rng.randrange(60))))
-            for _ in range(40)
-        ]
+        conversations = [asked(str(draw(60)), str(draw(3)), ("query_id", str(draw(60)))) for _ in range(40)]
         held = hold_out(conversations, share, seed)
         train = [one for at, one in enumerate(conversations) if at not in held]
         val = [conversations[at] for at in held]
