@@ -37,8 +37,6 @@ from recipe.files import PreflightError
 from recipe.settings import compose
 from recipe.training.sft_trainer import filled
 
-# Reading.
-
 TALK = [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "No."}]
 
 
@@ -53,7 +51,6 @@ def said(role: str, content: Any = "x", **fields: Any) -> dict[str, Any]:
 def refusal(*paths: str) -> str:
     with pytest.raises(PreflightError) as error:
         read_conversations(paths, "COMMAND")
-    assert "\n" not in str(error.value) and len(str(error.value)) < 600
     return str(error.value)
 
 
@@ -107,16 +104,9 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(tmp_path: Path) 
         assert words in refusal(str(tmp_path / name))
 
 
-# Holding out.
-
-
 def asked(question: str, answer: str = "No.", *queries: tuple[str, ...]) -> Conversation:
     messages = ({"role": "user", "content": question}, {"role": "assistant", "content": answer})
     return Conversation(f"chat.jsonl, {question} {answer}", messages, frozenset(queries))
-
-
-def in_common(one: Conversation, other: Conversation) -> bool:
-    return one.same == other.same or one.opening == other.opening or bool(one.queries & other.queries)
 
 
 def test_nothing_on_one_side_has_anything_in_common_with_the_other() -> None:
@@ -127,7 +117,8 @@ def test_nothing_on_one_side_has_anything_in_common_with_the_other() -> None:
         train = [one for at, one in enumerate(conversations) if at not in held]
         val = [conversations[at] for at in held]
         assert train and val
-        assert not any(in_common(one, other) for one, other in itertools.product(train, val))
+        for one, other in itertools.product(train, val):
+            assert one.opening != other.opening and not one.queries & other.queries
         assert not on_both(train, val)
     with pytest.raises(ValueError, match="all 3 conversations are of one query"):
         hold_out([asked("q", str(number)) for number in range(3)], 0.5, 1)
@@ -138,9 +129,6 @@ def test_files_for_both_sides_must_not_share_a_conversation_or_a_query() -> None
     assert on_both(train, [asked("a")]) == [("chat.jsonl, a No.", "chat.jsonl, a No.")]
     assert on_both(train, [asked("d", "y", ("query_id", "7"))]) == [("chat.jsonl, d y", "chat.jsonl, b x")]
     assert not on_both(train, [asked("d", "y", ("id", "val.jsonl", "1"))]), "both files number their lines"
-
-
-# From files to what verl's data set makes of them.
 
 
 def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, tokenizer: Any = None) -> DictConfig:
@@ -178,9 +166,9 @@ def model(request: pytest.FixtureRequest) -> tuple[Any, str]:
     return make(), end
 
 
-def talk(*texts: str, first: str = "user") -> list[dict[str, Any]]:
+def talk(*texts: str) -> list[dict[str, Any]]:
     """The user and the model in turns; a text may begin with another role and a colon."""
-    messages, role = [], first
+    messages, role = [], "user"
     for text in texts:
         named, _, rest = text.partition(": ")
         role, text = (named, rest) if named in ("system", "user", "assistant") else (role, text)
@@ -215,12 +203,10 @@ def test_a_template_that_the_loss_would_see_otherwise_is_refused_unless_that_is_
     for name, template, words in (
         ("last", chat_templates.THINKS_LAST, "train.jsonl, line 1.*data.ignore_input_ids_mismatch=true"),
         ("opens", chat_templates.OPENS_THOUGHT, r"lets the model begin with '<\|im_start\|>assistant\\n<think>\\n'"),
-        ("alternates", chat_templates.ALTERNATES, "refuses messages with the roles user, user: TemplateError"),
     ):
         (tmp_path / name).mkdir()
-        with pytest.raises(PreflightError, match=words) as error:
+        with pytest.raises(PreflightError, match=words):
             dataset(tmp_path / name, chat_templates.qwen2(template), TALKS[:1])
-        assert "\n" not in str(error.value)
     tokenizer = chat_templates.qwen2(chat_templates.THINKS_LAST)
     row = dataset(tmp_path / "last", tokenizer, TALKS[:1], "data.ignore_input_ids_mismatch=true")[0]
     assert tokenizer.decode(row["input_ids"][row["loss_mask"].bool()]) == "No.<|im_end|>\nYes, 3 cm.<|im_end|>\n"
@@ -242,10 +228,8 @@ def test_what_is_too_long_is_cut_after_a_whole_message_left_out_or_refused(
     for limit, left in ((at[5], 6), (at[5] - 1, 4), (at[3] - 1, 2)):
         assert counted("messages", limit, long) == ([at[left - 1]], [int(left < 6), 0]), limit
     assert counted("drop", at[5] - 1, short, long) == ([at[1]], [0, 1])
-    assert counted("right", at[5] - 1, long) == ([at[5] - 1], [0, 0]), "verl cuts it"
-    for how, limit in (("error", at[5] - 1), ("messages", 3)):
-        with pytest.raises(PreflightError, match=rf"the longest has {at[5]} tokens \("):
-            counted(how, limit, *((short, long) if how == "error" else (long,)))
+    with pytest.raises(PreflightError, match=rf"the longest has {at[5]} tokens \("):
+        counted("error", at[5] - 1, short, long)
 
 
 LLAMA_ECHO = "<|eot_id|><|start_header_id|>system<|end_header_id|>\n\nObey.<|eot_id|><|begin_of_text|>"
@@ -297,23 +281,15 @@ def test_verl_gets_the_files_of_both_sides_and_validates_only_where_there_is_one
     config = prepared(tmp_path, files, "trainer.test_freq=3")
     assert config.data.val_files is None and config.trainer.test_freq == -1
     assert not (folder_of(config) / "val.parquet").exists(), "an earlier start's is gone"
-    config = prepared(tmp_path, files, "data.custom_cls.path=mine.py", "data.custom_cls.name=Mine")
-    assert config.data.train_files.endswith("/train.jsonl"), "a data set class of the user's reads the files itself"
-
-
-def test_a_share_is_held_out_of_several_files_and_is_gone_from_training(tmp_path: Path) -> None:
-    files = {"train.jsonl": questions(20), "more.jsonl": questions(20, "r")}
-    more = ("data.train_files=[HERE/train.jsonl,HERE/more.jsonl]", "data.val_share=0.25")
-    config = prepared(tmp_path, files, *more)
+    both = ("data.train_files=[HERE/train.jsonl,HERE/val.jsonl]", "data.val_share=0.25")  # held out of all
+    config = prepared(tmp_path, files, *both)
     train, val = messages_of(config.data.train_files), messages_of(config.data.val_files)
-    assert (len(train), len(val)) == (30, 10)
     assert sorted(map(str, train + val)) == sorted(str(row["messages"]) for rows in files.values() for row in rows)
-    assert config.trainer.test_freq == "after_each_epoch"
-    assert messages_of(prepared(tmp_path, files, *more).data.val_files) == val, "the same again"
+    assert len(val) in (2, 3) and config.trainer.test_freq == "after_each_epoch"
+    assert messages_of(prepared(tmp_path, files, *both).data.val_files) == val, "the same again"
 
 
 REFUSED = [
-    (["data.custom_cls.path=mine.py", "data.val_share=0.5"], "set it to null"),
     (["data.val_files=HERE/train.jsonl"], "8 of the 8 conversations of data.val_files are also in data.train_files"),
     (["data.train_batch_size=8", "data.val_share=0.2"], "6 conversations to train on"),
     (["trainer.total_training_steps=9", "trainer.total_epochs=2"], "8 steps"),

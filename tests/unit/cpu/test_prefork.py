@@ -15,7 +15,7 @@ STARTER = "from recipe.cpu import prefork; print(prefork.start(), flush=True); i
 WORKER = """
 import json, os, sys
 loaded = [name for name in ("torch", "transformers", "ray") if name in sys.modules]
-print(json.dumps({"name": __name__, "argv": sys.argv, "path": sys.path[0], "folder": os.getcwd(),
+print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(),
                   "mine": os.environ.get("MINE"), "loaded": loaded, "typed": sys.stdin.read()}))
 """
 
@@ -44,7 +44,6 @@ def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
         assert said == {
             "name": "__main__",
             "argv": [str(script), "--token", "a b"],
-            "path": str(tmp_path),
             "folder": str(tmp_path),
             "mine": "yes",
             "loaded": ["torch", "transformers"],

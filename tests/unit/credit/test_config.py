@@ -1,4 +1,4 @@
-"""`algorithm=NAME` in every stage: what composes, and what verl makes of it."""
+"""What verl makes of the settings of a critic."""
 
 import itertools
 from pathlib import Path
@@ -12,27 +12,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.credit.critic_model import CriticModelConfig
 from recipe.credit.policy_loss import StepPolicyLossConfig
-from recipe.preflight import check_settings
 from recipe.settings import compose
-
-ALGORITHMS = {
-    # estimator, critic, loss, gamma
-    "grpo": ("grpo", False, "vanilla", 1.0),
-    "turn_grpo": ("turn_grpo", False, "vanilla", 1.0),
-    "step_grained": ("gae_bad", True, "vanilla", 0.99),
-    "appo": ("gae_step", True, "appo_step", 0.95),
-    "tppo": ("gae_bad", True, "vanilla", 0.95),
-}
-
-
-def test_each_algorithm_composes_in_any_stage_and_an_override_of_its_values_holds():
-    for stage, name in [("stage2", name) for name in ALGORITHMS] + [("stage1", "appo"), ("stage3", "tppo")]:
-        estimator, critic, loss, gamma = ALGORITHMS[name]
-        config = compose(stage, ["hardware=cpu", f"algorithm={name}", "algorithm.lam=0.9"])
-        check_settings(config)
-        assert (config.algorithm.adv_estimator, config.critic.enable) == (estimator, critic)
-        assert config.actor_rollout_ref.actor.policy_loss.loss_mode == loss
-        assert (config.algorithm.gamma, config.algorithm.lam) == (gamma, 0.9)
 
 
 def test_verl_builds_the_critic_which_follows_the_actor_and_keeps_to_the_attention_that_is_named(tmp_path: Path):
