@@ -1,12 +1,12 @@
 """Which steps compute the old log-probabilities with the trainer, and what the others are trained with."""
 
 from math import nan
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+from support.queue import Store, nested
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -18,13 +18,12 @@ SHORT = torch.tensor([[-0.5, -20.0, -1.0, 0.0], [-3.0, -0.1, 0.0, 0.0]])
 MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
 """Two rows of three tokens of the model's; the rest are the environment's, or padding."""
 
-NOTHING = "nothing"
 TRAINERS = {
     "agrees": SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
     "differs": SHORT + 2 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
     "unlikely": SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
     "nan": SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
-    NOTHING: SHORT.clone(),  # of no token of the model's
+    "nothing": SHORT.clone(),  # of no token of the model's
 }
 """What the trainer computes where the engine has SHORT."""
 CONFIG = {
@@ -37,16 +36,8 @@ CONFIG = {
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
-    store: dict[str, Any] = {}
-
-    def get(select_fields: list[str], **_: Any) -> Any:
-        found = {name: store[name] for name in select_fields}
-        return SimpleNamespace(to_padded_tensor=lambda: found) if "response_mask" in found else found
-
-    def put(fields: dict[str, Any], **_: Any) -> None:
-        store.update(fields)
-
-    monkeypatch.setattr(old_log_probs, "tq", SimpleNamespace(kv_batch_get=get, kv_batch_put=put))
+    store = Store()
+    monkeypatch.setattr(old_log_probs, "tq", store)
 
     def run(computes: str, *settings: str) -> tuple[str, list[dict[str, float]]]:
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
@@ -54,7 +45,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
         whose, logged = "", list[dict[str, float]]()
 
         def computed(self: Any, batch: Any, metrics: dict) -> Any:
-            store["old_log_probs"] = TRAINERS[computes.split()[len(logged)]]
+            store.columns["old_log_probs"] = nested(TRAINERS[computes.split()[len(logged)]])
             return batch
 
         def advantage(self: Any, batch: Any, metrics: dict) -> Any:
@@ -64,12 +55,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
         monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
         for what in computes.split():
-            store.clear()
-            store.update(rollout_log_probs=SHORT, response_mask=MASK * 0 if what == NOTHING else MASK)
+            mask = MASK * 0 if what == "nothing" else MASK
+            store.columns, store.written = {"rollout_log_probs": nested(SHORT), "response_mask": nested(mask)}, {}
             metrics: dict[str, float] = {}
             batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
             trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
-            whose += "e" if store["old_log_probs"] is SHORT else "t"
+            whose += "e" if "old_log_probs" in store.written else "t"
             logged.append(metrics)
         return whose, logged
 
