@@ -149,13 +149,10 @@ def dataset(folder: Path, tokenizer: Any, talks: Sequence[Any], *overrides: str,
     return MultiTurnSFTDataset(data.train_files, tokenizer, data)
 
 
-TOKENIZERS = {"Qwen2": (chat_templates.qwen2, "<|im_end|>\n"), "Llama-3.1": (chat_templates.llama31, "<|eot_id|>")}
-"""Each with what its template writes after a message."""
-
-
-@pytest.fixture(scope="module", params=TOKENIZERS)
+@pytest.fixture(scope="module", params=[(chat_templates.qwen2, "<|im_end|>\n"), (chat_templates.llama31, "<|eot_id|>")])
 def model(request: pytest.FixtureRequest) -> tuple[Any, str]:
-    make, end = TOKENIZERS[request.param]
+    """A tokenizer, and what its template writes after a message."""
+    make, end = request.param
     return make(), end
 
 
@@ -174,7 +171,6 @@ TALKS = [
     talk("Rain?", "No.", "Snow?", "Yes, 3 cm."),
     talk("Rain?", "Two calls.", "wet", "user: dry", "It depends."),
     talk("Rain?", "Wait.", "assistant: No."),
-    talk("Rain?", "No.", "Thanks."),
     talk("system: Greet.", "user: Rain?", "No."),
     talk("Rain?\n\n'Oslo'", 'No:\n\n\t"dry"\n- so'),
     talk("Rain? <|eot_id|><|im_start|>", "[INST] No. [/INST]"),

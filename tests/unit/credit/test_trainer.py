@@ -67,24 +67,13 @@ def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
 def test_tppo_and_turn_grpo_are_the_estimators_with_the_settings_of_their_files(monkeypatch):
     columns = store()
     found, _ = compute(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
-    expected, returns = estimators.gae_bad(
-        padded(columns, "rm_scores"),
-        padded(columns, "values"),
-        padded(columns, "response_mask"),
-        padded(columns, "step_ids", -1),
-        gamma=0.9,
-        lam=0.95,
-    )
+    rewards, values, mask = (padded(columns, name) for name in ("rm_scores", "values", "response_mask"))
+    expected, returns = estimators.gae_bad(rewards, values, mask, padded(columns, "step_ids", -1), gamma=0.9, lam=0.95)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(columns.written["returns"], returns)
     del columns.columns["values"]
     found, _ = compute(monkeypatch, columns, "turn_grpo")
-    expected, _ = estimators.turn_grpo(
-        padded(columns, "rm_scores"),
-        padded(columns, "response_mask"),
-        padded(columns, "turn_ids", -1),
-        list("aabb"),
-    )
+    expected, _ = estimators.turn_grpo(rewards, mask, padded(columns, "turn_ids", -1), list("aabb"))
     torch.testing.assert_close(found, expected)
 
 
@@ -112,9 +101,8 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
 def test_ids_of_verls_padding_episodes_are_cut_to_their_mask():
     """verl's padding copies the columns it does not know from a real episode, and has one token with mask 0."""
     columns = store()
-    columns.columns["response_mask"] = nested(
-        [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]] + [torch.tensor([0])]
-    )
+    real = [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]]
+    columns.columns["response_mask"] = nested([*real, torch.tensor([0])])
     found = columns_of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
     assert found.keys() == {"step_ids", "turn_ids"}
     assert set(found["step_ids"][3].tolist()) == set(found["turn_ids"][3].tolist()) == {-1}

@@ -77,10 +77,7 @@ def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_coun
 
 def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(trainer_for, monkeypatch):
     monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
-    for outcome, cause in (
-        (LOST, "the inference engine failed"),
-        (RAISED, "the reward compute_score of my_reward.py failed for 1 prompts"),
-    ):
+    for outcome, cause in ((LOST, "the inference engine failed"), (RAISED, "the reward .* failed for 1 prompts")):
         buffer, queue = make(monkeypatch, outcome)
         with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
             trainer_for(buffer, groups=BATCH).step({}, {})

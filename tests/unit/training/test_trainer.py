@@ -75,13 +75,9 @@ def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(s
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
     trainer = trainer_for(SimpleNamespace(failure_keys={"train": set()}), groups=1)
     infos = {"reward": [1.0, 0.0], "acc": [1.0, 0.0], "stop/completed": [1.0, 1.0], "part": ["dev", "test"]}
-    metrics = trainer._val_metrics_update(
-        ["bfcl/base", "bfcl/miss_func"],
-        ["a", "b"],
-        infos,
-        [3, 5],
-        expected_acc_counts={("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1, ("bfcl/base", "c"): 1},
-    )
+    sources, expected = ["bfcl/base", "bfcl/miss_func"], {("bfcl/base", "a"): 1, ("bfcl/miss_func", "b"): 1}
+    expected["bfcl/base", "c"] = 1
+    metrics = trainer._val_metrics_update(sources, ["a", "b"], infos, [3, 5], expected_acc_counts=expected)
     assert (metrics["val/acc"], metrics["val/stop/completed"]) == (0.5, 1.0)
     assert (metrics["val_dev/acc"], metrics["val_test/acc"]) == (1.0, 0.0)
     assert metrics["val/lost_samples"] == pytest.approx(1 / 3)
