@@ -29,16 +29,6 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[st
     return tmp_path, [*given, f"trainer.v1.sampler.max_off_policy_threshold={OLDEST}"]
 
 
-def episodes_of(stage: Path, step: int) -> list[tuple[str, int]]:
-    """Group and rollout of each stored episode that a step was trained on."""
-    return [
-        (place.header["uid"], place.header["session_id"])
-        for path, uids in trained_files(stage, step).items()
-        for place in headers(path)
-        if place.header["uid"] in (uids or set())
-    ]
-
-
 @pytest.mark.slow
 def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_resume_goes_on(
     start: tuple[Path, list[str]],
@@ -55,7 +45,12 @@ def test_every_step_trains_on_episodes_of_its_own_that_are_not_too_old_and_a_res
         assert numbers["train/lost_samples"] == 0 and numbers["actor/grad_norm"] > 0
         assert 0 <= numbers["training/off_policy/trajectory_staleness_worst/max"] < OLDEST
         assert numbers["rollout_corr/rollout_is_mean"] > 0
-        episodes = episodes_of(stage, step)
+        episodes = [
+            (place.header["uid"], place.header["session_id"])
+            for path, uids in trained_files(stage, step).items()
+            for place in headers(path)
+            if place.header["uid"] in (uids or set())
+        ]
         assert len(episodes) == len({*episodes}) == ROWS * ROLLOUTS, step
         assert not seen & {*episodes}
         seen |= {*episodes}

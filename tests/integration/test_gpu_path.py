@@ -57,16 +57,12 @@ def test_two_steps_with_the_values_of_a_gpu_profile(
     model.config.tie_word_embeddings = False  # as Qwen2.5-7B has it: verl alone cannot train it fused
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     model.save_pretrained(tmp_path / "model")
-    given = [
-        f"data.{part}_files={tmp_path}/data/tiny_{name}.parquet" for part, name in (("train", "base"), ("val", "val"))
-    ]
-    given.append(f"reward.custom_reward_function.path={tmp_path}/my_reward.py")
-    given += [
-        f"paths.run={tmp_path}/run",
-        f"paths.data={tmp_path}/data",
-        f"actor_rollout_ref.model.path={tmp_path}/model",
-    ]
-    given += [f"hardware={hardware}", f"trainer.n_gpus_per_node={ranks}", f"+ray_kwargs.ray_init.num_gpus={ranks}"]
+    given = (
+        *(f"data.train_files={tmp_path}/data/tiny_base.parquet", f"data.val_files={tmp_path}/data/tiny_val.parquet"),
+        *(f"paths.run={tmp_path}/run", f"paths.data={tmp_path}/data", f"actor_rollout_ref.model.path={tmp_path}/model"),
+        f"reward.custom_reward_function.path={tmp_path}/my_reward.py",
+        *(f"hardware={hardware}", f"trainer.n_gpus_per_node={ranks}", f"+ray_kwargs.ray_init.num_gpus={ranks}"),
+    )
     kept = {name: value for name, value in profile_environment("cpu").items() if name not in ("MODEL", "RUN", "SEED")}
     kept |= {"HARDWARE": "", "BFCL_TEST": uuid4().hex, "PYTHONPATH": str(ROOT)}
     with listeners("BFCL_TEST", kept["BFCL_TEST"]) as found:

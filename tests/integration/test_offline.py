@@ -62,18 +62,12 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     assert float(moved["rewarded"]) > 0 > float(moved["punished"]), shown.stdout  # median moves in nats
 
 
+ADAPTER = ("algorithm=appo", "actor_rollout_ref.model.lora_rank=8", "algorithm.rollout_correction.rollout_is=token")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [],
-        ["algorithm=appo", "actor_rollout_ref.model.lora_rank=8", "algorithm.rollout_correction.rollout_is=token"],
-    ],
-    ids=["a reward for every step", "an adapter, and correction by what was stored"],
-)
-def test_other_ways_to_learn_take_the_same_files(
-    played: tuple[Path, Path], tmp_path: Path, overrides: list[str]
-) -> None:
+@pytest.mark.parametrize("overrides", [(), ADAPTER], ids=["a reward for every step", "an adapter"])
+def test_other_ways_to_learn_take_the_same_files(played: tuple[Path, Path], tmp_path: Path, overrides: tuple) -> None:
     files, model = played
     stage = learn(tmp_path / "run", files, model, "trainer.total_training_steps=2", *overrides)
     steps = read_steps(stage)

@@ -35,14 +35,6 @@ OPENS_THOUGHT = QWEN2.replace(
 )
 """Begins the model's message inside a thought that it does not write itself, as those of reasoning models do."""
 
-ALTERNATES = (
-    "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
-    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-"""Takes no two messages of the user in a row, as Mistral's does."""
-
 
 def qwen2(template: str = QWEN2):
     """A small tokenizer with Qwen2's control tokens."""

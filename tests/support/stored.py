@@ -31,9 +31,7 @@ def line(
     **other: Any,
 ) -> dict[str, Any]:
     """An episode of these steps, each a turn of its own; the environment says one token between two."""
-    response: list[int] = []
-    mask: list[int] = []
-    records = []
+    response, mask, records = list[int](), list[int](), []
     for number, ids in enumerate(steps):
         if number:
             response, mask = response + CONTEXT, mask + [0]
@@ -65,14 +63,9 @@ def write_lines(path: Path, lines: Iterable[Any]) -> Path:
 
 def write_rows(path: Path, *rows: tuple[str, Sequence[tuple[str, str, float]]]) -> Path:
     """A file of StepTool's trajectories: query, and prompt, response and reward of each step."""
-    content = [
-        {
-            "query_id": query,
-            "source_row": number,
-            "steps": [dict(zip(("prompt", "response", "reward"), step, strict=True)) for step in steps],
-            "steps_dropped": 0,
-        }
-        for number, (query, steps) in enumerate(rows, 1)
-    ]
+    content = []
+    for number, (query, given) in enumerate(rows, 1):
+        steps = [dict(zip(("prompt", "response", "reward"), step, strict=True)) for step in given]
+        content.append({"query_id": query, "source_row": number, "steps": steps, "steps_dropped": 0})
     parquet.write_table(pa.Table.from_pylist(content, schema=TRAJECTORY_SCHEMA), path)
     return path

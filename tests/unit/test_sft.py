@@ -1,6 +1,5 @@
 """The warm start: what it starts beside, what it goes on from, and what is up to date. verl's trainer is played."""
 
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 from omegaconf import DictConfig
-from transformers import AutoTokenizer
 
 from recipe import processes, sft
 from recipe.cluster import TOKEN
@@ -19,11 +17,9 @@ from recipe.processes import LAUNCH, Launch, identity
 from recipe.settings import compose
 from recipe.stage import state
 
-Start = Callable[..., list[int]]
-
 
 @pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     """Starts the warm start of a model in `tmp_path` with those overrides; returns the steps that verl went on from."""
     for name in (TOKEN, "MODEL", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -67,8 +63,8 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return start
 
 
-def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum_holds(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_warm_start_trains_into_the_folder_that_its_curriculum_holds_and_holds_it_while_it_starts_over(
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN, "ours")
     with processes.alone(tmp_path / "run") as note:
@@ -76,13 +72,7 @@ def test_a_warm_start_of_a_curriculum_trains_into_the_folder_that_the_curriculum
         assert started() == [0]
         monkeypatch.setenv(TOKEN, "another")  # of a curriculum that holds another folder
         with pytest.raises(SystemExit, match="is in use"):
-            started("optim.lr=1e-4", "trainer.resume_mode=disable")
-
-
-def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started()
+            started("trainer.resume_mode=disable")
     played = sys.modules["recipe.training.sft_trainer"]
     trained = played.train
 
@@ -97,7 +87,7 @@ def test_the_folder_stays_held_when_what_was_in_it_is_set_aside(
 
 
 def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
-    started: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, played = tmp_path / "run", sys.modules["recipe.training.sft_trainer"]
     trained = played.train
@@ -110,12 +100,10 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
         started("optim.lr=1e-3")
     assert started() == [7] and started("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]") == []
     noted = (run / "state.json").read_bytes()
-    for changed in ("optim.lr=1e-3", "data.val_share=0.1"):
-        with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
-            started(changed)
+    with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
+        started("data.val_share=0.1")
     assert (run / "state.json").read_bytes() == noted
     assert started("optim.lr=1e-3", "trainer.resume_mode=disable") == [0]
-    assert started("optim.lr=1e-3") == []
     (run / "state.json").unlink()
     shutil.rmtree(run / "hf")
     with pytest.raises(SystemExit, match=r"checkpoints of an unknown start.* trainer.resume_mode=disable"):
@@ -130,27 +118,9 @@ def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that
     monkeypatch.setenv("RUN", "mine")
     for overrides, run, stage in (
         ([], "outputs/tiny_policy", "outputs/tiny_policy"),
-        (["paths.run=here"], "here", "outputs/tiny_policy"),
         (["model.path=/model"], "outputs/mine", "outputs/mine/stage0_sft"),
         (["model.path=/model", "paths.run=here", "paths.stage=there"], "here", "there"),
     ):
         config = compose("sft", ["sft_hardware=tiny", *overrides], group="sft_hardware")
         sft.choose_folder(config)
         assert (config.paths.run, config.paths.stage) == (run, stage)
-        assert config.trainer.default_local_dir == f"{stage}/checkpoints"
-
-
-def test_the_tiny_policy_of_tau_knows_the_lines_of_any_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MODEL", raising=False)
-    said = "the phone says: no service"
-    talk = [{"role": "user", "content": said}, {"role": "assistant", "content": "call it a day"}]
-    for name in ("one", "two"):
-        rows = [{"messages": [*talk, {"role": "user", "content": f"{name} {number}"}]} for number in range(20)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = [f"paths.{name}={tmp_path}/run" for name in ("run", "stage")]
-    files = f"data.train_files=[{tmp_path}/one.jsonl,{tmp_path}/two.jsonl]"
-    config = compose("tau_sft", ["sft_hardware=tiny", *given, files], group="sft_hardware")
-    sides = sft.begin_with_tiny_policy(config, sft.read_sides(config, "make it"))
-    assert sides and sides.counts and sides.counts["train"] == 40
-    tokenizer = AutoTokenizer.from_pretrained(config.model.path)
-    assert len(tokenizer.encode(said, add_special_tokens=False)) == 1

@@ -45,10 +45,8 @@ def found(folder: Path) -> dict[str, Any]:
         [sys.executable, "-m", "support.engines", repr(cases), str(folder / "found.pt")],
         cwd=ROOT,
         env={**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
     )
-    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.returncode == 0
     return {Path(path).name: result for path, result in torch.load(folder / "found.pt").items()}
 
 
@@ -70,15 +68,12 @@ def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found
 def test_the_distribution_is_that_of_the_engine_which_samples_ids_of_the_tokenizer_alone(
     found: dict[str, Any], folder: Path
 ) -> None:
-    known, model = (
-        len(AutoTokenizer.from_pretrained(folder / "padded")),
-        Qwen2ForCausalLM.from_pretrained(folder / "padded"),
-    )
+    known = len(AutoTokenizer.from_pretrained(folder / "padded"))
+    model = Qwen2ForCausalLM.from_pretrained(folder / "padded")
     expected = []
     for ids, mask in zip(*(rows(True)[name].unbind() for name in ("input_ids", "loss_mask")), strict=True):
         logits = model(input_ids=ids[None]).logits[0].detach() / 0.7
         logits[:, known:] = -torch.inf  # as verl's engine does it
-        assert logits.log_softmax(-1)[:, :known].exp().sum(-1).allclose(torch.ones(len(ids)))
         expected.append(logits.log_softmax(-1)[:-1].gather(-1, ids[1:, None])[:, 0][mask[1:].bool()])
     assert model.config.vocab_size > known
     torch.testing.assert_close(found["padded"]["ours"]["sft"]["log_probs"], torch.cat(expected), rtol=0, atol=1e-4)

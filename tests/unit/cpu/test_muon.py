@@ -1,11 +1,10 @@
-"""The optimizer and the tokenizer with which a tiny policy learns to copy names."""
+"""The optimizer of tiny policies, against PyTorch's own."""
 
 import copy
 
 import torch
 
 from recipe.cpu.muon import MuonAdamW
-from recipe.cpu.tiny_policy import make_tokenizer
 
 SHAPES = ((50, 16), (16, 32), (32, 16), (16,))
 """An embedding, two matrices and a norm."""
@@ -30,12 +29,3 @@ def test_it_makes_the_steps_of_both_optimizers_before_and_after_a_resume() -> No
                 group["lr"] *= 0.9  # as a schedule does
             optimizer.step()
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
-
-
-def test_a_name_has_the_same_tokens_wherever_it_stands() -> None:
-    texts = ["rename amber_review12.txt", 'rename "amber_review12.txt"', "mv(source='amber_review12.txt')"]
-    tokenizer = make_tokenizer(texts * 9, names=True)
-    name = tokenizer.encode("amber_review12.txt", add_special_tokens=False)
-    for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
-        assert tokenizer.decode(ids) in texts
-        assert any(ids[at : at + len(name)] == name for at in range(len(ids))), ids

@@ -1,15 +1,13 @@
-"""Estimators: golden vectors, verl's own GAE and GRPO as limits, and a nested loop over steps as independent
-judge."""
+"""Estimators: golden vectors, verl's own GRPO as a limit, and a nested loop over steps as independent judge."""
 
+import itertools
 import math
 import random
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
-from verl.trainer.ppo.core_algos import compute_gae_advantage_return, compute_grpo_outcome_advantage
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 
 from recipe.credit import steps
 from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
@@ -40,23 +38,19 @@ def test_advantages_are_the_golden_ones():
     torch.testing.assert_close(returns, advantages + value_at_first)
 
 
-def batch(seed: int, rows: int = 1) -> dict[str, Tensor]:
+def batch(seed: int, rows: int) -> dict[str, Tensor]:
     """Random episodes of steps and environment tokens, rewards on last tokens only."""
-    rng = random.Random(seed)
-    widths = []
-    for _ in range(rows):
-        ids, rewards = [], []
+    rng, width = random.Random(seed), 50
+    ids = torch.full((rows, width), -1)
+    rewards = torch.zeros(rows, width, dtype=torch.float64)
+    for row in range(rows):
+        end = 0
         for k in range(rng.randint(1, 5)):
-            ids += [-1] * rng.randint(0 if k == 0 else 1, 4)
-            rewards += [0.0] * (len(ids) - len(rewards))
-            ids += [k] * rng.randint(1, 6)
-            rewards += [0.0] * (len(ids) - len(rewards) - 1) + [rng.choice([0.0, rng.gauss(0, 1)])]
-        tail = rng.randint(0, 3)
-        widths.append((ids + [-1] * tail, rewards + [0.0] * tail))
-    width = max(len(ids) for ids, _ in widths)
-    ids = torch.tensor([row + [-1] * (width - len(row)) for row, _ in widths])
-    rewards = torch.tensor([row + [0.0] * (width - len(row)) for _, row in widths], dtype=torch.float64)
-    values = torch.tensor([[rng.gauss(0, 1) for _ in range(width)] for _ in range(rows)], dtype=torch.float64)
+            start = end + rng.randint(0 if k == 0 else 1, 4)
+            end = start + rng.randint(1, 6)
+            ids[row, start:end] = k
+            rewards[row, end - 1] = rng.choice([0.0, rng.gauss(0, 1)])
+    values = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return {"rewards": rewards, "values": values, "mask": (ids >= 0).long(), "ids": ids}
 
 
@@ -101,32 +95,15 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@given(seed=st.integers(0, 10_000), garbage=st.sampled_from([1e6, -3.0, math.inf, math.nan]))
-@settings(max_examples=30, deadline=None)
-def test_values_on_the_environments_tokens_change_nothing(name: str, seed: int, garbage: float):
-    data = batch(seed, rows=3)
-    clean = ESTIMATORS[name](data)
-    dirty = ESTIMATORS[name](data | {"values": data["values"].masked_fill(data["mask"] == 0, garbage)})
-    for before, after in zip(clean, dirty, strict=True):
-        assert torch.equal(before, after)
-        assert torch.equal(after[data["mask"] == 0], torch.zeros_like(after[data["mask"] == 0]))
-
-
-@given(seed=st.integers(0, 10_000), gamma=st.floats(0.5, 1), lam=st.floats(0, 1))
-@settings(max_examples=30, deadline=None)
-def test_with_one_discount_for_all_tokens_it_is_verls_gae(seed: int, gamma: float, lam: float):
-    data = batch(seed, rows=4)
-    ours = gae_bad(**data, gamma=gamma, lam=lam, gamma_token=gamma, lam_token=lam)
-    theirs = compute_gae_advantage_return(data["rewards"], data["values"], data["mask"], gamma, lam)
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other * data["mask"], atol=1e-6, rtol=1e-6)
-
-
-def test_a_reward_on_an_environment_token_is_refused_and_an_episode_without_tokens_of_the_model_gives_zeros():
+def test_values_of_the_environment_and_empty_episodes_change_nothing_and_its_rewards_are_refused():
     data = batch(seed=3, rows=2)
+    others = data["mask"] == 0
+    for estimate, garbage in itertools.product(ESTIMATORS.values(), (1e6, math.inf, math.nan)):
+        dirty = estimate(data | {"values": data["values"].masked_fill(others, garbage)})
+        for before, after in zip(estimate(data), dirty, strict=True):
+            assert torch.equal(before, after) and not after[others].any()
     lost = data | {"rewards": data["rewards"].clone()}
-    lost["rewards"][1, (data["mask"][1] == 0).nonzero()[0]] = 0.5
+    lost["rewards"][1, others[1].nonzero()[0]] = 0.5
     pad = torch.nn.functional.pad
     padding = {name: pad(value, (0, 0, 0, 1), value=-1 if name == "ids" else 0) for name, value in data.items()}
     for name, estimate in ESTIMATORS.items():
@@ -146,24 +123,21 @@ def test_steps_are_whitened_each_with_the_same_weight():
 # Without a critic.
 
 
-def episodes(*turns: list[float], length: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+def episodes(*turns: list[float]) -> tuple[Tensor, Tensor, Tensor]:
     """rewards, mask, ids of episodes given by the rewards of their turns; one environment token between turns."""
-    width = max(len(turn) for turn in turns) * (length + 1)
+    width = max(len(turn) for turn in turns) * 3
     rewards, ids = torch.zeros(len(turns), width), torch.full((len(turns), width), -1)
     for row, values in enumerate(turns):
         for k, value in enumerate(values):
-            start = k * (length + 1)
-            ids[row, start : start + length] = k
-            rewards[row, start + length - 1] = value
+            ids[row, 3 * k : 3 * k + 2] = k
+            rewards[row, 3 * k + 1] = value
     return rewards, (ids >= 0).long(), ids
 
 
-@given(scores=st.lists(st.floats(-2, 2), min_size=2, max_size=8))
-@settings(max_examples=40, deadline=None)
-def test_with_one_turn_it_is_verls_grpo(scores: list[float]):
-    rewards, mask, ids = episodes(*[[score] for score in scores])
-    ours, _ = turn_grpo(rewards, mask, ids, ["a"] * len(scores))
-    theirs, _ = compute_grpo_outcome_advantage(rewards, mask, ["a"] * len(scores))
+def test_with_one_turn_it_is_verls_grpo():
+    rewards, mask, ids = episodes([0.3], [-1.5], [2.0], [0.3], [1.0], [1.0])
+    ours, _ = turn_grpo(rewards, mask, ids, list("aaaabb"))
+    theirs, _ = compute_grpo_outcome_advantage(rewards, mask, list("aaaabb"))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 

@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.gold_episode import GOLD, SCENARIO, play, scored
 
 from interaction.token_rewards import Span, number_tokens, overlong_penalty, place
@@ -20,33 +17,13 @@ def test_each_score_is_on_the_last_token_of_its_step(make_loop, engine, tmp_path
     scores = [round(0.1 * (number + 1), 1) for number in range(len(steps))]
     fields = scored(output, scores)
     rewards, info = fields["rm_scores"], fields["extra_fields"]["reward_extra_info"]
-    assert rewards.dtype == torch.float32 and rewards.shape == fields["response_mask"].shape
+    assert rewards.shape == fields["response_mask"].shape
     for step, score in zip(steps, scores, strict=True):
         assert rewards[step["tokens"][1] - 1].item() == pytest.approx(score)
     assert (rewards != 0).sum() == len(scores) and not rewards[fields["response_mask"] == 0].any()
     assert info.pop("part") == SCENARIO.part
     assert all(isinstance(value, int | float) for value in info.values()), "verl's metrics are numbers"
-    assert {"spans", "record_file", "record_header", "step_scores"}.isdisjoint(fields)
     assert json.loads((tmp_path / "train" / "000001.jsonl").read_text())["step_scores"] == scores
-
-
-def test_without_step_scores_the_whole_score_is_on_the_last_token_of_the_model(make_loop, engine):
-    output = play(make_loop, engine)
-    output.response_ids += [0, 0]
-    output.response_mask += [0, 0]  # as if the environment had had the last word
-    output.response_logprobs = None
-    fields = scored(output)
-    assert fields["rm_scores"].nonzero().tolist() == [[len(fields["response_mask"]) - 3]]
-    assert fields["response_mask"][-3] == 1 and fields["rm_scores"].sum() == 1.0
-
-
-def test_a_step_cut_by_the_response_length_keeps_its_reward(make_loop, engine):
-    second = play(make_loop, engine).spans[1]
-    output = play(make_loop, engine, response_length=second.start + 20)
-    assert len(output.response_mask) <= second.start + 20
-    fields = scored(output, [0.5] * len(output.spans))
-    assert not fields["rm_scores"][fields["response_mask"] == 0].any()
-    assert fields["rm_scores"].sum().item() == pytest.approx(output.reward_score)
 
 
 def test_a_score_of_a_cut_step_goes_to_the_token_before_and_steps_that_touch_or_miss_the_mask_are_refused():
@@ -57,18 +34,10 @@ def test_a_score_of_a_cut_step_goes_to_the_token_before_and_steps_that_touch_or_
         number_tokens([Span(0, 0, 2)], [1, 1, 0, 1])
 
 
-@given(
-    used=st.integers(0, 3000), budget=st.integers(1, 3000), window=st.floats(0.01, 1.0), penalty=st.floats(0.01, 10.0)
-)
-def test_the_price_of_length_rises_from_nothing_to_all_of_it_over_the_window(used, budget, window, penalty):
-    price = overlong_penalty(used, budget, False, window=window, penalty=penalty)
-    assert 0 <= price <= penalty
-    assert price <= overlong_penalty(used + 1, budget, False, window=window, penalty=penalty)
-    if used <= (1 - window) * budget:
-        assert price == 0
-    if used >= budget:
-        assert price == pytest.approx(penalty)
-    assert overlong_penalty(used, budget, True, window=window, penalty=penalty) == penalty
+def test_the_price_of_length_rises_from_nothing_to_all_of_it_over_the_window():
+    prices = [overlong_penalty(used, 100, False, window=0.2, penalty=3.0) for used in (0, 80, 85, 90, 100, 200)]
+    assert prices == pytest.approx([0, 0, 0.75, 1.5, 3.0, 3.0])
+    assert overlong_penalty(10, 100, True, window=0.2, penalty=3.0) == 3.0, "a cut episode pays all of it"
 
 
 def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make_loop, engine, tmp_path: Path):
@@ -82,18 +51,14 @@ def test_a_long_episode_pays_with_any_reward_and_record_and_metrics_show_it(make
     length = len(play(make_loop, engine).response_mask)
     fields, line = paid(response_length=length + 20, overlong={"penalty": 0.5, "window": 0.5})
     price = overlong_penalty(length, length + 20, False, window=0.5, penalty=0.5)
-    assert 0.3 < price < 0.5
-    assert fields["rm_scores"].sum().item() == pytest.approx(1.0 - price)
-    assert line["score"] == pytest.approx(1.0 - price)
+    assert [fields["rm_scores"].sum(), line["score"]] == pytest.approx([1.0 - price] * 2)
     assert line["reward"] == {"score": 1.0, "mine": 7, "overlong_penalty": pytest.approx(price)}
-    assert fields["extra_fields"]["reward_extra_info"]["overlong_penalty"] == pytest.approx(price)
     scores = [0.5] * len(GOLD)
     fields, line = paid(scores=scores, overlong={"penalty": 4.0, "window": 1.0}, response_length=4096)
     price = line["reward"]["overlong_penalty"]
     assert price > 0 and line["step_scores"] == [*scores[1:], pytest.approx(0.5 - price)], "the last step pays"
     assert math.fsum(line["step_scores"]) == pytest.approx(line["score"]) == pytest.approx(fields["rm_scores"].sum())
     fields, line = paid(response_length=length - 5, overlong={"penalty": 0.5})
-    assert line["episode"]["stop_reason"] == "max_tokens"
     assert line["score"] == 0.5 and fields["extra_fields"]["truncated"] is True
     for split, penalty in (("val", 0.5), ("train", 0.0)):
         fields, line = paid(split, overlong={"penalty": penalty, "window": 1.0})

@@ -1,5 +1,4 @@
-"""The trainer gives our estimators what verl does not: values and ids. A store in memory stands in for
-TransferQueue."""
+"""The trainer gives our estimators what verl does not: values and ids."""
 
 from functools import cache
 from typing import Any
@@ -24,20 +23,20 @@ IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0
 REWARDS = [{1: 0.2, 4: -0.1, 8: 1.0}, {2: 0.5, 4: 0.0}, {0: 0.3, 5: 1.0}, {1: 0.0, 3: 0.1}]
 
 
-def store(values: float = 0.3, **extra: Any) -> Store:
+def store(**extra: Any) -> Store:
     ids = [torch.tensor(row) for row in IDS]
-    rewards = [torch.zeros(len(row)) for row in IDS]
-    for row, given in zip(rewards, REWARDS, strict=True):
-        for position, reward in given.items():
-            row[position] = reward
+    rewards = [
+        torch.tensor([given.get(place, 0.0) for place in range(len(row))])
+        for row, given in zip(IDS, REWARDS, strict=True)
+    ]
     return Store(
         uid=NonTensorStack("a", "a", "b", "b"),
         response_mask=nested([(row >= 0).long() for row in ids]),
         rm_scores=nested(rewards),
         old_log_probs=nested([torch.zeros(len(row)) for row in IDS]),
+        values=nested([torch.full((len(row),), 0.3) for row in IDS]),
         step_ids=nested(ids),
         turn_ids=nested([row.clamp(max=1) for row in ids]),
-        **({"values": nested([torch.full((len(row),), values) for row in IDS])} if values is not None else {}),
         **extra,
     )
 
@@ -48,15 +47,13 @@ def composed(algorithm: str) -> Any:
 
 
 def compute(
-    monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str, kl: bool = False
+    monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """Advantages of the four episodes, and what is logged."""
     for module in (recipe.training.trainer, trainer_base):
         monkeypatch.setattr(module, "tq", columns)
     trainer, metrics = object.__new__(CurriculumTrainer), dict[str, float]()
     trainer.config = OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
-    if kl:
-        trainer.kl_ctrl_in_reward = trainer_base.core_algos.get_kl_controller(trainer.config.algorithm.kl_ctrl)
     keys = [f"u{row}_0_0" for row in range(len(IDS))]
     batch = KVBatchMeta(keys=keys, tags=[{}] * len(IDS), partition_id="train")
     assert trainer._compute_advantage(batch, metrics) == "batch"
@@ -67,36 +64,22 @@ def padded(columns: Store, name: str, padding: float = 0) -> torch.Tensor:
     return columns.columns[name].to_padded_tensor(padding=padding)
 
 
-def test_tppo_is_the_estimator_with_the_settings_of_its_file(monkeypatch):
+def test_tppo_and_turn_grpo_are_the_estimators_with_the_settings_of_their_files(monkeypatch):
     columns = store()
     found, _ = compute(monkeypatch, columns, "tppo", "algorithm.gamma=0.9")
-    expected, returns = estimators.gae_bad(
-        padded(columns, "rm_scores"),
-        padded(columns, "values"),
-        padded(columns, "response_mask"),
-        padded(columns, "step_ids", -1),
-        gamma=0.9,
-        lam=0.95,
-    )
+    rewards, values, mask = (padded(columns, name) for name in ("rm_scores", "values", "response_mask"))
+    expected, returns = estimators.gae_bad(rewards, values, mask, padded(columns, "step_ids", -1), gamma=0.9, lam=0.95)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(columns.written["returns"], returns)
-
-
-def test_turn_grpo_needs_no_values_and_goes_by_user_turns(monkeypatch):
-    columns = store(values=None)
+    del columns.columns["values"]
     found, _ = compute(monkeypatch, columns, "turn_grpo")
-    expected, _ = estimators.turn_grpo(
-        padded(columns, "rm_scores"),
-        padded(columns, "response_mask"),
-        padded(columns, "turn_ids", -1),
-        list("aabb"),
-    )
+    expected, _ = estimators.turn_grpo(rewards, mask, padded(columns, "turn_ids", -1), list("aabb"))
     torch.testing.assert_close(found, expected)
 
 
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
     cut = NonTensorStack(*({"truncated": row == 1} for row in range(len(IDS))))
-    plain, filtered = store(values=None, extra_fields=cut), store(values=None, extra_fields=cut)
+    plain, filtered = store(extra_fields=cut), store(extra_fields=cut)
     with_all, _ = compute(monkeypatch, plain, "grpo")
     assert "loss_mask" not in plain.written
     found, metrics = compute(monkeypatch, filtered, "grpo", "interaction.overlong.train=false")
@@ -106,32 +89,20 @@ def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_i
     expected[1] = 0
     for name in ("response_mask", "loss_mask"):
         torch.testing.assert_close(filtered.written[name], expected)
-
-
-def test_a_step_of_cut_episodes_alone_stops():
+    # A step of cut episodes alone stops.
     cut = NonTensorStack(*({"truncated": row < 3} for row in range(4)))
-    store = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
+    nothing = Store(response_mask=nested([torch.ones(2)] * 4), extra_fields=cut)
     tags = [{"is_padding": row == 3} for row in range(4)]
     batch = KVBatchMeta(partition_id="train", keys=[f"u{row}_0_0" for row in range(4)], tags=tags)
     with pytest.raises(RuntimeError, match="cut all 3 episodes"):
-        leave_out_cut_episodes(store, batch)
-
-
-def test_verls_kl_in_the_reward_stays_in_force(monkeypatch):
-    columns = store(ref_log_prob=nested([torch.full((len(row),), -0.5) for row in IDS]))
-    _, metrics = compute(monkeypatch, columns, "step_grained", "algorithm.use_kl_in_reward=true", kl=True)
-    assert metrics["actor/reward_kl_penalty_coeff"] == 0.3
-    mask = padded(columns, "response_mask")
-    penalised = padded(columns, "rm_scores") - 0.3 * 0.5 * mask
-    torch.testing.assert_close(columns.written["token_level_rewards"], penalised)
+        leave_out_cut_episodes(nothing, batch)
 
 
 def test_ids_of_verls_padding_episodes_are_cut_to_their_mask():
     """verl's padding copies the columns it does not know from a real episode, and has one token with mask 0."""
     columns = store()
-    columns.columns["response_mask"] = nested(
-        [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]] + [torch.tensor([0])]
-    )
+    real = [torch.tensor([int(i >= 0) for i in row]) for row in IDS[:3]]
+    columns.columns["response_mask"] = nested([*real, torch.tensor([0])])
     found = columns_of(columns.kv_batch_get(["k"] * 4, "train", ["response_mask", "step_ids", "turn_ids"]))
     assert found.keys() == {"step_ids", "turn_ids"}
     assert set(found["step_ids"][3].tolist()) == set(found["turn_ids"][3].tolist()) == {-1}

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.varlen import varlen_attn
 
 from recipe.gpu import attention
@@ -20,10 +21,10 @@ def positions(lengths: list[int]) -> torch.Tensor:
     return torch.cat([torch.arange(length) for length in lengths])[None]
 
 
-def random_rows(tokens: int, heads: int = HEADS, kv_heads: int = KV_HEADS) -> list[torch.Tensor]:
+def random_rows(tokens: int) -> list[torch.Tensor]:
     """Query, key and value as transformers hands them over: (1, heads, tokens, size)."""
     torch.manual_seed(0)
-    return [torch.randn(1, n, tokens, SIZE, requires_grad=True) for n in (heads, kv_heads, kv_heads)]
+    return [torch.randn(1, n, tokens, SIZE, requires_grad=True) for n in (HEADS, KV_HEADS, KV_HEADS)]
 
 
 def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], window: int = 10**6) -> torch.Tensor:
@@ -50,29 +51,22 @@ def test_output_and_gradients_are_those_of_attention_within_each_sequence():
             torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 
-def test_bounds_are_counted_once_for_a_tensor_and_anew_for_the_next(monkeypatch: pytest.MonkeyPatch):
-    calls = []
-    monkeypatch.setattr(torch, "nonzero", lambda x, real=torch.nonzero: calls.append(1) or real(x))
+def test_bounds_are_those_of_the_tensor_as_it_is():
     for lengths in ([3, 5], [5, 3], [8], [1, 7]):  # the same shape, and usually the same address
         ids = positions(lengths)
-        for _ in range(3):
-            bounds = bounds_of(ids)
-            assert bounds.cumulative.diff().tolist() == lengths and bounds.longest == max(lengths)
-        del ids
+        bounds = bounds_of(ids)
+        assert bounds.cumulative.diff().tolist() == lengths and bounds.longest == max(lengths)
+        del ids, bounds
         gc.collect()
-    assert len(calls) == 4
     ids = positions([3, 5])
     bounds_of(ids)
-    ids[0, 2] = 0
-    ids[0, 3:] = torch.arange(1, 6)
+    ids[:] = positions([2, 6])
     assert bounds_of(ids).cumulative.tolist() == [0, 2, 8]
 
 
 REFUSED = [
     ({"attention_mask": torch.ones(1, 8)}, "an attention mask.*use_remove_padding=true"),
     ({"dropout": 0.1}, "dropout"),
-    ({"position_ids": None}, "no position ids"),
-    ({"position_ids": torch.arange(4)[None]}, "no position ids"),
     ({"module": SimpleNamespace(is_causal=False)}, "attention to later tokens"),
     ({"s_aux": torch.ones(HEADS)}, "s_aux"),
     ({"softcap": 30.0}, "softcap"),
@@ -81,7 +75,7 @@ REFUSED = [
 
 
 def test_what_it_does_not_compute_is_refused():
-    for ids in ([1, 2, 3], [0, 1, 3], [0, 0, 2], [0, 1, 1], [3, 0, 1]):
+    for ids in ([1, 2, 3], [0, 1, 3], [0, 1, 1]):
         with pytest.raises(ValueError, match="varlen reads from position ids"):
             bounds_of(torch.tensor([ids]))
     q, k, v = random_rows(8)
@@ -91,17 +85,14 @@ def test_what_it_does_not_compute_is_refused():
             varlen(**(call | change))
 
 
-@pytest.mark.parametrize("kv_heads", [HEADS, KV_HEADS])
 @pytest.mark.parametrize("window", [None, 4])
-def test_the_gpu_kernel_is_called_in_its_own_form(kv_heads, window, monkeypatch: pytest.MonkeyPatch):
+def test_the_gpu_kernel_is_called_in_its_own_form(window, monkeypatch: pytest.MonkeyPatch):
     """Without a GPU: shapes and types of PyTorch's own function, forward and backward, on tensors without numbers."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     seen = []
     monkeypatch.setattr(attention, "varlen_attn", lambda *a, **k: seen.append(k) or varlen_attn(*a, **k))
     with FakeTensorMode(allow_non_fake_inputs=True):
         q, k, v = (
-            torch.empty(49, n, SIZE, dtype=torch.bfloat16, requires_grad=True) for n in (HEADS, kv_heads, kv_heads)
+            torch.empty(49, n, SIZE, dtype=torch.bfloat16, requires_grad=True) for n in (HEADS, KV_HEADS, KV_HEADS)
         )
         bounds = Bounds(torch.empty(5, dtype=torch.int32), 40)
         out = flash(q, k, v, bounds, 0.5, window)
@@ -110,5 +101,4 @@ def test_the_gpu_kernel_is_called_in_its_own_form(kv_heads, window, monkeypatch:
         assert k.grad is not None and k.grad.shape == k.shape
         with pytest.raises(TypeError, match="half precision.*fsdp_config.mixed_precision=null"):
             flash(q.float(), k.float(), v.float(), bounds)
-    assert seen[0]["window_size"] == ((-1, 0) if window is None else (3, 0))
-    assert seen[0]["scale"] == 0.5
+    assert (seen[0]["window_size"], seen[0]["scale"]) == ((-1, 0) if window is None else (3, 0), 0.5)

@@ -12,10 +12,8 @@ RAISED = [
     ({"training/rollout_actor_probs_pearson_corr": 0.6}, ["engine and trainer disagree"]),
     ({"train/groups_alike": 1.0}, ["100% of the groups have one score"]),
     (NOTHING, ["nothing was earned"]),
-    ({**NOTHING, "train/groups_alike": 1.0}, ["nothing was earned"]),
     ({**NOTHING, "train/format_rate": 0.1}, ["90% of the messages are malformed"]),
     ({"critic/score/min": -0.1, "critic/score/max": 0.0}, []),
-    ({"critic/score/min": 1.0, "critic/score/max": 1.0}, []),
     ({}, []),
 ]
 
@@ -25,12 +23,7 @@ def test_a_step_raises_the_alarms_that_its_metrics_ask_for() -> None:
         found = Alarms(THRESHOLDS)({**GOOD, **changes})
         assert len(found) == len(expected), changes
         assert all(line.startswith(f"ALARM {words}") for line, words in zip(found, expected, strict=True)), found
-    assert "interaction.protocol" not in Alarms(THRESHOLDS)({**GOOD, **NOTHING})[0]
-    assert "interaction.protocol" in Alarms(THRESHOLDS)({**GOOD, **NOTHING, "train/format_rate": 0.41})[0]
-    assert Alarms(THRESHOLDS)({"critic/score/mean": 1.0}) == []
-
-
-def test_a_collapse_of_turns_is_measured_against_the_first_steps() -> None:
+    # A collapse of turns is measured against the first steps.
     alarms = Alarms(THRESHOLDS)
     assert [alarms({**GOOD, "train/turns": turns}) for turns in (4.0, 3.0, 5.0, 2.1, 4.0)] == [[]] * 5
     (line,) = alarms({**GOOD, "train/turns": 1.9})

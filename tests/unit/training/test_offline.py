@@ -3,10 +3,12 @@ played, and the order of rows follows from the seed of the data."""
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import verl.trainer.ppo.v1.agent_loop_tq as verls
 from omegaconf import OmegaConf
 from support.gold_episode import play
 from support.gold_episode import tokenizer as gold_tokenizer
@@ -35,7 +37,6 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
     for name in ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "step_ids", "turn_ids"):
         assert torch.equal(played[name], again[name]), name
     assert set(again) - {"reward_score"} == set(played) - {"reward_score"}
-    assert "rollout_log_probs" not in offline.output_of(read(place, limits, words), log_probs=False).as_dict()
     numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
     assert again["extra_fields"]["reward_extra_info"] == pytest.approx(numbers)
 
@@ -45,7 +46,7 @@ def rows(tmp_path: Path):
     """verl's data set of 12 stored trajectories."""
     path = write_lines(tmp_path / "000001.jsonl", [line(uid=str(number)) for number in range(12)])
     stored = {"limits": ROOMY, "vocabulary": 2048, "grouped": False, "log_probs": True}
-    config = OmegaConf.create({"stored": stored, "shuffle": True, "seed": 3})
+    config = OmegaConf.create({"stored": stored, "shuffle": True})
     return offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config), config
 
 
@@ -57,37 +58,26 @@ def test_the_order_of_rows_follows_from_the_seed_of_the_data_and_differs_by_epoc
         return [list(sampler) for _ in range(3)]
 
     first = epochs(3)
-    assert epochs(3) == first and epochs(4) != first
-    assert len({tuple(order) for order in first}) == 3
-    assert all(sorted(order) == list(range(12)) for order in first)
+    assert epochs(3) == first != epochs(4)
+    assert len({tuple(order) for order in first}) == 3 and all(sorted(order) == [*range(12)] for order in first)
 
 
 def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
     rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import verl.trainer.ppo.v1.agent_loop_tq as verls
-
     data, config = rows
     tags, fields = dict[str, Any](), dict[str, Any]()
 
-    class Queue:
-        """The part of TransferQueue that is written to."""
+    async def put(keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
+        for number, key in enumerate(keys):
+            put_one(key, partition_id, tags[number], fields[number])
 
-        @staticmethod
-        async def async_kv_batch_put(keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
-            for number, key in enumerate(keys):
-                put(key, partition_id, tags[number], fields[number])
-
-        @staticmethod
-        def kv_put(key: str, partition_id: str, tag: dict[str, Any]) -> None:
-            put(key, partition_id, tag)
-
-    def put(key: str, partition_id: str, tag: dict[str, Any], values: Any = None) -> None:
+    def put_one(key: str, partition_id: str, tag: dict[str, Any], values: Any = None) -> None:
         assert partition_id == "train"
         tags[key], fields[key] = tag, values
 
-    monkeypatch.setattr(verls, "tq", Queue)
-    monkeypatch.setattr(offline, "tq", Queue)
+    for module in (verls, offline):
+        monkeypatch.setattr(module, "tq", SimpleNamespace(async_kv_batch_put=put, kv_put=put_one))
     manager = offline.StoredTrajectories.create(
         config=OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": config}), llm_client=None
     )

@@ -1,12 +1,12 @@
 """Which steps compute the old log-probabilities with the trainer, and what the others are trained with."""
 
 from math import nan
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+from support.queue import Store, nested
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -18,17 +18,14 @@ SHORT = torch.tensor([[-0.5, -20.0, -1.0, 0.0], [-3.0, -0.1, 0.0, 0.0]])
 MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
 """Two rows of three tokens of the model's; the rest are the environment's, or padding."""
 
-AGREES, DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING = "agrees", "differs", "differs where unlikely", "nan", "no token"
 TRAINERS = {
-    AGREES: SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
-    DISAGREES: SHORT + 2 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
-    UNLIKELY: SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
-    NOT_A_NUMBER: SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
-    NOTHING: SHORT.clone(),
+    "agrees": SHORT + 0.9 * TOLERANCE * MASK + 5.0 * (1 - MASK),
+    "differs": SHORT + 2 * TOLERANCE * torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0]]),
+    "unlikely": SHORT + torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),  # a probability of 1e-9
+    "nan": SHORT + torch.tensor([[nan, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
+    "nothing": SHORT.clone(),  # of no token of the model's
 }
 """What the trainer computes where the engine has SHORT."""
-
-
 CONFIG = {
     "algorithm": {"rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False}},
     "actor_rollout_ref": {"rollout": {"calculate_log_probs": True}},
@@ -39,28 +36,16 @@ CONFIG = {
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs steps of the trainer, given what it computes: a letter for whose are stored of each, and what is logged."""
-    store: dict[str, Any] = {}
+    store = Store()
+    monkeypatch.setattr(old_log_probs, "tq", store)
 
-    class Store:
-        @staticmethod
-        def kv_batch_get(select_fields: list[str], **_: Any) -> Any:
-            found = {name: store[name] for name in select_fields}
-            return SimpleNamespace(to_padded_tensor=lambda: found) if "response_mask" in found else found
-
-        @staticmethod
-        def kv_batch_put(fields: dict[str, Any], **_: Any) -> None:
-            store.update(fields)
-
-    monkeypatch.setattr(old_log_probs, "tq", Store)
-
-    def run(computes: list[str], **settings: Any) -> tuple[str, list[dict[str, float]]]:
+    def run(computes: str, *settings: str) -> tuple[str, list[dict[str, float]]]:
         trainer = CurriculumTrainer.__new__(CurriculumTrainer)
-        trainer.config, whose, logged = OmegaConf.create(CONFIG), "", list[dict[str, float]]()
-        for key, value in settings.items():
-            OmegaConf.update(trainer.config, key.replace("__", "."), value)
+        trainer.config = OmegaConf.merge(CONFIG, OmegaConf.from_dotlist(list(settings)))
+        whose, logged = "", list[dict[str, float]]()
 
         def computed(self: Any, batch: Any, metrics: dict) -> Any:
-            store["old_log_probs"] = TRAINERS[computes[len(logged)]]
+            store.columns["old_log_probs"] = nested(TRAINERS[computes.split()[len(logged)]])
             return batch
 
         def advantage(self: Any, batch: Any, metrics: dict) -> Any:
@@ -69,13 +54,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", computed)
         monkeypatch.setattr(Curriculum, "_compute_advantage", advantage)
-        for what in computes:
-            store.clear()
-            store.update(rollout_log_probs=SHORT, response_mask=MASK * 0 if what == NOTHING else MASK)
+        for what in computes.split():
+            mask = MASK * 0 if what == "nothing" else MASK
+            store.columns, store.written = {"rollout_log_probs": nested(SHORT), "response_mask": nested(mask)}, {}
             metrics: dict[str, float] = {}
             batch = KVBatchMeta(partition_id="train", keys=["a_0_0", "a_1_0"], tags=[{}, {}])
             trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
-            whose += "e" if store["old_log_probs"] is SHORT else "t"
+            whose += "e" if "old_log_probs" in store.written else "t"
             logged.append(metrics)
         return whose, logged
 
@@ -84,34 +69,33 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, capfd):
     for every, computes, expected in (
-        (1, [AGREES] * 5, "ttttt"),
-        (2, [AGREES] * 5, "tetet"),
-        (3, [AGREES] * 8, "teeteete"),
-        (3, [DISAGREES] * 4, "tttt"),
-        (3, [DISAGREES, AGREES, AGREES, AGREES, AGREES], "tteet"),
-        (3, [AGREES, AGREES, AGREES, DISAGREES, AGREES], "teett"),
-        (3, [UNLIKELY, AGREES, AGREES], "tte"),
-        (3, [NOT_A_NUMBER] * 3, "ttt"),
-        (3, [NOTHING, AGREES, AGREES], "tte"),
+        (1, "agrees agrees agrees", "ttt"),
+        (3, "agrees agrees agrees agrees agrees", "teete"),
+        (3, "differs differs differs differs", "tttt"),
+        (3, "differs agrees agrees agrees agrees", "tteet"),
+        (3, "agrees agrees agrees differs agrees", "teett"),
+        (3, "unlikely agrees agrees", "tte"),
+        (3, "nan nan nan", "ttt"),
+        (3, "nothing agrees agrees", "tte"),
     ):
-        assert steps(computes, stage__old_log_probs_every=every)[0] == expected, computes
-        differ = {DISAGREES, UNLIKELY, NOT_A_NUMBER, NOTHING} & {*computes}
-        assert capfd.readouterr().out.count(f"more than {TOLERANCE:g}") == bool(differ), "why, once"
+        assert steps(computes, f"stage.old_log_probs_every={every}")[0] == expected, computes
+        why = capfd.readouterr().out.count(f"more than {TOLERANCE:g}")
+        assert why == ({*computes.split()} != {"agrees"}), "once"
 
 
 def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_verls(steps):
-    for settings in (
-        {"algorithm__rollout_correction__rollout_is": "token"},
-        {"algorithm__rollout_correction__rollout_rs": "token_k1"},
-        {"algorithm__rollout_correction__bypass_mode": True},
-        {"actor_rollout_ref__rollout__calculate_log_probs": False},
-        {"offline": {"files": "rollouts"}},
+    for setting in (
+        "algorithm.rollout_correction.rollout_is=token",
+        "algorithm.rollout_correction.rollout_rs=token_k1",
+        "algorithm.rollout_correction.bypass_mode=true",
+        "actor_rollout_ref.rollout.calculate_log_probs=false",
+        "offline.files=rollouts",
     ):
-        assert steps([AGREES] * 4, **settings)[0] == "tttt", settings
+        assert steps("agrees agrees", setting)[0] == "tt", setting
 
 
 def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
-    _, (first, second) = steps([AGREES] * 2)
+    _, (first, second) = steps("agrees agrees")
     assert first.pop(DIFFERENCE) == pytest.approx(0.9 * TOLERANCE, rel=1e-3)
     assert first == {"rollout_corr/kl": 0.0, "critic/score/mean": 1.0}
     assert second == {"critic/score/mean": 1.0}

@@ -1,6 +1,5 @@
 """Which rows are in play in which epoch, and that a resumed stage draws the same ones."""
 
-import pytest
 import torch
 from tensordict import NonTensorStack, TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -14,8 +13,7 @@ ROWS, SPARE, BATCH = 23, 30, 5
 
 def make(rows: int = ROWS, spare: int = SPARE, shuffle: bool = True, **settings) -> Resampler:
     tasks = [f"t{number}" for number in range(rows + spare)]
-    sources = ["bfcl/base" if number % 2 else "generated/base" for number in range(rows + spare)]
-    return Resampler(tasks, sources, rows, SETTINGS | settings, 1, shuffle)
+    return Resampler(tasks, ["bfcl/base"] * len(tasks), rows, SETTINGS | settings, 1, shuffle)
 
 
 def play_epoch(sampler: Resampler, progress: dict[int, float]) -> list[int]:
@@ -28,12 +26,9 @@ def play_epoch(sampler: Resampler, progress: dict[int, float]) -> list[int]:
 def test_what_is_mastered_retires_first_and_what_is_out_of_reach_gives_way_to_spare_rows():
     sampler = make(rows=10, shuffle=False)
     assert play_epoch(sampler, {0: 0.1, 1: 0.0, 2: 0.86, 3: 1.0, 4: 0.96, 5: 0.2, 6: 0.85}) == [*range(10)]
-    counts = sampler.metrics()
-    assert [counts[f"resample/{name}"] for name in ("out_of_reach", "edge", "mastered", "replaced")] == [2, 5, 3, 0]
     first, second, *_ = spare = list(sampler.pool)
     assert play_epoch(sampler, {}) == [0, 1, 2, first, second, 5, 6, 7, 8, 9], "two of ten, by the order of the pool"
     assert sampler.pool == spare[2:], "what is retired never comes back"
-    assert sampler.metrics()["resample/replaced"] == 2
     sampler.observe({"t0": [0.0, 0.2], "t1": [0.0], "t2": [0.9]})
     assert list(sampler)[:3] == [spare[3], spare[2], 2], "1 is farther from the kept range than 0, and 0 than 2"
     assert sampler.pool == [*spare[4:], 1, 0], "they may come again"
@@ -52,7 +47,7 @@ def test_no_task_is_twice_in_an_epoch_and_progress_of_what_has_left_is_forgotten
     sampler = Resampler(tasks, ["x"] * 6, 3, SETTINGS | {"replace": 1.0}, 1, True)
     assert sampler.pool == [4], "what is in play is no spare row, and a spare row is there once"
     sampler = make(replace=1.0)
-    for _ in range(12):
+    for _ in range(5):
         rows = play_epoch(sampler, {row: (0.0, 0.5, 1.0)[row % 3] for row in range(60)})
         assert len({*rows}) == len(rows) == ROWS
         assert len({*rows} & {*sampler.pool}) == 0
@@ -72,11 +67,9 @@ def steps(loader: StatefulDataLoader, count: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path, shuffle):
+def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path):
     def loader() -> StatefulDataLoader:
-        sampler = make(shuffle=shuffle)
-        return StatefulDataLoader(range(ROWS + SPARE), batch_size=BATCH, drop_last=True, sampler=sampler)
+        return StatefulDataLoader(range(ROWS + SPARE), batch_size=BATCH, drop_last=True, sampler=make())
 
     whole = steps(loader(), 15)
     assert {*sum(whole[:4], [])} != {*sum(whole[12:], [])}, "something was replaced"
@@ -89,8 +82,8 @@ def test_a_resumed_stage_draws_the_same_rows_wherever_it_was_killed(tmp_path, sh
 
 
 def test_progress_is_that_of_the_rollouts_that_came_back_by_task():
-    infos = [{"environment": "bfcl", "task_id": "a"}, {"environment": "generated", "task_id": "a"}]
-    extra = [{"reward_extra_info": {"progress": value}} for value in (0.5, 1.0, 0.0)]
     data = TensorDict(batch_size=3)  # as TransferQueue gives it
-    data["extra_info"], data["extra_fields"] = NonTensorStack(*infos, infos[0]), NonTensorStack(*extra)
+    tasks = [{"environment": name, "task_id": "a"} for name in ("bfcl", "generated", "bfcl")]
+    data["extra_info"] = NonTensorStack(*tasks)
+    data["extra_fields"] = NonTensorStack(*({"reward_extra_info": {"progress": one}} for one in (0.5, 1.0, 0.0)))
     assert progress_of(data) == {"a": [0.5, 0.0], "generated/a": [1.0]}

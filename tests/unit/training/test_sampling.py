@@ -1,7 +1,6 @@
 """Sampling ends: with a full batch of groups that can be trained on, or with a message.
 
-verl's buffers run as they are, over a dictionary in place of TransferQueue. Groups finish one at a look, so some still
-run while others are judged.
+verl's buffers run as they are, over a dictionary in place of TransferQueue; groups finish one at a look.
 """
 
 from typing import Any
@@ -19,19 +18,12 @@ from recipe.training.sampling import AsyncSampling, DynamicSampling, GroupsAlike
 
 N, BATCH = 4, 2
 SOLVED, FAILED, MIXED = [1.0] * N, [0.0] * N, [1.0, 0.0, 0.0, 1.0]
-LOST, LONE = list[float](), [1.0]
-"""No episode came back, or a single one."""
-RAISED = ValueError("the reward raised")
+LOST, LONE, RAISED = list[float](), [1.0], ValueError("the reward raised")
 NOTHING = OmegaConf.create({})
 
 
 def make(patch: pytest.MonkeyPatch, *outcomes: Any, limit: int = 5, lost: float = 0.25, old: str = "") -> Any:
-    """A buffer as verl would have made it, in which a step's first groups are being played.
-
-    Args:
-        outcomes: values of the metric, of group after group.
-        old: of an asynchronous trainer, which plays a batch ahead: what becomes of groups that are too old.
-    """
+    """A buffer whose groups have these `outcomes`; `old`: what an asynchronous trainer does with old groups."""
     queue, batch = Queue(outcomes), BATCH
     patch.setattr(replay_buffer, "tq", queue)
     stage = {"max_gen_batches": limit, "max_lost_share": lost}
@@ -51,15 +43,6 @@ def uids(batch: Any) -> set[str]:
     return {key.split("_")[0] for key in batch.keys}
 
 
-def test_a_step_trains_on_groups_that_differ_and_plays_others_for_the_rest(monkeypatch):
-    buffer, queue = make(monkeypatch, SOLVED, MIXED, FAILED, MIXED)
-    batch, metrics = buffer.sample(1, "train", BATCH)
-    assert uids(batch) == {"u1", "u3"} and len(batch.keys) == BATCH * N
-    assert buffer.played == queue.asked
-    assert metrics["training/filter_groups/evicted_samples"] == buffer.filtered >= 2
-    assert not queue.tags["train"].keys() - set(batch.keys), "what is not trained on must not stay in the queue"
-
-
 KINDS = [SOLVED, FAILED, MIXED, LONE, LOST, PartlyFailed(SOLVED[1:]), PartlyFailed(MIXED[1:])]
 
 
@@ -74,7 +57,8 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
             assert queue.asked == limit * BATCH
         else:
             values = [{queue.values[key] for key in batch.keys if key.startswith(f"{uid}_")} for uid in uids(batch)]
-            assert len(values) == BATCH and all(len(group) > 1 for group in values)
+            assert len(values) == BATCH and all(len(group) > 1 for group in values), "groups that differ"
+            assert not queue.tags["train"].keys() - {*batch.keys}, "what is not trained on must not stay in the queue"
         assert buffer.played == queue.asked <= limit * BATCH
         assert buffer.filtered + buffer.lost <= buffer.played
 
@@ -82,11 +66,9 @@ def test_whatever_the_groups_are_a_step_is_full_or_ends(outcomes, limit):
 def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_counted_as_lost(trainer_for, monkeypatch):
     monkeypatch.setattr(PPOTrainerSync, "_balance_batch", lambda self, batch, *_, **__: batch)
     for outcome, alone in ((LOST, 0), (LONE, 1)):
-        buffer, queue = make(monkeypatch, outcome, MIXED, MIXED, MIXED, lost=0.5)
-        batch, metrics = buffer.sample(1, "train", BATCH)
+        buffer, _ = make(monkeypatch, outcome, MIXED, MIXED, MIXED, lost=0.5)
+        batch, _ = buffer.sample(1, "train", BATCH)
         assert uids(batch) == {"u1", "u2"} and (buffer.lost, buffer.lone, buffer.filtered) == (1, alone, 0)
-        assert metrics["training/rollout_failure/evicted_samples"] == 1
-        assert not queue.tags["train"].keys() - set(batch.keys)
         trainer = trainer_for(buffer, groups=BATCH, max_lost_share=0.5)
         logged = metrics_of(trainer, trainer._balance_batch(batch, {}).keys)
         assert logged["train/lost_samples"] == pytest.approx((N - alone) / (N * (BATCH + 1)))
@@ -95,30 +77,21 @@ def test_a_group_of_which_at_most_one_rollout_came_back_is_played_again_and_coun
 
 def test_more_lost_groups_than_allowed_stop_the_training_and_say_why(trainer_for, monkeypatch):
     monkeypatch.setattr(PPOTrainerSync, "step", lambda self, *_: self.replay_buffer.sample(1, "train", BATCH))
-    for outcome, cause in (
-        (LOST, "the inference engine failed"),
-        (RAISED, "the reward compute_score of my_reward.py failed for 1 prompts"),
-    ):
+    for outcome, cause in ((LOST, "the inference engine failed"), (RAISED, "the reward .* failed for 1 prompts")):
         buffer, queue = make(monkeypatch, outcome)
         with pytest.raises(RuntimeError, match=rf"4 of 12 samples of step 7 were lost because {cause}.*max_lost_share"):
             trainer_for(buffer, groups=BATCH).step({}, {})
         assert queue.asked == BATCH, "an engine that is gone is not asked again and again"
 
 
-# Where prompts are played ahead.
-
-
 def test_a_group_in_which_the_reward_raised_is_trained_on_as_long_as_two_of_its_episodes_came_back(monkeypatch):
-    buffer, queue = make(monkeypatch, RAISED, *[MIXED] * 30, lost=0.4, old="wait")
-    batch, _ = buffer.sample(1, "train", BATCH)
-    assert len(batch.keys) == BATCH * N and (buffer.lost, buffer.failed, buffer.lone) == (1, 1, 0)
-    assert queue.asked == 2 * BATCH + 1
-    buffer.sample(2, "train", BATCH)
-    assert buffer.lost == 0, "forgotten in the next step"
-    partly, one = PartlyFailed([1.0, 0.0]), PartlyFailed([1.0])
-    buffer, _ = make(monkeypatch, one, partly, *[MIXED] * 30, lost=0.4, old="wait")
-    batch, _ = buffer.sample(1, "train", BATCH)
-    assert len(batch.keys) == N + 2 and (buffer.lost, buffer.failed, buffer.lone) == (1, 2, 1)
+    one, two = PartlyFailed([1.0]), PartlyFailed([1.0, 0.0])
+    for outcomes, size, counts in (([RAISED], BATCH * N, (1, 1, 0)), ([one, two], N + 2, (1, 2, 1))):
+        buffer, _ = make(monkeypatch, *outcomes, *[MIXED] * 30, lost=0.4, old="wait")
+        batch, _ = buffer.sample(1, "train", BATCH)
+        assert len(batch.keys) == size and (buffer.lost, buffer.failed, buffer.lone) == counts
+        buffer.sample(2, "train", BATCH)
+        assert buffer.lost == 0, "forgotten in the next step"
     with pytest.raises(GroupsLost):
         make(monkeypatch, RAISED, lost=0.25, old="wait")[0].sample(1, "train", BATCH)
 
