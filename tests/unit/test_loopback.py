@@ -44,14 +44,6 @@ def test_one_machine_starts_closed_and_several_or_a_cluster_of_the_users_as_they
     assert loopback.cluster(nodes=2) is None and loopback.environment(nodes=1) == loopback.ENVIRONMENT
 
 
-def test_ray_still_reads_the_switch() -> None:
-    code = "from ray._private import services; print(services.get_node_ip_address())"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **loopback.ENVIRONMENT}, capture_output=True, text=True
-    )
-    assert answer.stdout.strip() == "127.0.0.1", answer.stderr
-
-
 def start(rank: int, port: int, **changes: str) -> subprocess.Popen:
     environment = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environment |= {"RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -141,20 +140,6 @@ def test_the_number_of_gpus_chooses_the_profile_in_setup_and_in_training(checkou
             for name, value in environment.items():
                 patch.setenv(name, value)
             assert detect_hardware() == profile
-
-
-def test_setup_knows_the_profiles_that_there_are():
-    known = re.search(r"use (.*), or leave it unset", (ROOT / "setup.sh").read_text())
-    assert known is not None
-    for folder in ("hardware", "sft_hardware"):
-        files = {path.stem for path in (ROOT / "recipe" / "config" / folder).glob("*.yaml")}
-        assert set(re.split(r", | or ", known.group(1))) == files
-
-
-def test_the_plug_ins_are_declared():
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert points["verl.plugins"] == {"bfcl_cpu": "recipe.cpu.platform", "bfcl_loopback": "recipe.loopback.plugin"}
-    assert points["vllm.general_plugins"] == {"bfcl_cpu": "recipe.cpu.vllm_plugin:install"}
 
 
 def test_our_recipe_is_found_from_another_folder_although_dependencies_install_one_of_that_name(tmp_path):

@@ -1,37 +1,17 @@
 """The console: one line a step, alarms out of the log, times as a person says them."""
 
-import json
-from pathlib import Path
+from support.runs import write_metrics
 
 from recipe.stage import console, state
 
-NUMBERS = {
-    "critic/score/mean": 1.25,
-    "train/progress": 0.5,
-    "train/acc": 0.125,
-    "actor/kl_loss": 0.0021,
-    "perf/throughput": 1834.4,
-    "timing_s/step": 14.0,
-}
 
-
-def log_step(stage: Path, step: int, launch: str = "1", **numbers: float) -> None:
-    (stage / "metrics").mkdir(parents=True, exist_ok=True)
-    with (stage / "metrics" / f"{launch}.jsonl").open("a") as file:
-        file.write(json.dumps({"step": step, "data": {**NUMBERS, **numbers}}) + "\n")
-
-
-def test_a_step_is_one_line_with_the_numbers_a_person_watches(tmp_path, capsys):
-    stage = tmp_path / "stage1_format"
-    watch = console.Watch(stage, tmp_path / "log")
-    log_step(stage, 3)
-    state.update(stage, target=state.Target(80, 80))
+def test_a_step_is_one_line_once(tmp_path, capsys):
+    watch = console.Watch(tmp_path / "stage1_format", tmp_path / "log")
+    write_metrics(tmp_path, "stage1_format", "1.jsonl", [(3, {"critic/score/mean": 1.25, "timing_s/step": 14.0})])
+    state.update(tmp_path / "stage1_format", target=state.Target(80, 80))
     watch()
     watch()
-    assert capsys.readouterr().out == (
-        "stage1_format    3/80  reward 1.250  progress 0.500  accuracy 0.125  kl 0.0021  1834 tokens/s  14.0 s"
-        "  18 min left\n"
-    )
+    assert capsys.readouterr().out.split() == "stage1_format 3/80 reward 1.250 14.0 s 18 min left".split()
 
 
 def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp_path, capsys):
@@ -69,22 +49,6 @@ def test_a_stage_by_itself_shows_its_own_lines_too_and_none_of_verls(tmp_path, c
             file.write(lines)
         watch()
         assert capsys.readouterr().out.splitlines() == said
-
-
-def test_a_failure_says_the_last_error_where_no_cause_is_known(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("\x1b[36m(TaskRunner pid=1)\x1b[0m RuntimeError: 8 of 8 samples were lost\n" + "noise\n" * 40)
-    assert "s ended. Its last error: 8 of 8 samples were lost\n" in console.failure("s", log, "ended", "it")
-
-
-def test_the_warm_start_shows_a_loss_every_few_seconds_and_every_validation(tmp_path, capsys):
-    watch = console.Watch(tmp_path, tmp_path / "log")
-    for step in range(1, 101):
-        log_step(tmp_path, step, **{"train/loss": 1.0})
-    log_step(tmp_path, 50, **{"val/loss": 1.5})
-    watch()
-    shown = [line.split()[1:] for line in capsys.readouterr().out.splitlines()]
-    assert shown == [["1", "loss", "1.000"], ["50", "loss", "1.000", "validation", "loss", "1.500"]]
 
 
 def test_a_known_cause_in_a_log_is_named(tmp_path):

@@ -290,9 +290,3 @@ def test_the_class_of_a_model_is_judged_where_transformers_has_it(starts, tmp_pa
     for text in ("{}", "{", '{"architectures": null}'):
         (folder / "config.json").write_text(text)
         assert "config.json" in str(misfit(folder))
-
-
-def test_lora_weights_that_were_handed_on_unmerged_are_refused_as_a_start_model(tmp_path, saved):
-    folder = Path(shutil.copytree(hf_of(saved["tied"]), tmp_path / "stage" / "hf"))
-    with pytest.raises(PreflightError, match="is not whole: .*missing"):
-        require(weights(str(folder)))

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import write_metrics
 
-from recipe.stage.metrics_log import TIMED, TRAINED_FILE, note_trained, parts_of, time_line, total_times, trained_files
+from recipe.stage.metrics_log import TIMED, TRAINED_FILE, note_trained, parts_of, trained_files
 
 NAMES = [name for names in TIMED.values() for name in names]
 STEP = {
@@ -45,18 +44,6 @@ def test_whatever_was_logged_no_part_is_negative_and_all_can_be_drawn(numbers: d
     parts = parts_of(numbers)
     assert all(seconds > 0 and math.isfinite(seconds) for seconds in parts.values())
     assert list(parts) == [part for part in TIMED if part in parts]
-
-
-def test_a_stage_ends_with_a_line_the_largest_part_first_and_none_of_less_than_a_hundredth(tmp_path: Path) -> None:
-    steps = [(1, {**STEP, **SAID}), (2, {"critic/score/mean": 1.0}), (3, {"timing_s/step": 20.0, "timing_s/gen": 20.0})]
-    write_metrics(tmp_path, "stage1", "1.jsonl", steps)
-    assert time_line(tmp_path / "stage1") == (
-        "time: generation 56 %, update 13 %, validation 11 %, log-probs 7 %, rest 4 %, users 4 %, environment 2 %, "
-        "weights 1 %, checkpoint 1 %"
-    )
-    assert list(total_times(numbers for _, numbers in steps))[0] == "generation"
-    write_metrics(tmp_path, "stage2", "1.jsonl", [(1, {"timing_s/step": 0.0})])
-    assert time_line(tmp_path) == time_line(tmp_path / "stage2") == ""
 
 
 def tags(*steps: int) -> list[dict[str, int]]:
