@@ -74,6 +74,10 @@ def test_the_example_comes_out_to_the_digit(example: Path, tmp_path: Path, repor
     difference = float(pairs[2]["after"]) - float(pairs[2]["before"])
     assert difference == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 0 + 0 + 1 / 2) / 6)
     assert "37.5 ± 10.2" in (tmp_path / "out" / "pass_rate.html").read_text()
+    (example / "sft_cot").rename(example / "=1+1")
+    report("--compare", example)
+    with (tmp_path / "out" / "pass_rate.csv").open() as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"'=1+1", "step_cot"}, "no spreadsheet computes it"
 
 
 PUBLISHED = [
