@@ -119,7 +119,7 @@ class Conversation:
         if self._started or self.done:
             raise RuntimeError("this conversation has already been started or closed; make a new one per episode")
         self._started = True
-        return self._guarded(self._open)
+        return self._guarded(lambda _: self._open())
 
     def reply(
         self,
@@ -207,7 +207,7 @@ class Conversation:
         if self.done:
             return record
         turns = tuple(
-            replace(turn, ended=TurnEnd.cut.value, passed=turn.passed and False)
+            replace(turn, ended=TurnEnd.cut.value, passed=None if turn.passed is None else False)
             if turn.reached and turn.ended is None
             else turn
             for turn in record.turns
@@ -225,12 +225,12 @@ class Conversation:
         if asking != self.asks:
             raise RuntimeError("the user has to be asked, and heard, first" if self.asks else "nobody was asked")
 
-    def _open(self, environment: None = None) -> Reply:
+    def _open(self) -> Reply:
         self._environment = opened(self.task, self.options, self.policy.call_timeout)
         return self._go_on(self._environment.begin())
 
     def _guarded(self, step: Callable[[Any], Reply], passing: tuple[type[Exception], ...] = ()) -> Reply:
-        """What `step` makes of the environment; its end where the environment fails, other than with `passing`."""
+        """The reply of `step(environment)`. A fault of the environment ends the episode; `passing` are raised."""
         try:
             return step(self._environment)
         except passing:
@@ -385,7 +385,7 @@ class Conversation:
             self._note(fault, "its end")
 
     def _note(self, fault: Exception, where: str) -> None:
-        """One line in the log, and the traceback of an exception. What hangs is asked nothing more."""
+        """Log a fault in one line, an exception with its traceback. A hanging environment is not called again."""
         trace = not isinstance(fault, UserCodeError)
         logger.error("environment fault in %s, %s: %s", self.task.id, where, raised(fault), exc_info=trace)
         if isinstance(fault, Hangs):

@@ -32,9 +32,9 @@ def join(config: DictConfig, address: str) -> None:
     processes.note_cluster(Path(config.paths.run), address)
     os.environ["RAY_ADDRESS"] = address
     launched = Path(os.environ["VERL_FILE_LOGGER_PATH"]).stem
-    OmegaConf.resolve(config)  # RUN, MODEL and others that it names are this process's, and not in the workers'
+    OmegaConf.resolve(config)  # the workers do not have RUN, MODEL and other variables of this process
     asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env)
-    with open_dict(config):  # numbers of CPUs and GPUs are the nodes', and Ray refuses others
+    with open_dict(config):  # Ray refuses numbers of CPUs and GPUs beside an address
         config.ray_kwargs.ray_init = {"runtime_env": runtime_env(os.environ, launched, asked)}
 
 
@@ -78,7 +78,7 @@ def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> Non
 
     mask_prints(main_ppo)
     if cluster is None:
-        if config.trainer.device == "cpu":  # the machine has none, and Ray counts as many as the processes ask for
+        if config.trainer.device == "cpu":  # Ray's GPUs are then numbers that its processes ask for
             init, wanted = config.ray_kwargs.ray_init, devices(config)
             init.num_gpus = max(init.num_gpus or 0, wanted)
             init.num_cpus = max(init.num_cpus or 0, 4 + 4 * wanted)
@@ -98,7 +98,8 @@ def launch(config: DictConfig, cluster: tuple[str, Answer] | None = None) -> Non
 def supervise(config: DictConfig) -> int:
     """Run this same command again as a child that is watched, as the curriculum does; returns its exit status.
 
-    Its log is a file; the terminal has what it says of itself, a line for each step, and alarms.
+    The child's output goes to a log file. The terminal shows its status, one line a step, and alarms. `TOKEN` in the
+    environment marks the child.
     """
     run, stage = Path(config.paths.run), Path(config.paths.stage)
     log, again = console.new_log(run, stage.name), f"the same command{starts.going_on(config)}"

@@ -10,10 +10,12 @@ The mean over all K user turns of
 
 In an episode in which no turn with gold calls passed, none counts as passed: answering always passes turns in which
 nothing is to be done. So whatever solves nothing earns 0.5 at most, whatever solves a share p of the turns earns p at
-least, and with perfect writing 0.5 + 1.5 p. Whether calls worked cannot tell work from calls that are safe: paid for
-that alone, a model does best with an easy call a turn (`add(1, 1)`) and an answer, and better than with work that meets
-errors. The quarter is the largest weight under which solving nothing never earns more than solving half. It is not
-zero because most rollouts solve nothing at first, and are to be told apart by how they write.
+least, and with perfect writing 0.5 + 1.5 p. For example, of three turns the first passed (w = s = 1), the second did
+not (w = 1, s = .5) and the third was not reached: (2 + .375 + 0) / 3 = .79.
+
+A reward for working calls alone would pay an easy call a turn (`add(1, 1)`) more than honest work that meets errors.
+A quarter is the largest weight under which solving nothing never earns more than solving half. It is not zero because
+at first most rollouts solve nothing, and differ only in how they write.
 
 What this rewards in a group in which nothing is solved: one distinct safe call in each turn earns .49, an honest call
 that fails earns .25. GRPO divides by the spread within the group, so there the difference has full weight, and pushes
@@ -23,14 +25,14 @@ Rules of w + s, each against a way of earning it without calling functions prope
 
     a turn not reached, or without a step              0      stopping after one good turn
     a turn with gold calls in which none counts        0      answering always; calling once, then only answering
-    a turn without gold calls: s = 1 if none counts, else the share
+    a turn without gold calls                          s = 1 if no call counts, else the share of those that worked
     a pair that failed once in a turn has failed              hiding an error behind a repetition
     the same pair counts once a turn                          diluting one error among repetitions
     what worked in an earlier turn counts again only
       where it is gold's call or an error                     paying every turn with `ls()`
 
 An environment that judges the episode only has no turns that pass: its steps are taken for those of one turn, which
-passes if the episode does. A user may be asked something before the first call; a turn without any says nothing.
+passes if the episode does. There a turn without calls counts for nothing: the model may ask its user first.
 
 Gold play earns 2.0 on all tasks, so nothing can earn more.
 """

@@ -71,9 +71,9 @@ def episode_metrics(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def did_work(record: Mapping[str, Any]) -> bool:
-    """Whether a turn that asks for calls passed, or none does.
+    """Whether a turn that asks for calls passed. True for a task in which no turn asks for calls.
 
-    Where none did, a turn in which nothing was to be done is no merit; in a task of such turns only it is all there is.
+    Otherwise an answer to each turn would be paid for the turns in which nothing has to be done.
     """
     working = [turn for turn in record["turns"] if asks_for_calls(turn)]
     return not working or any(turn["passed"] is not False for turn in working)
@@ -118,13 +118,13 @@ def pair_of(call: Mapping[str, Any]) -> tuple[str, str]:
 def counts(call: Mapping[str, Any], worked: Set[tuple[str, str]]) -> bool:
     """Whether a call counts as work, given the pairs that worked before: an error, something new, or a call of gold's.
 
-    What worked once is safe to say again, so that repeating it must not pay.
+    A call that worked is a safe call, so repeating it must not pay.
     """
     return not succeeded(call) or pair_of(call) not in worked or call["facts"].get("gold") is not None
 
 
 def was_cut(call: Mapping[str, Any]) -> bool:
-    """Whether the model read only the beginning of the result. A hint alone comes after the whole of it."""
+    """Whether the model read only the beginning of the result. A hint stands behind a whole result."""
     return call["shown"] is not None and not call["shown"].startswith(call["result"])
 
 

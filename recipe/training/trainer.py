@@ -1,7 +1,14 @@
 """verl's trainers with the metrics of this recipe.
 
 It logs the values of a reward in training as well as in validation, per category, raises alarms, stops when too many
-samples are lost, and leaves the stage at its gate. Everything else is `super()`.
+samples are lost, and leaves the stage at its gate. Everything else is `super()`. One step of verl's:
+
+    rollouts         interaction/agent_loop.py, with the engine's log-probabilities
+    rewards          recipe/reward.py calls the reward; `rm_scores` has it on tokens (interaction/token_rewards.py)
+    old log-probs    of the policy before the update (old_log_probs.py), and of the reference
+    advantages       verl.trainer.ppo.core_algos, recipe/credit/estimators.py
+    update           the actor's loss is one of verl.trainer.ppo.core_algos or recipe/credit/policy_loss.py
+    weights          to the engine
 
 Faults are counted apart: the model's as `stop/*`; the environment's as `stop/environment_error`; the engine's and a
 played user's as `engine_faults` and `user_faults` (episodes played again, per sample) and, together with the reward's,
@@ -122,7 +129,7 @@ class Curriculum(PPOTrainer):
         self.total_training_steps = self.stage_end(global_steps, metrics)
 
     def step(self, metrics: dict, timing_raw: dict) -> Any:
-        """verl's step; says what happened when no sample of it came back, or of too many groups none.
+        """verl's step; says what happened where no sample, or of too many groups none, came back.
 
         The progress of its tasks is noted here, before a checkpoint is saved.
         """
@@ -147,12 +154,12 @@ class Curriculum(PPOTrainer):
         super().on_sample_end()
         buffer = self.replay_buffer
         self.failed_prompts = buffer.failed if isinstance(buffer, Counting) else 0
-        if not isinstance(buffer, AsyncSampling):  # in which others may be those of later steps
+        if not isinstance(buffer, AsyncSampling):  # its failures may be those of later steps
             self.failed_prompts += len(buffer.failure_keys["train"])
 
     @property
     def _prompts(self) -> int:
-        """Prompts of a step that were to give samples: its batch, and those that were played for lost groups."""
+        """Prompts played for a step: its batch, and one for each group that was lost."""
         lost = self.replay_buffer.lost if isinstance(self.replay_buffer, Counting) else 0
         return self.config.data.train_batch_size + lost
 
@@ -193,7 +200,7 @@ class Curriculum(PPOTrainer):
         return batch.select_keys(kept)
 
     def _compute_ref_log_prob(self, batch: Any, metrics: dict) -> Any:
-        """verl's. That the adapter was left out is of the reference alone: the critic, asked next, has none."""
+        """verl's, without its mark `no_lora_adapter` on the batch: the critic comes next and has no adapter."""
         batch = super()._compute_ref_log_prob(batch, metrics)
         batch.extra_info.pop("no_lora_adapter", None)
         return batch
