@@ -51,11 +51,12 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
     of_validation = figures.validation_panels(names, validated, begins)
     settings, starts = _settings(stages[-1]) if stages else {}, entries(run / "manifest.json", "starts")
     chosen = list(episodes.load(episodes.choose(stages, EPISODES)))
-    data = {"episodes": chosen, "tasks": _tasks(chosen, settings)}
+    tasks = _tasks(chosen, settings)
+    shown = json.dumps({"episodes": chosen, "tasks": tasks}).encode()
     page = render(
         "report.html",
         runs=names,
-        facts=_facts(run, settings, starts, {name.partition("/")[0] for name in data["tasks"]}),
+        facts=_facts(run, settings, starts, {name.partition("/")[0] for name in tasks}),
         verdict=verdict(runs),
         moved=validation.moved(runs),
         stages=tables.stage_table(runs),
@@ -73,7 +74,7 @@ def write(run: Path, others: tuple[Path, ...] = ()) -> Path:
         differing=differing(runs, list(begins)),
         configurations={stage.name: _configuration(stage) for stage in stages},
         count=len(chosen),
-        episodes=base64.b64encode(gzip.compress(json.dumps(data).encode(), mtime=0)).decode(),
+        episodes=base64.b64encode(gzip.compress(shown, mtime=0)).decode(),
     )
     write_atomic(run / "report.html", page)
     return run / "report.html"
