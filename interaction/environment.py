@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import ContractError, called, checked_tasks
+from interaction.contract import called, checked_tasks
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -419,10 +419,7 @@ def _asked(environment: str, function: str, work: Callable[[], Any]) -> Any:
     """What code of a user's returns. What it raises says where it comes from."""
     if not is_own_code(environment):
         return work()
-    try:
-        return called(function, work, LOAD_SECONDS)
-    except ContractError as error:
-        raise ContractError(f"environment {environment}: {error}") from error
+    return called(f"environment {environment}: {function}", work, LOAD_SECONDS)
 
 
 @cache
