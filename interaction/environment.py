@@ -259,14 +259,12 @@ def part_of(extra_info: Mapping[str, Any]) -> str:
     return extra_info.get("part") or task_of(extra_info).part
 
 
-def task_id_of(extra_info: Mapping[str, Any]) -> Any:
-    """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
-    return extra_info.get("task_id")
-
-
 def task_key_of(extra_info: Mapping[str, Any]) -> tuple[str, Any]:
-    """Environment and id, which together tell a task from all others: two environments may have one id."""
-    return extra_info.get("environment") or DEFAULT, task_id_of(extra_info)
+    """Environment and id by which a row, or a line of a file of episodes, names its task; None for an id not given.
+
+    Only together do they tell a task from all others: two environments may have one id.
+    """
+    return extra_info.get("environment") or DEFAULT, extra_info.get("task_id")
 
 
 def task_name(environment: str, task_id: str) -> str:
