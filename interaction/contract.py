@@ -25,8 +25,8 @@ def called(where: str, function: Callable[[], Any], seconds: float = CALL_SECOND
     """
     try:
         return call(function, seconds)
-    except ContractError:
-        raise
+    except ContractError as error:
+        raise ContractError(f"{where}: {error}") from error
     except Exception as error:
         raise ContractError(f"{where} {how(error)}") from error
 
@@ -39,12 +39,12 @@ def checked_tasks(name: str, given: Any) -> list[Any]:
     """
     tasks, parts = list(given), dict[str, str]()
     if not tasks:
-        raise ContractError("load_tasks() gives no task; expected at least one")
+        raise ContractError("there is no task; expected at least one")
     for number, task in enumerate(tasks):
         lacks = [field for field in TASK if not isinstance(getattr(task, field, None), str)]
         lacks += [f"{method}()" for method in ("open", "gold") if not callable(getattr(task, method, None))]
         if lacks or isinstance(task, type):
-            raise ContractError(f"load_tasks()[{number}] is {short(task)}, which lacks {', '.join(lacks)}")
+            raise ContractError(f"task {number} is {short(task)}, which lacks {', '.join(lacks)}")
         if task.environment != name:
             raise ContractError(f"task {task.id} names the environment {task.environment!r}; expected {name!r}")
         if task.part not in PARTS:

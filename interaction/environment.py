@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from interaction.boundary import CALL_SECONDS, LOAD_SECONDS, MODULE, Limited, call, how
 from interaction.call import Call
-from interaction.contract import ContractError, called, checked_tasks
+from interaction.contract import called, checked_tasks
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
 from interaction.words import wrong_settings
@@ -259,14 +259,12 @@ def part_of(extra_info: Mapping[str, Any]) -> str:
     return extra_info.get("part") or task_of(extra_info).part
 
 
-def task_id_of(extra_info: Mapping[str, Any]) -> Any:
-    """The id that a row, or a line of a file of episodes, gives its task; None if it gives none."""
-    return extra_info.get("task_id")
-
-
 def task_key_of(extra_info: Mapping[str, Any]) -> tuple[str, Any]:
-    """Environment and id, which together tell a task from all others: two environments may have one id."""
-    return extra_info.get("environment") or DEFAULT, task_id_of(extra_info)
+    """Environment and id by which a row, or a line of a file of episodes, names its task; None for an id not given.
+
+    Only together do they tell a task from all others: two environments may have one id.
+    """
+    return extra_info.get("environment") or DEFAULT, extra_info.get("task_id")
 
 
 def task_name(environment: str, task_id: str) -> str:
@@ -419,10 +417,7 @@ def _asked(environment: str, function: str, work: Callable[[], Any]) -> Any:
     """What code of a user's returns. What it raises says where it comes from."""
     if not is_own_code(environment):
         return work()
-    try:
-        return called(function, work, LOAD_SECONDS)
-    except ContractError as error:
-        raise ContractError(f"environment {environment}: {error}") from error
+    return called(f"environment {environment}: {function}", work, LOAD_SECONDS)
 
 
 @cache

@@ -6,7 +6,7 @@ score, metrics) and ends with what is long, so that readers of gigabytes read be
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,32 +48,6 @@ def parts_of(path: Path) -> list[Path]:
 def steps_in(folder: Path) -> list[Path]:
     """A name for each step in a folder, in their order, whether it has one file or parts."""
     return sorted({whole_of(path) for path in folder.glob("*.jsonl")})
-
-
-def line_of(
-    header: Mapping[str, Any],
-    *,
-    score: float | None,
-    reward: Mapping[str, Any],
-    episode: Mapping[str, Any],
-    step_scores: Sequence[float] | None = None,
-    tokens: Tokens | None = None,
-) -> dict[str, Any]:
-    """One episode as a line has it.
-
-    Args:
-        header: step, split, uid, task, ...
-        score: what is trained on.
-        reward: all that the reward returned; its numbers are kept.
-        episode: the record.
-    """
-    numbers = {name: value for name, value in reward.items() if isinstance(value, int | float)}
-    line = {**header, "score": score, "reward": numbers, "episode": episode}
-    if step_scores is not None:
-        line["step_scores"] = step_scores
-    if tokens is not None:
-        line["tokens"] = tokens
-    return line
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from interaction import episode_file
+from interaction.episode_file import Tokens, append
 from interaction.token_rewards import Rewards, Span, number_tokens, rewards_of, steps_of
 
 
@@ -83,21 +83,19 @@ class EpisodeOutput(AgentLoopOutput):
         rewards = self._put_rewards(fields)
         episode = self.extra_fields.get("episode")
         if self.record_file is not None and episode is not None:
-            tokens = episode_file.Tokens(
-                prompt=self.prompt_ids,
-                response=self.response_ids,
-                mask=self.response_mask,
-                logprobs=self.response_logprobs,
-            )
-            line = episode_file.line_of(
-                self.record_header,
-                score=rewards.score,
-                reward=fields["extra_fields"].get("reward_extra_info", {}),
-                episode=episode,
-                step_scores=rewards.step_scores,
-                tokens=tokens if self.record_tokens else None,
-            )
-            episode_file.append(self.record_file, line)
+            reward = fields["extra_fields"].get("reward_extra_info", {})
+            numbers = {name: value for name, value in reward.items() if isinstance(value, int | float)}
+            line = {**self.record_header, "score": rewards.score, "reward": numbers, "episode": episode}
+            if rewards.step_scores is not None:
+                line["step_scores"] = rewards.step_scores
+            if self.record_tokens:
+                line["tokens"] = Tokens(
+                    prompt=self.prompt_ids,
+                    response=self.response_ids,
+                    mask=self.response_mask,
+                    logprobs=self.response_logprobs,
+                )
+            append(self.record_file, line)
         return fields
 
     def _put_rewards(self, fields: dict[str, Any]) -> Rewards:

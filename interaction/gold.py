@@ -129,20 +129,17 @@ def check_gold(task: Task) -> list[GoldMessage | UserWords]:
     Raises:
         ContractError: it is not what it should be.
     """
-    where = f"environment {task.environment}: task {task.id}: gold()"
 
     def checked() -> list[GoldMessage | UserWords]:
         items = list(task.gold())
         for item in items:
             if not isinstance(item, GoldMessage | UserWords):
-                raise ContractError(
-                    f"{where} gives {item!r:.80} ({type(item).__name__}); expected GoldMessage or UserWords"
-                )
+                raise ContractError(f"{item!r:.80} is among it; expected GoldMessage or UserWords")
         for call in (call for item in items if isinstance(item, GoldMessage) for call in item.calls):
             copy_call(call)
         return items
 
-    return called(where, checked)
+    return called(f"environment {task.environment}: task {task.id}: gold()", checked)
 
 
 def check_task(task: Task, options: Mapping[str, Any] | None = None) -> str | None:

@@ -30,7 +30,7 @@ class PlainText:
         marked = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
         specials = {text for text in (*map(str, added), *tokenizer.all_special_tokens) if len(text) > 1}
         texts = sorted(specials, key=lambda text: (-len(text), text))
-        self._pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
+        self._pattern = re.compile("|".join(map(re.escape, texts)) or "(?!)")
         self._ids = (marked | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         normalises = getattr(backend, "normalizer", None) is not None and any(token.normalized for token in added)
@@ -49,9 +49,7 @@ class PlainText:
 
     def __call__(self, text: str) -> str:
         """The text without special tokens, and without lone surrogates, which no tokenizer takes."""
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        while self._pattern is not None and self._pattern.search(text):  # a space may join what it does not part
-            text = self._pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+        text = _parted(self._pattern, text)
         return text if self._tokenizer is None else self._without_other_spellings(text)
 
     def _without_other_spellings(self, text: str) -> str:
@@ -92,7 +90,11 @@ _CONTROL = re.compile(
 
 def generic(text: str) -> str:
     """The text with a space in whatever looks like a control token of a common family, and without lone surrogates."""
+    return _parted(_CONTROL, text)
+
+
+def _parted(pattern: re.Pattern[str], text: str) -> str:
     text = text.encode("utf-8", "replace").decode("utf-8")
-    while _CONTROL.search(text):  # a space may join what it does not part
-        text = _CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+    while pattern.search(text):  # a space may join what it does not part
+        text = pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
     return text

@@ -28,7 +28,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import Conversation, StopReason, boundary, get_protocol
-from interaction.environment import DEFAULT, load_tasks, task_id_of
+from interaction.environment import DEFAULT, load_tasks
 from interaction.gold import play_gold
 from recipe.files import shown
 
@@ -170,7 +170,7 @@ def _named(ours: Mapping[str, Any], question: Mapping[str, Any]) -> Iterator[Cal
     except Exception as error:
         how = str(error) if isinstance(error, RewardError) else boundary.how(error)
         extra = question.get("extra_info")
-        task = (task_id_of(extra) if isinstance(extra, Mapping) else None) or "an episode"
+        task = (extra.get("task_id") if isinstance(extra, Mapping) else None) or "an episode"
         line = f"the reward {ours['name']} of {ours['path']} {how}"
         if next(_failures) <= NAMED_FAILURES:
             print(f"REWARD FAILED on {task}: {line}", flush=True)

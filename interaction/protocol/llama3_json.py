@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ..call import Call
@@ -83,23 +84,13 @@ class Llama3Json(Protocol):
             if holds_call(text):
                 raise Malformed(FormatError.text_outside)
             return Parsed(answer=text)
-        items = list(self._items(text))
+        values = [decode_json(piece) for piece in islice(_pieces(text), self.max_calls + 1)]
+        items = [*values[0], *values[1:]] if isinstance(values[0], list) else values
         if not items:
             raise Malformed(FormatError.empty_calls)
         if len(items) > self.max_calls:
             raise Malformed(FormatError.too_many_calls, f"more than {self.max_calls} calls in one message")
         return Parsed(calls=tuple(_call(item, position) for position, item in enumerate(items, start=1)))
-
-    def _items(self, text: str) -> Iterator[Any]:
-        """The decoded calls, one more than allowed at most when they stand side by side."""
-        for count, piece in enumerate(_pieces(text)):
-            value = decode_json(piece)
-            if count == 0 and isinstance(value, list):
-                yield from value
-            else:
-                yield value
-            if count == self.max_calls:
-                return
 
     def document(self, functions: Sequence[dict[str, Any]]) -> str:
         if self.docs == "signature":
