@@ -149,11 +149,11 @@ def test_a_model_that_cannot_be_estimated_is_told(tmp_path):
             load_architecture(str(tmp_path))
 
 
-def test_the_command_prints_a_table_and_its_status_says_whether_it_fits(capsys):
-    assert main(["qwen2.5-7b", "--card", "80"]) == 0
-    shown = capsys.readouterr().out
-    assert all(word in shown for word in ("generation takes most", "checkpoints", "preemption", "80 GB (85.0 x 10^9"))
-    assert main(["qwen2.5-7b", "--card", "24", "trainer.n_gpus_per_node=4"]) == 1
-    assert "does not fit on 4 GPUs of 24 GB" in (shown := capsys.readouterr().out) and "It would fit with:" in shown
-    assert main(["no-such-model"]) == main(["qwen2.5-7b", "hardware=tiny"]) == 2
-    assert main(["--fits"]) == 0 and "| qwen3-4b | LoRA | as it is; 1; 193 |" in capsys.readouterr().out
+def test_the_status_of_the_command_says_whether_the_model_fits():
+    for given, status in (
+        (["qwen2.5-7b", "--card", "80"], 0),
+        (["qwen2.5-7b", "--card", "24", "trainer.n_gpus_per_node=4"], 1),
+        (["no-such-model"], 2),
+        (["qwen2.5-7b", "hardware=tiny"], 2),
+    ):
+        assert main(given) == status, given

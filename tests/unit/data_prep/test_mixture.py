@@ -70,11 +70,8 @@ def test_a_mixture_that_cannot_be_made_is_one_line(tmp_path, capsys):
     for arguments in (
         ("bfcl/simple=1",),
         ("nowhere=1",),
-        ("=1",),
-        ("bfcl=0",),
         ("bfcl=nan",),
         ("bfcl=1", "bfcl/base=1"),
-        ("bfcl_single/irrelevance=1", "--rows", "121"),
         ("bfcl=1", "bfcl_single=9", "--rows", "3000"),
         ("bfcl=1", "--tiny"),
         ("bfcl=1", "--option", "augment=true"),

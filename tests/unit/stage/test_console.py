@@ -1,17 +1,6 @@
-"""The console: one line a step, alarms out of the log, times as a person says them."""
+"""The console: alarms and gates out of the log, and the known cause of an end."""
 
-from support.runs import write_metrics
-
-from recipe.stage import console, state
-
-
-def test_a_step_is_one_line_once(tmp_path, capsys):
-    watch = console.Watch(tmp_path / "stage1_format", tmp_path / "log")
-    write_metrics(tmp_path, "stage1_format", "1.jsonl", [(3, {"critic/score/mean": 1.25, "timing_s/step": 14.0})])
-    state.update(tmp_path / "stage1_format", target=state.Target(80, 80))
-    watch()
-    watch()
-    assert capsys.readouterr().out.split() == "stage1_format 3/80 reward 1.250 14.0 s 18 min left".split()
+from recipe.stage import console
 
 
 def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp_path, capsys):
@@ -35,20 +24,6 @@ def test_alarms_and_gates_reach_the_console_and_nothing_else_of_the_log_does(tmp
         "stage1_format  NOTE the reward compute_score of my.py has no parameter `prize`",
         "stage1_format  ALARM cut off",
     ]
-
-
-def test_a_stage_by_itself_shows_its_own_lines_too_and_none_of_verls(tmp_path, capsys):
-    log = tmp_path / "log"
-    log.touch()
-    watch = console.Watch(tmp_path / "stage1_format", log, alone=True)
-    for lines, said in (
-        ("needs 6 GB\ntraining begins\nverl says much\nALARM low\n", ["needs 6 GB", "stage1_format  ALARM low"]),
-        ("verl ends\ntraining has ended\nmodel exported\n", ["model exported"]),
-    ):
-        with log.open("a") as file:
-            file.write(lines)
-        watch()
-        assert capsys.readouterr().out.splitlines() == said
 
 
 def test_a_known_cause_in_a_log_is_named(tmp_path):
