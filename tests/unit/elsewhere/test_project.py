@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support import elsewhere, own_data
+from support import elsewhere
 
 ROOT = Path(__file__).parents[3]
 OURS = ("interaction", "rewards", "bfcl_env", "tau_env", "adapters", "recipe", "data_prep")
@@ -68,13 +68,6 @@ def test_what_is_played_there_has_the_record_it_has_here(project: Path, tmp_path
     there = [json.loads(line) for line in (tmp_path / "there.jsonl").read_text("utf-8").splitlines()]
     assert there == elsewhere.records(tmp_path / "plays.jsonl") and len(there) == len(plays) > 50
     assert {record["outcome"]["passed"] for record in there} == ({True, False} if environment == "bfcl" else {True})
-
-
-def test_files_of_tasks_are_read_and_played_there(project: Path, tmp_path: Path) -> None:
-    path = own_data.write_example(tmp_path)
-    code = "from bfcl_grpo_environments.interaction.environment import load_tasks, named\n"
-    code += "print(len(load_tasks(named(sys.argv[1]))))"
-    assert run(project, code, str(path)).strip() == str(len(own_data.example()))
 
 
 def test_the_wheel_has_the_recipes_version_and_licence() -> None:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 
-import pytest
 from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,18 +113,6 @@ def test_a_fault_of_the_environment_ends_the_episode_and_never_escapes(monkeypat
         assert (reply.done, reply.messages, reply.stop_reason) == (True, [], StopReason.environment_error), where
         assert (record.stop_reason, record.fault) == (StopReason.environment_error, "OSError: disk on fire"), where
         assert not any(turn.passed for turn in record.turns), where
-
-
-def test_misuse_raises_instead_of_passing_unseen():
-    with Conversation(BASE, think_xml) as conversation:
-        with pytest.raises(RuntimeError, match="start"):
-            conversation.reply(ANSWER)
-        conversation.start()
-        with pytest.raises(RuntimeError, match="already"):
-            conversation.start()
-        conversation.stop(StopReason.max_tokens)
-        with pytest.raises(RuntimeError, match="max_tokens"):
-            conversation.reply(ANSWER)
 
 
 MOVES = st.sampled_from([GARBAGE, LS, CD_NOWHERE, ANSWER, "gold", "cut", "", "half a surrogate: \ud800"])

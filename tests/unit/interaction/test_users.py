@@ -276,9 +276,8 @@ def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(
             asyncio.run(user.say(AskUser((), task_id, number)))
     for number, damage in enumerate(
         (
-            *(b'{"task_id": "a", "li', b"\n", b"[]", b'{"task_id": "a"}', b"[" * 100_000),
-            *(b'{"task_id": "a", "lines": "abc"}', b'{"task_id": "\xff", "lines": []}'),
-            *(b'{"task_id": "a", "episode": 3}', b'{"task_id": "a", "episode": {"heard": "abc", "turns": []}}'),
+            *(b'{"task_id": "a", "li', b"[" * 100_000, b'{"task_id": "a", "lines": "abc"}'),
+            *(b'{"task_id": "\xff", "lines": []}', b'{"task_id": "a", "episode": 3}'),
         )
     ):
         file = tmp_path / f"{number}.jsonl"
@@ -286,10 +285,6 @@ def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(
         with pytest.raises(ValueError, match="line 2 holds no recording") as error:
             make_user({"kind": "replay", "file": str(file)})
         assert "\n" not in str(error.value) and len(str(error.value)) < 700, damage
-    (tmp_path / "empty").mkdir()
-    for name, words in (("none", "No such file"), ("empty", "no files of episodes")):
-        with pytest.raises(ValueError, match=words):
-            make_user({"kind": "replay", "file": str(tmp_path / name)})
 
 
 def test_an_evaluation_is_played_again_against_the_words_of_another(tmp_path: Path) -> None:
