@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
-
 from interaction import get_protocol
 from interaction.plain_text import PlainText, generic
 from interaction.words import line_of
@@ -26,7 +24,7 @@ from recipe import loopback
 from recipe.evaluation.store import Settings
 from recipe.files import PreflightError
 from recipe.processes import Interruptible, adopt_orphans, end_descendants, end_with_parent
-from recipe.settings import CONFIG_DIR
+from recipe.settings import CONFIG_DIR, compose, detect_hardware
 from recipe.stage.weights import SUMS, changed, other_base, read_adapter
 
 SERVED_NAME, ADAPTER_NAME = "model", "adapter"
@@ -53,8 +51,6 @@ def serve(model: Path, log: Path, hardware: str | None = None, flags: Sequence[s
     Raises:
         ServerError: the folder is no model, or the server ended or did not answer; the message has its last words.
     """
-    from recipe.settings import detect_hardware  # here, because nothing else of an evaluation needs Hydra
-
     check_model(model)
     hardware = hardware or detect_hardware()
     with socket.socket() as probe:
@@ -126,28 +122,18 @@ def check_model(model: Path, adapter: Path | None = None) -> None:
         raise ServerError(f"{wrong}. Give the model that was exported, and with --adapter its base as --model.")
 
 
-def load_profile(hardware: str) -> DictConfig:
-    """A hardware profile with the one it builds on, uncomposed: interpolations of the base configuration stay open."""
-    own = OmegaConf.load(CONFIG_DIR / "hardware" / f"{hardware}.yaml")
-    assert isinstance(own, DictConfig)
-    below = [load_profile(name) for name in own.pop("defaults", []) if name != "_self_"]
-    merged = OmegaConf.merge(*below, own)
-    assert isinstance(merged, DictConfig)
-    return merged
-
-
 def profile_environment(hardware: str) -> dict[str, str]:
     """This process's environment, and the profile's variables and those of `recipe.loopback` where it lacks them."""
-    wanted = OmegaConf.select(load_profile(hardware), "launcher.env", default={})
+    wanted = compose("stage1", [f"hardware={hardware}"]).launcher.env
     return {name: str(value) for name, value in wanted.items()} | loopback.environment(nodes=1) | os.environ
 
 
 def profile_flags(hardware: str) -> list[str]:
     """vLLM's flags for a profile: on CPU those of the training engine, on GPUs a share of memory and cards."""
-    profile = load_profile(hardware)
+    profile = compose("stage1", [f"hardware={hardware}"])
     rollout = profile.actor_rollout_ref.rollout
-    if profile.trainer.get("device") != "cpu":
-        cards = rollout.get("tensor_model_parallel_size", 1)
+    if profile.trainer.device != "cpu":
+        cards = rollout.tensor_model_parallel_size
         return ["--gpu-memory-utilization", GPU_SHARE, "--tensor-parallel-size", str(cards)]
     return [
         *("--dtype", rollout.dtype),
