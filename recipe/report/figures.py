@@ -37,7 +37,11 @@ CURVES: dict[str, Sequence[str]] = {
 }
 """Title and the metrics drawn under it; a title of which a run has nothing is left out."""
 
-STANDINGS = ("out_of_reach", "edge", "mastered")
+SHARES: dict[str, tuple[str, Sequence[str]]] = {
+    "why episodes ended": ("train/stop/", STOP_REASONS),
+    "tasks in play": ("resample/", ("out_of_reach", "edge", "mastered")),
+}
+"""Title, and the metrics of the first run that are drawn together: how all of their names begin, and how each ends."""
 SAME = 1e-6
 """A metric that varies by less is not drawn, but named."""
 INK, GROUND = "#1c1e21", "#fefefe"
@@ -137,14 +141,10 @@ def curves(runs: Sequence[Path]) -> tuple[list[Panel], list[str]]:
             constant.append(f"{title} {fmean(values):.4g}")
         elif values:
             panels.append(Panel(title, lines, **where, legend=not panels and len(runs) > 1))
-    stops = [(number, reason, found[0].get(f"train/stop/{reason}", [])) for number, reason in enumerate(STOP_REASONS)]
-    ended = [Line(reason, points, number) for number, reason, points in stops if any(share > 0 for _, share in points)]
-    if ended:
-        panels.append(Panel("why episodes ended", ended, **where, legend=True))
-    standings = [(number, name, found[0].get(f"resample/{name}", [])) for number, name in enumerate(STANDINGS)]
-    in_play = [Line(name, points, number) for number, name, points in standings if points]
-    if in_play:
-        panels.append(Panel("tasks in play", in_play, **where, legend=True))
+    for title, (begin, shares) in SHARES.items():
+        drawn = [Line(name, found[0].get(f"{begin}{name}", []), number) for number, name in enumerate(shares)]
+        if lines := [line for line in drawn if any(value > 0 for _, value in line.points)]:
+            panels.append(Panel(title, lines, **where, legend=True))
     losses = []
     for number, stage in enumerate(stage for run in runs for stage in warm_starts(run)):
         for style, name in (("-", LOSS), (":", HELD_OUT_LOSS)):
