@@ -3,7 +3,6 @@
 Progress, accuracies and rates are those of `rewards.metrics`, computed from the records; nothing is measured twice.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -198,12 +197,9 @@ def cost_of(paths: Sequence[Path]) -> dict[str, Any] | None:
 
 
 def lost_text(lost: Sequence[Mapping[str, Any]]) -> str:
-    """How many episodes were lost, and the most frequent causes; reasons that differ in numbers only are one."""
-    causes: dict[str, list[str]] = defaultdict(list)
-    for item in lost:
-        causes[re.sub(r"\d+", "0", item["reason"])].append(item["reason"])
-    ranked = sorted(causes.values(), key=len, reverse=True)[:3]
-    told = "".join(f"\n  {len(reasons)} x {reasons[0]}" for reasons in ranked)
+    """How many episodes were lost, and the most frequent causes."""
+    causes = Counter(item["reason"] for item in lost).most_common(3)
+    told = "".join(f"\n  {number} x {reason}" for reason, number in causes)
     return f"LOST: {len(lost)} episodes are in no number; the same command plays them again:{told}"
 
 
