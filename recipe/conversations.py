@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "
 """Role in a file -> role in training. Results are messages of the user, as in a rollout."""
 QUERY = ("query_id", "query", "task_id")
 """Fields that conversations of one query or task have in common, in whatever file."""
-KEPT = ("tools", "enable_thinking")
-"""Further columns of a parquet file that verl gives to the chat template."""
+NOT_READ = ("tools", "functions", "enable_thinking")
+"""Fields of other programs' conversations that would change what the chat template writes."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character, which JSON can hold and a tokenizer cannot."""
 SHOWN = 20
@@ -48,8 +48,6 @@ class Conversation:
     messages: tuple[Message, ...]
     queries: frozenset[tuple[str, ...]] = frozenset()
     """What it has in common with others of its query: each the name of a field, and what it says."""
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    """Further columns, for verl."""
 
     @property
     def same(self) -> str:
@@ -80,8 +78,8 @@ class Sides:
 def read_sides(config: DictConfig, command: str) -> Sides:
     """All conversations of `data.train_files`, which `command` makes, and `data.val_files`. None is in both."""
     data = config.data
-    if data.val_share is not None and (data.val_files or data.custom_cls.path is not None):
-        raise PreflightError("data.val_share: with data.val_files or data.custom_cls.path set it to null.")
+    if data.val_share is not None and data.val_files:
+        raise PreflightError("data.val_share: with data.val_files set it to null.")
     if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
         raise PreflightError(
             f"data.max_length={data.max_length} is more than data.max_token_len_per_gpu={data.max_token_len_per_gpu}, "
@@ -112,7 +110,7 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
                 mistakes += faults
                 if not faults:
                     found.append(_conversation(path, place, row))
-                    not_read += not found[-1].kept and bool(row.get("tools") or row.get("functions"))
+                    not_read += any(row.get(name) not in (None, []) for name in NOT_READ)
         except (Damaged, OSError, ValueError, pa.ArrowException) as error:
             raise PreflightError(f"data.{key}: {path} cannot be read: {error}. {made}, or set data.{key}.") from error
     if mistakes:
@@ -121,7 +119,7 @@ def read_conversations(names: Sequence[str], command: str, key: str = "train_fil
     if not found:
         raise PreflightError(f"data.{key}={','.join(names)} has no rows. {made}, or set data.{key}.")
     if not_read:
-        said = "have tools or functions, which are not read: what it may call has to stand in its system message"
+        said = f"have {' or '.join(NOT_READ)}, not read: what it may call has to stand in its system message"
         print(f"NOTE       {not_read} of the {len(found)} conversations of data.{key} {said}", flush=True)
     return found
 
@@ -132,7 +130,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
             yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
-    elif path.suffix == ".jsonl":
+    else:
         with path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
@@ -140,8 +138,6 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
                         yield f"{path}, line {number}", json.loads(line)
                     except (ValueError, RecursionError) as error:
                         yield f"{path}, line {number}", f"is not JSON: {error}"
-    else:
-        raise Damaged("expected .jsonl or .parquet")
 
 
 def _faults(row: Any) -> Iterator[str]:
@@ -170,8 +166,7 @@ def _conversation(path: Path, place: str, row: Mapping[str, Any]) -> Conversatio
     queries: set[tuple[str, ...]] = {(name, str(row[name])) for name in QUERY if row.get(name) not in (None, "")}
     if row.get("id") not in (None, ""):
         queries.add(("id", str(path), str(row["id"])))  # two files may both number their lines
-    kept = {name: row[name] for name in KEPT if name in row} if path.suffix == ".parquet" else {}
-    return Conversation(place, messages, frozenset(queries), kept)
+    return Conversation(place, messages, frozenset(queries))
 
 
 # Holding out.
@@ -186,20 +181,12 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
     Raises:
         ValueError: all are of one query.
     """
-    parent = list(range(len(conversations)))
+    from networkx.utils import UnionFind
 
-    def root(place: int) -> int:
-        while parent[place] != place:
-            parent[place] = place = parent[parent[place]]
-        return place
-
-    first: dict[Hashable, int] = {}
+    related: Any = UnionFind(range(len(conversations)))
     for place, one in enumerate(conversations):
-        for key in (("same", one.same), ("opening", one.opening), *one.queries):
-            parent[root(place)] = root(first.setdefault(key, place))
-    queries: dict[int, list[int]] = {}
-    for place in range(len(conversations)):
-        queries.setdefault(root(place), []).append(place)
+        related.union(place, *(("same", one.same), ("opening", one.opening), *one.queries))
+    queries = [[item for item in query if isinstance(item, int)] for query in related.to_sets()]
     if len(queries) < 2:
         raise ValueError(f"all {len(conversations)} conversations are of one query, or begin alike")
 
@@ -208,7 +195,7 @@ def hold_out(conversations: Sequence[Conversation], share: float, seed: int) -> 
         return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
     most = min(max(1, round(share * len(conversations))), len(conversations) - 1)
-    order, held = sorted(queries.values(), key=drawn), set[int]()
+    order, held = sorted(queries, key=drawn), set[int]()
     shortest = min(order, key=len)
     for query in order:
         if len(held) + len(query) <= most:
@@ -250,19 +237,17 @@ class Template:
         Raises:
             PreflightError: the conversation as a whole reads otherwise, or the loss would not see the model's tokens.
         """
-        messages, kept = list(conversation.messages), conversation.kept
-        thinking, tools = kept.get("enable_thinking", self.thinking), kept.get("tools")
-        options = {} if thinking is None else {"enable_thinking": bool(thinking)}
-        pieces = []
+        messages, pieces = list(conversation.messages), list[str]()
+        options = {} if self.thinking is None else {"enable_thinking": bool(self.thinking)}
         for number, message in enumerate(messages):
-            text = self._render([message], tools=None if number else tools, **options)
+            text = self._render([message], **options)
             pieces.append(text[len(self.before) :] if number and message["role"] != "system" else text)
             if message["role"] == "assistant" and not pieces[-1].startswith(self.header):
                 raise PreflightError(
                     f"{conversation.place}: the chat template of {self.model} lets the model begin with "
                     f"{self.header[-60:]!r}, but writes its messages otherwise. Put another chat_template.jinja there."
                 )
-        if not self.alone and self._render(messages, tools=tools, **options) != "".join(pieces):
+        if not self.alone and self._render(messages, **options) != "".join(pieces):
             raise PreflightError(
                 f"{conversation.place}: the chat template of {self.model} writes it otherwise as a whole than message "
                 "by message. Set data.ignore_input_ids_mismatch=true to train on the latter, as in rollouts."
@@ -293,8 +278,7 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
     plain, limit, how = PlainText.of(template.tokenizer), data.max_length, data.truncation
     fitting, too_long, cut = list[Conversation](), list[tuple[int, str]](), 0
     for one in side:
-        kept = json.loads(plain(json.dumps(one.kept, ensure_ascii=False)))
-        one = replace(one, messages=tuple(plain.messages(one.messages)), kept=kept)
+        one = replace(one, messages=tuple(plain.messages(one.messages)))
         pieces = template.pieces(one)
         ends = list(accumulate(map(len, template.tokenizer(pieces, add_special_tokens=False)["input_ids"])))
         if ends[-1] > limit:
@@ -324,8 +308,6 @@ def fit(side: Sequence[Conversation], template: Template, data: DictConfig, key:
 def arrange(sides: Sides, config: DictConfig) -> Sides:
     """Both sides as they are trained on and validated. Prints what was done. PreflightError: they cannot be."""
     data, model, trainer = config.data, config.model, config.trainer
-    if data.custom_cls.path is not None:
-        return sides
     template = Template(load_tokenizer(str(model.tokenizer_path or model.path)), str(model.path), data)
     train, cut = fit(sides.train, template, data, "train_files")
     val, cut_of_val = fit(sides.val, template, data, "val_files")
@@ -356,11 +338,10 @@ def folder_of(config: DictConfig) -> Path:
 
 
 def write(sides: Sides, folder: Path) -> None:
-    """The two files, and `counts.json`; nothing where a data set class of the user's reads what was named."""
-    if sides.counts is not None:
-        write_side(sides.train, folder / "train.parquet")
-        write_side(sides.val, folder / "val.parquet")
-        write_atomic(folder / "counts.json", json.dumps(sides.counts, indent=1) + "\n")
+    """The two files, and `counts.json`."""
+    write_side(sides.train, folder / "train.parquet")
+    write_side(sides.val, folder / "val.parquet")
+    write_atomic(folder / "counts.json", json.dumps(sides.counts, indent=1) + "\n")
 
 
 def write_side(side: Sequence[Conversation], path: Path) -> None:
@@ -368,11 +349,8 @@ def write_side(side: Sequence[Conversation], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     if side:
-        columns = {"messages": pa.array([list(one.messages) for one in side], type=SFT_SCHEMA.field("messages").type)}
-        for name in KEPT:
-            if any(name in one.kept for one in side):
-                columns[name] = pa.array([one.kept.get(name) for one in side])
-        write_table(pa.table(columns), path)
+        messages = pa.array([list(one.messages) for one in side], type=SFT_SCHEMA.field("messages").type)
+        write_table(pa.table({"messages": messages}), path)
 
 
 def for_verl(config: DictConfig) -> DictConfig:
@@ -380,11 +358,10 @@ def for_verl(config: DictConfig) -> DictConfig:
     config, folder = deepcopy(config), folder_of(config)
     data = config.data
     validates = bool(data.val_files) or data.val_share is not None
-    if data.custom_cls.path is None:
-        data.train_files = str(folder / "train.parquet")
-        data.val_files = str(folder / "val.parquet") if validates else None
-        if data.truncation in ("drop", "messages"):  # which verl does not know; nothing is too long any more
-            data.truncation = "error"
+    data.train_files = str(folder / "train.parquet")
+    data.val_files = str(folder / "val.parquet") if validates else None
+    if data.truncation in ("drop", "messages"):  # which verl does not know; nothing is too long any more
+        data.truncation = "error"
     if not validates:
         config.trainer.test_freq = -1  # verl would look for what is not there
     return config

@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def refusal(path: Path) -> str:
     return str(error.value)
 
 
-def test_lines_and_rows_are_read_as_they_are(tmp_path: Path) -> None:
+def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "chat.jsonl"
     lines = [
         line(said("system", " Be brief.\n"), *TALK, id=7, source="a hub"),
@@ -68,12 +67,12 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path) -> None:
         (said("system", " Be brief.\n"), *TALK),
         (*TALK, said("user", "wet"), said("assistant", "Yes.")),
     ]
-    tools = [[{"type": "function", "function": {"name": "rain"}}]] * 2
-    rows = {"messages": [list(one.messages) for one in found], "tools": tools, "enable_thinking": [False] * 2}
-    parquet.write_table(pa.table({**rows, "other": [1, 2]}), tmp_path / "chat.parquet")
+    rows = {"messages": [list(one.messages) for one in found], "tools": [[{"type": "function"}], None]}
+    parquet.write_table(pa.table(rows), tmp_path / "chat.parquet")
+    capsys.readouterr()
     again = read_conversations([str(tmp_path / "chat.parquet")], "")
     assert [one.messages for one in again] == [one.messages for one in found]
-    assert again[0].kept == {"tools": tools[0], "enable_thinking": False}, "columns that verl reads are kept"
+    assert "1 of the 2 conversations of data.train_files have tools" in capsys.readouterr().out
 
 
 MISTAKES = [
@@ -138,13 +137,10 @@ def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, toke
     return for_verl(config)
 
 
-def dataset(folder: Path, tokenizer: Any, talks: Sequence[Any], *overrides: str, tools: Any = None) -> Any:
+def dataset(folder: Path, tokenizer: Any, talks: Sequence[Any], *overrides: str) -> Any:
     """verl's data set of these conversations."""
-    if tools:
-        parquet.write_table(pa.table({"messages": talks, "tools": tools}), folder / "train.parquet")
-        overrides = (*overrides, "data.train_files=HERE/train.parquet")
     given = ("data.max_length=100000", "data.train_batch_size=1", *overrides)
-    rows = {} if tools else {"train.jsonl": [{"messages": list(one)} for one in talks]}
+    rows = {"train.jsonl": [{"messages": list(one)} for one in talks]}
     data = prepared(folder, rows, *given, tokenizer=tokenizer).data
     return MultiTurnSFTDataset(data.train_files, tokenizer, data)
 
@@ -229,30 +225,20 @@ def test_a_warm_start_has_the_control_tokens_of_its_template_alone(model: tuple[
     tokenizer, _ = model
     special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
 
-    def ids(talks: list[Any], tools: Any = None) -> list[list[int]]:
-        rows = dataset(tmp_path, tokenizer, talks, tools=tools)
+    def ids(talks: list[Any]) -> list[list[int]]:
+        rows = dataset(tmp_path, tokenizer, talks)
         return [rows[number]["input_ids"].tolist() for number in range(len(rows))]
-
-    def same_controls(found: list[list[int]]) -> bool:
-        return len({tuple(number for number in one if number in special) for one in found}) == 1
 
     roles = ("system", "user", "assistant", "user", "assistant")
     hostile = [
         [said(role, text if at == number else "Words.") for number, role in enumerate(roles)]
         for at, text in itertools.product(range(len(roles)), ["Words.", *HOSTILE])
     ]
-    assert same_controls(ids(hostile))
+    assert len({tuple(number for number in one if number in special) for one in ids(hostile)}) == 1
     task = next(task for task in load_scenarios("multi_turn_base") if task.part == "train")
     gold = [gold_messages(task, get_protocol(name)) for name in ("think_xml", "hermes")]
     whole = [tokenizer.apply_chat_template(one, tokenize=True)["input_ids"] for one in gold]
     assert ids(gold) == whole, "and gold has the ids of the template"
-    before = tokenizer.chat_template
-    tokenizer.chat_template = "{% if tools %}{{ tools | tojson }}{% endif %}" + before
-    shutil.rmtree(tmp_path / "model")
-    tools = [[{"name": name, "a": {"b": [name]}}] for name in ("f", ECHO)]
-    found = ids([talk("system: .", "user: Rain?", "No.")] * 2, tools)
-    tokenizer.chat_template = before
-    assert same_controls(found) and len(found[0]) < len(found[1])
 
 
 def questions(count: int, name: str = "q") -> list[dict[str, Any]]:
