@@ -9,19 +9,16 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from shlex import quote
 from typing import Any, Generic, TypeVar
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from interaction.environment import DEFAULT, ENVIRONMENTS
 from interaction.masked import masked_text
 
 T = TypeVar("T")
@@ -30,8 +27,6 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """To be given to each dataclass that is read here: `__pydantic_config__ = STRICT`."""
 LONGEST_LINE = 2**26
 """Bytes of a line of JSON; the longest episode of long_context has a hundredth of that."""
-MIXTURE, LAPTOP = "mixture", "--laptop"
-"""Data of several environments: their files' name, and that of the CPU profile's model."""
 
 
 class PreflightError(ValueError):
@@ -211,33 +206,10 @@ class Appended:
             raise
 
 
-def data_command(config: DictConfig, environment: str = DEFAULT) -> str:
-    """The command that makes the data of an environment, or of a mixture, for the chosen hardware profile."""
-    tiny, whose = config.paths.get("tiny_policy"), ""
-    if environment == MIXTURE:
-        whose = " --mixture NAME=WEIGHT ..."
-    elif environment not in (DEFAULT, LAPTOP):
-        own = (OmegaConf.select(config, "interaction.environments") or {}).get(environment, "FILE")
-        whose = f" --environment {environment if environment in ENVIRONMENTS else quote(str(own))}"
-    laptop = environment == LAPTOP or (environment == DEFAULT and config.trainer.device == "cpu" and not tiny)
-    size = f" {LAPTOP}" if laptop else " --tiny" if tiny and environment in ("bfcl", "tau") else ""
-    return f".venv/bin/python -m data_prep{whose} --out {config.paths.data}{size}"
-
-
-def environment_of(config: DictConfig, file: str) -> str:
-    """Whose data a file has by its name, as data_prep gives it; by any other name BFCL's.
-
-    The warm start does not say which environments there are, so any name but BFCL's is that of one.
-    """
-    from data_prep.laptop import FILES  # here, because it imports much
-
-    if config.trainer.device == "cpu" and not config.paths.get("tiny_policy") and Path(file).name in FILES:
-        return LAPTOP
-    found = re.fullmatch(r"(.+)_(?:train|val|sft)\.parquet", Path(file).name)
-    if found is None or found[1] in ("bfcl", "tiny", "sft"):
-        return DEFAULT
-    own = OmegaConf.select(config, "interaction.environments") or {}
-    return found[1] if found[1] in (MIXTURE, *ENVIRONMENTS, *own) or "interaction" not in config else DEFAULT
+def data_command(config: DictConfig) -> str:
+    """The command that makes data for the chosen hardware profile."""
+    size = " --tiny" if config.paths.get("tiny_policy") else " --laptop" if config.trainer.device == "cpu" else ""
+    return f".venv/bin/python -m data_prep --out {config.paths.data}{size}"
 
 
 def check_manifest(path: Path) -> None:

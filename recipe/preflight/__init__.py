@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from recipe import loopback
 from recipe.files import PreflightError
-from recipe.stage import choosing, end, starts
+from recipe.stage import end, starts
 from recipe.trajectories import is_offline
 
 
@@ -61,8 +61,6 @@ def check(config: DictConfig) -> list[str]:
     notes, lines, plays = list[str](), list[str](), not is_offline(config)
     require(data.rows(config, notes) if plays else (), model.start(config, notes))
     settings.fit_bucket(config)
-    if plays:
-        choosing.check_rows(config)
     lacks = problems(data.user(config) if plays else (), machine.lacks(config, lines))
     unfit = problems(data.reward(config, notes) if plays else (), machine.gpu_memory(config, lines))
     require(unfit, () if config.preflight_only else lacks)

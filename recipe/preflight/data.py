@@ -17,15 +17,25 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from interaction import get_protocol
 from interaction.contract import called
-from interaction.environment import DEFAULT, UnknownEnvironment, UserWords, load_tasks, read_options, register, task_of
+from interaction.environment import (
+    DEFAULT,
+    UnknownEnvironment,
+    UserWords,
+    load_tasks,
+    part_of,
+    read_options,
+    register,
+    task_of,
+)
 from interaction.gold import check_task, opening, play_gold, unwritable
 from interaction.protocol import Message
 from interaction.token_rewards import check_step_scores, steps_of
 from interaction.users import EndpointUser, Replay, UserFault, make_user, require_answer
 from recipe import loopback
-from recipe.files import Damaged, PreflightError, check_manifest, data_command, environment_of
+from recipe.files import Damaged, PreflightError, check_manifest, data_command
 from recipe.reward import SCORE, tried
 from recipe.settings import as_list
+from recipe.stage import choosing
 
 GUARD = "environment.guard"
 POOL = "stage.resample.pool"
@@ -142,8 +152,8 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                     if reason := fault(row):
                         raise Damaged(f"{name}, row {place}: {reason}")
             except Damaged as error:
-                made = f"{data_command(config, environment_of(config, name))} --protocol {protocol.name}"
-                wrong.append(f"{key}: {error}. Make it with `{made} --docs {config.interaction.docs}`, or set {key}.")
+                made = f"{data_command(config)} --protocol {protocol.name} --docs {config.interaction.docs}"
+                wrong.append(f"{key}: {error}. Make it with `{made}` (--environment: another's), or set {key}.")
             else:
                 played += found
         yield from wrong
@@ -153,6 +163,9 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
         sources[key] = {row["data_source"] for row in played}
         if not rows:
             yield f"{of} has no rows: no task has the part that it takes (Task.part). Add some, or set {key}."
+        decides = choosing.deciding(config) if key == "data.val_files" else []
+        if decides and not any(part_of(row["extra_info"]) == "dev" for row in played):
+            yield f"{decides[0][0]}={decides[0][1]} needs dev tasks, and {of} has none. Set other files or metrics."
         if key == "data.train_files" and rows < config.data.train_batch_size:
             batch = config.data.train_batch_size
             yield f"data.train_batch_size={batch} is more than the {rows} rows of {of}. Set TRAIN_BATCH_SIZE lower."

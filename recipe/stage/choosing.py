@@ -18,9 +18,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from interaction.environment import part_of
-from recipe.files import PreflightError
-from recipe.settings import as_list
 from recipe.stage import state
 
 DEV, TEST = "val_dev/", "val_test/"
@@ -30,14 +27,6 @@ APART = ("dev", "test", GUARD)
 
 Decisions = list[dict[str, str]]
 """What validation has decided: stage, setting (`stage.gate.metric` or `stage.handover_metric`) and metric of each."""
-
-
-def part_of_row(row: Mapping[str, Any]) -> str | None:
-    """`train`, `dev` or `test` for what names a task, as a row's `extra_info` does; None if there is no such."""
-    try:
-        return part_of(row)
-    except (ValueError, TypeError):
-        return None
 
 
 def validation_metrics(sources: Sequence[str], infos: Mapping[str, Sequence[Any]]) -> dict[str, float]:
@@ -80,28 +69,6 @@ def problems(config: DictConfig) -> Iterator[str]:
                 f"{setting}={metric} would let held-out tasks decide that are also reported. Set it to a mean over the "
                 f"dev tasks, such as {DEV}score (docs/train.md)."
             )
-
-
-def check_rows(config: DictConfig) -> None:
-    """Where validation decides, its data have tasks for that.
-
-    Raises:
-        PreflightError: they have none.
-    """
-    if not (settings := deciding(config)):
-        return
-    import pyarrow.parquet as parquet  # here, because settings are looked at without it
-
-    guard = as_list(OmegaConf.select(config, "environment.guard"))
-    for name in as_list(config.data.val_files):
-        if name not in guard:
-            rows = parquet.read_table(Path(name).expanduser(), columns=["extra_info"])["extra_info"].to_pylist()
-            if any(part_of_row(row) == "dev" for row in rows):
-                return
-    raise PreflightError(
-        f"{settings[0][0]}={settings[0][1]} needs dev tasks, and data.val_files has none. "
-        "Make the data again (python -m data_prep), or set stage.handover=last and a gate on a training metric."
-    )
 
 
 def decisions(config: DictConfig) -> Decisions:

@@ -111,12 +111,19 @@ def test_what_data_prep_made_is_played_and_small_files_count_together(made, tmp_
     assert said.config.data.train_files == str(made / "tiny_full.parquet")
 
 
+def test_validation_decides_where_its_data_have_dev_tasks(said, made, tmp_path):
+    test, dev = (
+        rewritten(made, tmp_path / part, put(-1, "extra_info", "part", value=part)) for part in ("test", "dev")
+    )
+    assert "needs dev tasks" not in said(val=test)[0] + said(val=[test, dev], stage__handover="best")[0]
+    assert "needs dev tasks" in said(val=test, stage__handover="best", environment__guard=dev)[0]
+
+
 def test_data_for_another_prompt_are_refused_with_the_command_that_makes_them(said, made, tmp_path):
     line, _ = said(interaction__docs="json")
     assert "its prompt" in line and "python -m data_prep" in line and "--docs json" in line
-    for name, environment in (("tau_train", "--environment tau"), ("mixture_train", "--mixture")):
-        line, _ = said(train=str(tmp_path / f"{name}.parquet"))
-        assert "does not exist" in line and environment in line
+    line, _ = said(train=str(tmp_path / "tau_train.parquet"))
+    assert "does not exist" in line and "--environment" in line
 
 
 def test_rows_that_the_protocol_cannot_write_are_refused(said, monkeypatch):

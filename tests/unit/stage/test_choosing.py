@@ -3,39 +3,25 @@
 import json
 from contextlib import nullcontext
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 from support.evaluation import PROTOCOL, serving
 
-from bfcl_env import load_scenarios
 from recipe import evaluate
 from recipe.curriculum import compose_stage
-from recipe.files import PreflightError
 from recipe.gates import check_logged
 from recipe.preflight import check_settings
 from recipe.stage import choosing, state
 
-DEV, TEST, TRAIN = (load_scenarios("multi_turn_base", split=part)[0].id for part in ("dev", "test", "train"))
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_dev/score"}
 
 
-def rows_file(path, *tasks):
-    extra = [{"split": "val", "environment": "bfcl", "task_id": task} for task in tasks]
-    pq.write_table(pa.table({"extra_info": extra}), path)
-    return str(path)
-
-
 @pytest.fixture
-def config(tmp_path):
-    """A stage whose validation has both parts; its settings of choosing are to be changed."""
+def config():
+    """A stage whose settings of choosing are to be changed."""
     return OmegaConf.create(
         {
             "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_dev/score"},
-            "trainer": {"device": "cpu"},
-            "paths": {"data": "data/tiny"},
-            "data": {"val_files": rows_file(tmp_path / "val.parquet", DEV, TEST)},
             "actor_rollout_ref": {"model": {"path": None}},
         }
     )
@@ -66,19 +52,6 @@ def test_every_stage_may_hand_on_its_best_and_logs_the_metric_whatever_a_reward_
             logged = choosing.validation_metrics(["bfcl/base"], {"reward": [0.5], **returned, "part": ["dev"]})
             check_logged("stage.handover_metric", metric, logged)
             assert logged[metric] == 0.5
-
-
-def test_data_without_tasks_for_choosing_are_refused_where_validation_decides(config, tmp_path):
-    guard = rows_file(tmp_path / "guard.parquet", DEV)
-    config.environment = {"guard": guard}
-    for names in ((rows_file(tmp_path / "1.parquet", TRAIN, TEST),), (rows_file(tmp_path / "2.parquet", TEST), guard)):
-        config.data.val_files, config.stage.handover = list(names), "last"
-        choosing.check_rows(config)
-        config.stage.handover = "best"
-        with pytest.raises(PreflightError, match="needs dev tasks"):
-            choosing.check_rows(config)
-        config.data.val_files.append(rows_file(tmp_path / "more.parquet", DEV))
-        choosing.check_rows(config)
 
 
 def test_a_validation_is_logged_over_all_tasks_each_part_and_the_guard_alone():
