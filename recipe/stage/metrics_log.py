@@ -10,7 +10,6 @@ what each step was trained on.
 """
 
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -18,8 +17,6 @@ from typing import Any
 
 from recipe.files import lines
 
-LARGEST = 1e300
-"""A sum of larger numbers may be none that a float holds."""
 TRAINED_FILE = "trained.jsonl"
 
 GENERATION, ENVIRONMENT, USERS, REWARDS, REST = "generation", "environment", "users", "rewards", "rest"
@@ -58,10 +55,9 @@ def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, f
                 step, data = int(entry["step"]), entry["data"].items()
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 continue
-            numbers = ((name, value) for name, value in data if isinstance(value, int | float))
             # NaN and infinity stay: they show that something went wrong
-            kept = {name: value for name, value in numbers if not LARGEST < abs(value) < math.inf}
-            steps.setdefault(step, {}).update(kept)
+            numbers = {name: value for name, value in data if isinstance(value, int | float)}
+            steps.setdefault(step, {}).update(numbers)
     return dict(sorted(steps.items()))
 
 
@@ -70,20 +66,15 @@ def parts_of(numbers: Mapping[str, float]) -> dict[str, float]:
 
     Where episodes do not say what they waited for, all is `generation`.
     """
-
-    def seconds(name: str) -> float:
-        value = numbers.get(name, 0.0)
-        return value if math.isfinite(value) and value >= 0 else 0.0
-
     if "timing_s/step" not in numbers:
         return {}
-    parts = {part: sum(seconds(f"timing_s/{name}") for name in names) for part, names in TIMED.items()}
-    whole = seconds("timing_s/step") + seconds(f"timing_s/{OUTSIDE}")
+    parts = {part: sum(numbers.get(f"timing_s/{name}", 0.0) for name in names) for part, names in TIMED.items()}
+    whole = numbers["timing_s/step"] + numbers.get(f"timing_s/{OUTSIDE}", 0.0)
     parts[REST] = max(0.0, whole - sum(parts.values()))
-    if played := seconds("train/seconds/total"):
+    if played := numbers.get("train/seconds/total"):
         generation = parts[GENERATION]
         for part, name in WAITED.items():
-            waited = generation * min(1.0, seconds(f"train/seconds/{name}") / played)
+            waited = generation * numbers.get(f"train/seconds/{name}", 0.0) / played
             parts[part] += waited
             parts[GENERATION] -= waited
     return {part: seconds for part, seconds in parts.items() if seconds > 0}
