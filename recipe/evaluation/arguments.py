@@ -17,11 +17,18 @@ from interaction.protocol import DOC_STYLES, PROTOCOLS
 from interaction.users import make_user
 from recipe.evaluation import server
 from recipe.evaluation.store import PARTS, Settings
+from recipe.stage.export import trained_with
 
 Work = Callable[[Endpoint], Awaitable[Any]]
 
 MAX_NODES = 60
 """Of a search by default: twice the messages that tau allows one episode."""
+TRAINED = (
+    ("protocol", "protocol", "think_xml"),
+    ("docs", "docs", "json"),
+    ("max_tokens", "max_tokens_per_reply", None),
+)
+"""Options that are as in the training of `--model` unless they are given: their setting there, and the default."""
 NUMBERS = "--samples, --max-nodes, --max-tokens, --limit, --concurrency, --attempts"
 
 OPTIONS = Named(
@@ -40,6 +47,10 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     given = parser.parse_args(own)
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
+    trained = trained_with(given.adapter or given.model) if given.model else {}
+    for option, name, otherwise in TRAINED:
+        if getattr(given, option) is None:
+            setattr(given, option, trained.get(name, otherwise))
     given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
     try:
         given.environment = named(given.environment)
@@ -93,6 +104,7 @@ def _fits(category: str, domain: str | None, mode: str | None) -> bool:
 def _parser(description: str | None, program: dict[str, Any]) -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(**program, description=description, formatter_class=form)
+    trained = "default: as --model was trained"
     source, add = parser.add_mutually_exclusive_group(required=True), parser.add_argument
     source.add_argument("--model", type=Path, metavar="PATH", help="Hugging Face folder to serve with vLLM")
     source.add_argument("--endpoint", metavar="URL", help="OpenAI-compatible server, up to and with /v1")
@@ -111,8 +123,8 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--domain", help="of tau: telecom, retail or airline (default: all)")
     add("--mode", choices=("solo", "user"), help="of tau: a ticket in place of the user, or a user")
     add("--category", action="append", default=[], help="base, miss_func, ...; may be repeated (default: all)")
-    add("--protocol", choices=sorted(PROTOCOLS), default="think_xml")
-    add("--docs", choices=DOC_STYLES, default="json", help="how functions are described")
+    add("--protocol", choices=sorted(PROTOCOLS), help=f"{trained}, else think_xml")
+    add("--docs", choices=DOC_STYLES, help=f"how functions are described ({trained}, else json)")
     add("--samples", type=int, default=1, help="episodes of each task")
     add("--temperature", type=float, help="default: 0, greedy, as training's validation")
     add("--top-p", type=float, help="default: 1, all tokens")
@@ -123,7 +135,7 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     search = "one branch, or ToolBench's depth-first search"
     add("--strategy", choices=("plain", "dfsdt"), default="plain", help=search)
     add("--max-nodes", type=int, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
-    add("--max-tokens", type=int, help="of one message (default: what the context leaves)")
+    add("--max-tokens", type=int, help=f"of one message ({trained}, else what the context leaves)")
     add("--limit", type=int, help="only the first tasks of each category")
     add("--out", type=Path, metavar="DIR", help="default: outputs/evaluation/<model>-<environment>-<split>")
     add("--concurrency", type=int, default=32, help="episodes at a time")

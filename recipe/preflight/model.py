@@ -82,6 +82,8 @@ def start_model(given: str) -> str:
         if fault := broken_weights(path):
             raise PreflightError(f"{given} is not a whole model: {fault}. {FOLDER}")
         return str(path)
+    if given.startswith(("/", ".", "~")):
+        raise PreflightError(f"{given} is no folder. {FOLDER}")
     from huggingface_hub import hf_hub_download
 
     try:

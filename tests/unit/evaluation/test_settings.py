@@ -122,15 +122,16 @@ def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
         assert (done.found["multi_turn_official"] is not None) is official
 
 
-def test_other_settings_than_those_of_the_training_are_noted_with_the_results(tmp_path, monkeypatch):
+def test_a_model_is_asked_as_in_its_training_and_other_settings_are_noted(tmp_path, monkeypatch):
     model = finished_run(tmp_path, interaction__docs="signature", interaction__max_tokens_per_reply=96)
     with serving(GOLD) as server:
         server.name = "model"
         monkeypatch.setattr("recipe.evaluation.server.serve", lambda *_: nullcontext(server.url))
         given = ["--model", str(model / "stage2_base" / "hf"), "--category", "base", "--limit", "1"]
-        assert evaluate.main([*given, "--docs", "signature", "--out", str(tmp_path / "out")]) == 0
+        assert evaluate.main([*given, "--max-tokens", "64", "--out", str(tmp_path / "out")]) == 0
     note = json.loads((tmp_path / "out" / "results.json").read_text())["note"]
-    assert "trained with max_tokens_per_reply 96, not None" in note and "docs" not in note
+    assert "trained with max_tokens_per_reply 96, not 64" in note and "docs" not in note
+    assert json.loads((tmp_path / "out" / "settings.json").read_text())["docs"] == "signature"
 
 
 MISTAKES = (
