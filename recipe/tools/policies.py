@@ -115,7 +115,7 @@ def plays(task: Task) -> Iterator[tuple[str, Policy]]:
             yield name, policy
     for name, calls_of in audit_policies(task.environment).items():
         if calls := calls_of(task):
-            yield name, partial(lambda calls, game: map(game.call, calls), calls)
+            yield name, partial(lambda calls, game: chain(map(game.call, calls), repeat(game.answer())), calls)
 
 
 def _gold_turns(task: Task) -> list[list[GoldMessage]]:

@@ -154,5 +154,7 @@ def test_judged_turns_that_are_known_only_when_they_are_reached_are_noted(tmp_pa
         ("unjudged", "self.pressed[:self.turn]", "None", False),
     ):
         assert prepared(tmp_path, TURNS.replace("LISTED", turns).replace("PASSED", passed), name) == 0
-        notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOTE environment")]
+        said = capsys.readouterr().out
+        assert "NOTE 2 of 2 held-out rows have the prompt of a training row" in said
+        notes = [line for line in said.splitlines() if line.startswith("NOTE environment")]
         assert len(notes) == noted and all("List all from the beginning" in note for note in notes), name
