@@ -109,7 +109,8 @@ class Box:
         return {"red": 3}[color]
 
 def load_tasks():
-    yield ToolTask("box", "look_0", Box, [("How much is in the red box?", [Call("look", {"color": "red"})])], part="train")
+    gold = [Call("look", {"color": "red"})]
+    yield ToolTask("box", "look_0", Box, [("How much is in the red box?", gold)], part="train")
 
 AUDIT_POLICIES = {"looks": lambda task: [Call("look", {"color": "red"})]}
 """
