@@ -195,13 +195,14 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         asked: `root`: the checkout; `code`: its folders of source; `packages`: their names; `folder`: where relative
-            paths start; `paths`: files and folders that are read.
+            paths start; `secrets`, `variables`: names of variables; `salt`: any text; `paths`: files and folders that
+            are read.
     """
     root, code = Path(asked["root"]), hashlib.sha256()
     for path in (path for name in asked["code"] for path in sorted((root / name).rglob("*.*"))):
         if path.suffix in (".py", ".yaml", ".json"):
             code.update(path.read_bytes())
-    versions, sizes = {}, {}
+    versions, sizes, mark = {}, {}, hashlib.sha256
     for name in asked["packages"]:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
@@ -209,10 +210,18 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
         files = path.iterdir() if path.is_dir() else [path]
         sizes[str(path)] = sum(file.stat().st_size for file in files if file.is_file()) if path.exists() else None
     return {
+        "name": socket.gethostname(),
         "python": platform.python_version(),
+        "executable": sys.executable,
         "folder": os.path.isdir(asked["folder"]),
         "code": code.hexdigest() if root.is_dir() else None,
         "packages": versions,
+        "secrets": {  # what tells equal from different, and nothing else
+            name: mark(f"{asked['salt']}{os.environ[name]}".encode()).hexdigest()
+            for name in asked["secrets"]
+            if os.environ.get(name)
+        },
+        "variables": {name: os.environ[name] for name in asked["variables"] if name in os.environ},
         "paths": sizes,
         "memory": psutil.virtual_memory().total,
     }
@@ -222,6 +231,11 @@ def travelling(environment: Mapping[str, str]) -> dict[str, str]:
     """What of an environment goes to the workers of all nodes. No secret: Ray shows what travels in its pages."""
     names = [name for name in environment if TRAVELS.match(name) and not STAYS.search(name) and not is_secret(name)]
     return {name: environment[name] for name in names}
+
+
+def secrets(environment: Mapping[str, str]) -> list[str]:
+    """Names of what has to be there on each node, because it does not travel."""
+    return sorted(name for name, value in environment.items() if value and TRAVELS.match(name) and is_secret(name))
 
 
 def runtime_env(environment: Mapping[str, str], launched: str, asked: Mapping[str, Any]) -> dict[str, Any]:

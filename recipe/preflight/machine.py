@@ -18,7 +18,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from recipe import loopback
-from recipe.cluster import Answer, ClusterError, ask, describe
+from recipe.cluster import Answer, ClusterError, ask, describe, secrets
 from recipe.files import PreflightError
 from recipe.memory import (
     cache_line,
@@ -42,6 +42,9 @@ MEMORY = "launcher.needs.memory_gb"
 
 ROOT = CONFIG_DIR.parents[1]
 CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
+LOOPBACK |= {"DIST_INIT_METHOD": "loopback://"}
+"""Values with which a node's processes talk to none on another one."""
 
 
 def lacks(config: DictConfig, notes: list[str]) -> Iterator[str]:
@@ -203,9 +206,12 @@ def find_cluster(config: DictConfig) -> tuple[str, Answer] | None:
         )
     run = Path(config.paths.run).absolute()
     existing = next(path for path in (run, *run.parents) if path.is_dir())
+    key = str(config.interaction.user.get("api_key_env")) if config.interaction.user else ""
     asked = {
         **{"root": str(ROOT), "code": list(CODE), "packages": list(PACKAGES), "folder": os.getcwd()},
-        **{"paths": read_paths(config), "shared": str(existing / f".nodes-{uuid.uuid4().hex}")},
+        "secrets": sorted({*secrets(os.environ), *([key] if os.environ.get(key) else [])}),
+        **{"variables": list(LOOPBACK), "salt": uuid.uuid4().hex, "paths": read_paths(config)},
+        "shared": str(existing / f".nodes-{uuid.uuid4().hex}"),
     }
     try:
         answer = ask(address, "recipe.cluster:look", asked)
@@ -257,8 +263,11 @@ def node_problems(
         elif other := [name for name in sorted({*own, *_facts(there)}) if own.get(name) != _facts(there).get(name)]:
             yield (
                 f"{node} is not as this machine: {'; '.join(other[:5])}. All nodes need one checkout, one environment "
-                "(bash setup.sh), and the same files at the same places."
+                "(bash setup.sh), the same files at the same places, and secrets set before `ray start`."
             )
+        closed = [f"{name}={value}" for name, value in LOOPBACK.items() if there["variables"].get(name) == value]
+        if closed and nodes > 1 and not node.address.startswith("127."):
+            yield f"{node} has {', '.join(closed)}, and reaches no other node. Unset that before `ray start` there."
         if cards and there["memory"] < wanted:
             yield f"{node} has {there['memory'] / GB:.1f} GB of memory, {wanted / GB:.0f} are needed ({MEMORY})."
         if cards >= each and node.resources.get("CPU", 0) < cpus:
@@ -273,5 +282,5 @@ def node_problems(
 
 def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
     """What has to be the same on all nodes, by name."""
-    inner = {f"{kind} {name}": value for kind in ("packages", "paths") for name, value in node[kind].items()}
+    inner = {f"{kind} {name}": value for kind in ("packages", "paths", "secrets") for name, value in node[kind].items()}
     return {"code": node["code"], "Python": node["python"], **inner}

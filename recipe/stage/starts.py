@@ -41,6 +41,8 @@ REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: wh
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
+READ = ("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path")
+"""Settings that name what a start may read of itself."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,20 @@ def check_same_start(config: DictConfig) -> None:
     """A checkpoint is resumed only by a start from the same model, adapter and processes. Writes nothing.
 
     Raises:
-        PreflightError: another start wrote it.
+        PreflightError: another start wrote it, or `trainer.resume_mode` would set aside what this start reads.
     """
+    stage, checkpoints = Path(config.paths.stage), Path(config.trainer.default_local_dir)
+    if config.trainer.resume_mode == "disable":
+        for setting in READ:
+            path = Path(str(OmegaConf.select(config, setting))).expanduser().resolve()
+            if path.is_relative_to(stage.resolve()) or path.is_relative_to(checkpoints.resolve()):
+                raise PreflightError(
+                    f"{setting}={path} is in a folder of {stage.name}, which trainer.resume_mode=disable sets aside. "
+                    "Move it to another place, or set RUN=another-name."
+                )
     if not state.resumes(config):
         return
-    checkpoints = Path(config.trainer.default_local_dir)
-    before, start = state.look(Path(config.paths.stage)).began, start_of(config)
+    before, start = state.look(stage).began, start_of(config)
     if before is None:
         raise PreflightError(f"{checkpoints} holds checkpoints of an unknown start: no {state.FILE} says it. {REMEDY}")
     changes = ((name, getattr(before, name), getattr(start, name)) for name in COMPARED)

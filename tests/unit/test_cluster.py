@@ -22,9 +22,10 @@ STAY += ["VLLM_HOST_IP", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "NCCL_IB_HCA", "SLURM_
 SECRET = ["HF_TOKEN", "WANDB_API_KEY", "VLLM_API_KEY", "MLFLOW_TRACKING_PASSWORD"]
 
 
-def test_settings_travel_and_keys_and_what_a_node_has_of_its_own_stays() -> None:
+def test_settings_travel_secrets_are_named_and_what_a_node_has_of_its_own_stays() -> None:
     environment = {name: "x" for name in (*TRAVEL, *STAY, *SECRET, "TOKENIZERS_PARALLELISM")}
     assert cluster.travelling(environment).keys() == {*TRAVEL, "TOKENIZERS_PARALLELISM"}
+    assert cluster.secrets(environment | {"HF_HUB_TOKEN": ""}) == sorted(SECRET)
     asked = {"py_executable": "python", "env_vars": {"JUDGE": 1, "HF_HOME": "/cache", cluster.FOLDER: "/tmp"}}
     sent = cluster.runtime_env({"HF_HOME": "/home", "PATH": "/bin"}, "20261122-090000", asked)
     assert sent["py_executable"] == "python" and sent["worker_process_setup_hook"] == "recipe.cluster.begin"

@@ -83,9 +83,9 @@ def test_a_model_takes_memory_of_a_machine_without_gpus_and_of_the_way_to_the_en
 # A cluster.
 
 HERE: dict[str, Any] = {
-    **{"python": "3.11.7", "folder": True, "memory": 500 * GB},
+    **{"python": "3.11.7", "executable": "/code/.venv/bin/python", "folder": True, "memory": 500 * GB},
     **{"code": "aa", "packages": {"verl": "0.9.1", "ray": "2.60.0"}},
-    "paths": {"/data/train.parquet": 700},
+    **{"secrets": {"WANDB_API_KEY": "cc"}, "variables": {}, "paths": {"/data/train.parquet": 700}},
 }
 ASKED = {"root": "/code", "folder": "/home/me", "shared": "/runs/first/.nodes-1"}
 WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
@@ -96,6 +96,9 @@ WRONG: list[tuple[dict[str, Any], dict[str, float], str]] = [
     ({"packages": {"verl": "0.9.1", "ray": "2.59.0"}}, {}, "packages ray"),
     ({"packages": {"verl": "0.9.1"}, "python": "3.12.1"}, {}, "Python; packages ray"),
     ({"paths": {"/data/train.parquet": None}}, {}, "paths /data/train.parquet"),
+    ({"secrets": {}}, {}, "secrets WANDB_API_KEY"),
+    ({"secrets": {"WANDB_API_KEY": "dd"}}, {}, "secrets WANDB_API_KEY"),
+    ({"variables": {"GLOO_SOCKET_IFNAME": "lo"}}, {}, "GLOO_SOCKET_IFNAME=lo"),
     ({"memory": 3 * GB}, {}, "3.0 GB of memory"),
     ({"wrote": "Permission denied"}, {}, "Permission denied, in /runs/first"),
     ({}, {"CPU": 16}, "--num-cpus=26"),
@@ -171,17 +174,20 @@ def test_without_a_cluster_several_nodes_say_how_to_start_one(configured, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_node_says_what_it_is_and_whether_all_share_a_folder(tmp_path, monkeypatch):
+def test_a_node_says_what_it_is_and_shows_no_secret(tmp_path, monkeypatch):
     (tmp_path / "code" / "recipe").mkdir(parents=True)
     (tmp_path / "code" / "recipe" / "a.py").write_text("1")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_bytes(bytes(7))
     question = {"root": str(tmp_path / "code"), "code": ["recipe", "rewards"], "packages": ["ray", "no-such-package"]}
-    question |= {"folder": str(tmp_path), "paths": [str(tmp_path / "model"), "/nothing"]}
-    question |= {"shared": str(tmp_path / ".nodes-1")}
+    question |= {"folder": str(tmp_path), "salt": "s", "paths": [str(tmp_path / "model"), "/nothing"]}
+    question |= {"secrets": ["A_KEY"], "variables": ["VARIABLE"], "shared": str(tmp_path / ".nodes-1")}
+    monkeypatch.setenv("A_KEY", "very secret")
     said = nodes.describe(question)
     assert list(said["packages"]) == ["ray"]
-    assert said["paths"] == {str(tmp_path / "model"): 7, "/nothing": None}
+    assert said["paths"] == {str(tmp_path / "model"): 7, "/nothing": None} and "very secret" not in repr(said)
+    monkeypatch.setenv("A_KEY", "another")
+    assert nodes.describe(question)["secrets"] != said["secrets"]
     monkeypatch.setattr(nodes, "SEEN_WITHIN", 1.0)
     with ThreadPoolExecutor() as pool:
         looks = [*pool.map(lambda name: nodes.look(question, name, ["a", "b"]), "ab")]

@@ -91,6 +91,11 @@ def test_a_link_to_a_larger_disk_is_set_aside_with_what_is_behind_it(tmp_path):
     assert sorted(state.step_folders(tmp_path / "aside" / "stage" / "checkpoints")) == [5] and not link.exists()
 
 
+def test_the_model_that_a_start_reads_is_not_set_aside(finished, tmp_path):
+    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
+        starts.check_same_start(of_model(tmp_path, str(tmp_path / "stage" / "hf"), "disable"))
+
+
 def test_another_start_is_refused_before_anything_changes(finished, tmp_path):
     before = tree(tmp_path)
     with pytest.raises(PreflightError, match="checkpoints of another start: model=/a .*not /b .*resume_mode=disable"):
