@@ -9,16 +9,19 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from interaction.environment import ENVIRONMENTS
 from interaction.masked import masked_text
 
 T = TypeVar("T")
@@ -206,10 +209,16 @@ class Appended:
             raise
 
 
-def data_command(config: DictConfig) -> str:
-    """The command that makes data for the chosen hardware profile."""
-    size = " --tiny" if config.paths.get("tiny_policy") else " --laptop" if config.trainer.device == "cpu" else ""
-    return f".venv/bin/python -m data_prep --out {config.paths.data}{size}"
+def data_command(config: DictConfig, file: str) -> str:
+    """The command that makes a file for the chosen hardware profile: of the environment that it is named after."""
+    own = OmegaConf.select(config, "interaction.environments") or {}
+    name = re.sub(r"_(train|val|sft)\.parquet$", "", Path(file).name)
+    whose = f" --environment {quote(str(own.get(name, name)))}" if name in (*ENVIRONMENTS, *own) else ""
+    whose = " --mixture NAME=WEIGHT ..." if name == "mixture" else whose
+    size = " --laptop" if config.trainer.device == "cpu" and not whose else ""
+    if config.paths.get("tiny_policy"):
+        size = " --tiny" if not whose or name == "tau" else ""
+    return f".venv/bin/python -m data_prep{whose} --out {config.paths.data}{size}"
 
 
 def check_manifest(path: Path) -> None:

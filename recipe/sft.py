@@ -119,7 +119,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if names := config.data[key]:
             config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
-        sides = read_sides(config, data_command(config))
+        sides = read_sides(config, data_command(config, config.data.train_files[0]))
     made, before = fingerprint(config), state.look(stage).began
     if config.trainer.resume_mode != "disable" and before and before.digest == made and read_done(stage):
         print(f"the warm start in {stage / 'hf'} is up to date")

@@ -152,8 +152,8 @@ def rows(config: DictConfig, notes: list[str]) -> Iterator[str]:
                     if reason := fault(row):
                         raise Damaged(f"{name}, row {place}: {reason}")
             except Damaged as error:
-                made = f"{data_command(config)} --protocol {protocol.name} --docs {config.interaction.docs}"
-                wrong.append(f"{key}: {error}. Make it with `{made}` (--environment: another's), or set {key}.")
+                made = f"{data_command(config, name)} --protocol {protocol.name} --docs {config.interaction.docs}"
+                wrong.append(f"{key}: {error}. Make it with `{made}`, or set {key}.")
             else:
                 played += found
         yield from wrong

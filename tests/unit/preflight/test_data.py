@@ -122,8 +122,9 @@ def test_validation_decides_where_its_data_have_dev_tasks(said, made, tmp_path):
 def test_data_for_another_prompt_are_refused_with_the_command_that_makes_them(said, made, tmp_path):
     line, _ = said(interaction__docs="json")
     assert "its prompt" in line and "python -m data_prep" in line and "--docs json" in line
-    line, _ = said(train=str(tmp_path / "tau_train.parquet"))
-    assert "does not exist" in line and "--environment" in line
+    for name, environment in (("tau_train", "--environment tau"), ("mixture_train", "--mixture")):
+        line, _ = said(train=str(tmp_path / f"{name}.parquet"))
+        assert "does not exist" in line and environment in line
 
 
 def test_rows_that_the_protocol_cannot_write_are_refused(said, monkeypatch):
