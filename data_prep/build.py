@@ -103,13 +103,13 @@ def build(out: Path, options: Options) -> dict:
         else rl_table(one.tasks, one.kind, protocol, given)
         for name, one in sets.items()
     }
-    trained, held_out = (
-        [str(row) for name, one in sets.items() if one.kind == kind for row in tables[name]["prompt"].to_pylist()]
-        for kind in ("train", "val")
-    )
-    shared = sum(map({*trained}.__contains__, held_out))
-    if shared and _own_tasks(sets):
-        print(f"NOTE {shared} of {len(held_out)} held-out rows have the prompt of a training row")
+    if _own_tasks(sets):
+        trained, held_out = (
+            [str(row) for name, one in sets.items() if one.kind == kind for row in tables[name]["prompt"].to_pylist()]
+            for kind in ("train", "val")
+        )
+        if shared := sum(map({*trained}.__contains__, held_out)):
+            print(f"NOTE {shared} of {len(held_out)} held-out rows have the prompt of a training row")
     out.mkdir(parents=True, exist_ok=True)
     entries = {}
     for name, table in tables.items():
