@@ -37,7 +37,10 @@ from recipe.stage.export import ExportError, export, write_card
 from recipe.stage.starts import say, writing
 from recipe.stage.state import Done
 
-DECIDE_NOTHING = ("resume_mode", "save_freq", "test_freq", "max_ckpt_to_keep", "logger")
+DECIDE_NOTHING = (
+    *("resume_mode", "save_freq", "test_freq", "max_ckpt_to_keep", "logger"),
+    *("project_name", "experiment_name"),
+)
 """Settings of `trainer` with which the same model is made."""
 
 
@@ -151,8 +154,10 @@ def train(config: DictConfig, overrides: list[str], made: str, sides: Sides | No
         with writing(config):
             folder = Path(config.paths.run)
             hold(folder, held)
-            goes_on = config.trainer.resume_mode == "auto"
-            say(state.go_back(checkpoints, machines() == 1) if goes_on else starts.start_over(config))
+            if config.trainer.resume_mode != "auto":
+                say(starts.start_over(config))
+            elif config.model.path is not None:  # the tiny policy is made anew
+                say(state.go_back(checkpoints, machines() == 1))
             if not (folder / LOCK).exists():  # it was set aside with the stage, where that is the run's folder
                 hold(folder, held)
             tee_output(folder / "logs" / f"{config.stage.name}_{time.strftime('%Y%m%d-%H%M%S')}.log")

@@ -7,6 +7,8 @@ A checkpoint at the end of an epoch says that the data loader has given out all 
 next epoch, would be given none there: one epoch less, and the last step is never made.
 """
 
+import os
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -15,6 +17,7 @@ from verl.trainer import sft_trainer
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
+from recipe.stage import state
 from recipe.stage.starts import mask_prints
 
 
@@ -54,7 +57,10 @@ def train(config: DictConfig) -> int:
     mask_prints(sft_trainer)
     initialize_global_process_group()
     trainer = WarmStart(config)
-    if trainer.resume_global_step < trainer.total_training_steps:  # verl would make one more step
+    last = int(trainer.total_training_steps)
+    if os.environ["RANK"] == "0":
+        state.update(Path(config.paths.stage), target=state.Target(last, last))
+    if trainer.resume_global_step < last:  # verl would make one more step
         trainer.fit()
     destroy_global_process_group()
-    return int(trainer.total_training_steps)
+    return last

@@ -60,7 +60,7 @@ def test_a_killed_stage_goes_on_with_the_same_tasks(tmp_path: Path) -> None:
         lines = (stage / "rollouts" / "train" / f"{step:06d}.jsonl").read_text().splitlines()
         expected = [names[row] for row in rows]
         played = defaultdict(list)
-        for episode in map(json.loads, lines):  # the killed launch may have played a part of the step that is played again
+        for episode in map(json.loads, lines):  # the killed launch may have begun the step that is made again
             played[episode["launch"]].append(episode["task_id"])
         *killed, whole = played.values()
         assert sorted(whole) == sorted(2 * expected), step

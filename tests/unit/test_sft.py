@@ -99,6 +99,9 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
     with pytest.raises(SystemExit, match="other data"):
         started("optim.lr=1e-3")
     assert started() == [7] and started("trainer.save_freq=50", "trainer.test_freq=3", "trainer.logger=[console]") == []
+    with monkeypatch.context() as named:
+        named.setenv("RUN", "another")  # a tracker's name
+        assert started() == []
     noted = (run / "state.json").read_bytes()
     with pytest.raises(SystemExit, match=r"other data.* trainer.resume_mode=disable"):
         started("data.val_share=0.1")
