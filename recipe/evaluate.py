@@ -40,7 +40,7 @@ from recipe.evaluation.results import Judged, cost_of, results, text
 from recipe.evaluation.search import search_episode
 from recipe.evaluation.server import ServerError, context_note
 from recipe.evaluation.store import EPISODES, Settings, SettingsError, Store, read_episodes
-from recipe.files import write_atomic
+from recipe.files import PreflightError, write_atomic
 from recipe.processes import Interruptible
 from recipe.stage import choosing
 from recipe.stage.export import trained_with
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.records:
                 return judge_records(given.records, given.out)
             return evaluate(given, vllm_flags)
-    except (EndpointRefusal, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
+    except (EndpointRefusal, PreflightError, ServerError, SettingsError, UserFault, FileNotFoundError) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except (OSError, KeyboardInterrupt) as error:  # a full disk, a folder that cannot be written
@@ -88,6 +88,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
         other = [f"{key} {trained[key]}, not {value}" for key, value in now.items() if trained.get(key, value) != value]
         otherwise = f"NOTE the model was trained with {'; '.join(other)}. It may do worse here." if other else ""
+        if "protocol" not in trained:
+            otherwise = f"NOTE nothing says how {given.model} was trained: --protocol {settings.protocol} is a guess"
     with closing(Store(folder, settings)) as store:
         print("\n".join(filter(None, [f"{tasks} episodes, kept in {folder}", otherwise])), flush=True)
         lost: list[dict[str, Any]] = []

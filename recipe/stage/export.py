@@ -10,6 +10,7 @@ under which the next stage looks for it. A card (README.md) says base model, lic
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from interaction import get_protocol
 from recipe.files import Damaged, one_line, read_json
+from recipe.settings import as_list
 from recipe.stage.weights import SUMS, note_base, note_sums
 
 PEFT_PREFIX = "base_model.model."
@@ -192,6 +194,8 @@ def _card(config: DictConfig) -> str:
     before, random, published = metadata(start), Path(start).name == "untrained", is_hub_id(start)
     inherited = before.get("base_model") if OURS in (before.get("tags") or []) else None
     asked = {name: OmegaConf.select(config, f"interaction.{name}") for name in TAGGED}
+    if "interaction" not in config:
+        asked |= data_written_with(as_list(OmegaConf.select(config, "data.train_files")))
     data = ModelCardData(
         base_model=start if published else inherited,
         license=before.get("license") or ("apache-2.0" if random else None),
@@ -226,6 +230,15 @@ Check names and arguments of calls before you run any. Never execute the model's
     return text
 
 
+def data_written_with(files: Sequence[str]) -> dict[str, Any]:
+    """Protocol and docs of the manifest beside the first file of data; empty where there is none."""
+    try:
+        manifest = json.loads(Path(files[0]).with_name("manifest.json").read_text(encoding="utf-8"))
+        return {name: manifest[name] for name in TAGGED if Path(files[0]).name in manifest["files"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
 def is_hub_id(model: str) -> bool:
     """Whether a model is named as on the hub, and is no folder here."""
     return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", model)) and not Path(model).exists()
@@ -242,9 +255,14 @@ def metadata(model: str) -> dict[str, Any]:
 
 
 def trained_with(model: Path) -> dict[str, Any]:
-    """The `interaction` settings that a model was trained with: those of its stage, else those in its card's tags."""
+    """The `interaction` settings that a model was trained with: those of its stage, else those in its card's tags.
+
+    Of a warm start they are those of its data.
+    """
     for folder in list(model.absolute().parents)[:4]:
         if (path := folder / "config" / "resolved.yaml").is_file():
-            return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader).get("interaction") or {}
+            config = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+            files = (config.get("data") or {}).get("train_files")
+            return config.get("interaction") or data_written_with(as_list(files))
     pairs = [str(tag).partition(":") for tag in metadata(str(model)).get("tags") or []]
     return {name: value for name, _, value in pairs if name in TAGGED}

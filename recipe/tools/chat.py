@@ -31,13 +31,12 @@ from recipe.evaluation.arguments import parse, settings_of, through
 from recipe.evaluation.play import PromptTooLong, play_episode
 from recipe.evaluation.server import ServerError
 from recipe.evaluation.store import Settings, SettingsError
+from recipe.files import PreflightError
 from recipe.processes import Interruptible
-from recipe.stage.export import trained_with
 
 USAGE = (
     "python -m recipe.tools.chat MODEL [--environment NAME] [--task ID | --tools FILE] [option of recipe.evaluate ...]"
 )
-ASKED = {"protocol": "--protocol", "docs": "--docs", "max_tokens_per_reply": "--max-tokens"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--tools", type=Path, metavar="FILE", help="JSON list of functions as BFCL or OpenAI has them")
     own, rest = parser.parse_known_args(arguments)
     url = "://" in own.model
-    said = {} if url else trained_with(Path(own.model))
-    source = ["--endpoint" if url else "--model", own.model, "--max-tokens", "1024"]
-    source += [word for name, flag in ASKED.items() if said.get(name) for word in (flag, str(said[name]))]
-    given, flags = parse([*source, *rest], None, prog=parser.prog, usage=USAGE)
+    given, flags = parse(["--endpoint" if url else "--model", own.model, *rest], None, prog=parser.prog, usage=USAGE)
+    given.max_tokens = given.max_tokens or 1024
     if sys.stdin.isatty():
         import readline  # noqa: F401  input() has arrow keys then
     try:
@@ -61,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = settings_of(given)
             begun = _tools(own.tools) if own.tools else _task(settings, own.task)
             through(given, flags, settings, Path("outputs/chat/server.log"), lambda it: _talk(it, settings, begun))
-    except (EndpointFault, EndpointRefusal, PromptTooLong, ServerError, SettingsError) as error:
+    except (EndpointFault, EndpointRefusal, PreflightError, PromptTooLong, ServerError, SettingsError) as error:
         print(f"\n{masked_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ LAST = "stage2_base"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return finished_run(tmp_path)
+    return finished_run(tmp_path, reward__custom_reward_function__path=f"{tmp_path}/secret/my_reward.py")
 
 
 def card_of(stage: Path) -> ModelCard:
@@ -44,6 +44,11 @@ def test_a_model_gets_a_card_with_base_model_licence_and_what_it_was_trained_wit
         assert trained_with(other / folder)["docs"] == "signature"
     away = (other / "hf").rename(tmp_path / "away")
     assert trained_with(away) == {"protocol": "think_xml", "docs": "signature"}, "from its card"
+    data = {"protocol": "hermes", "docs": "json"}  # a warm start knows no interaction: its data do
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {"sft.parquet": {}}, **data}))
+    (tmp_path / "sft" / "config").mkdir(parents=True)
+    (tmp_path / "sft" / "config" / "resolved.yaml").write_text(f"data: {{train_files: ['{tmp_path}/sft.parquet']}}")
+    assert trained_with(tmp_path / "sft" / "hf") == data
 
 
 def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: Path) -> None:
@@ -58,7 +63,8 @@ def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: P
     low, high = measured["acc"].interval
     hashes = json.loads((run / "manifest.json").read_text())["starts"][0]["data"]
     held_out = f"0.750 [{low:.3f}, {high:.3f}]", "No training task is among them"
-    for words in (*held_out, "**stage1_format**: 12 steps, reward `rewards.format`", *hashes.values()):
+    rewards = "**stage1_format**: 12 steps, reward `rewards.format`", "`my_reward.py`"
+    for words in (*held_out, *rewards, *hashes.values()):
         assert words in card.text, words
     assert str(run.parents[1]) not in card.text
     text = (hf / "README.md").read_text()
