@@ -209,16 +209,28 @@ class Appended:
             raise
 
 
+OUR_FILES = re.compile(r"bfcl_train|sft|stage\d|tiny|train|val")
+"""Beginnings of names of files that `data_prep` writes for the stages without another environment."""
+
+
 def data_command(config: DictConfig, file: str) -> str:
-    """The command that makes a file for the chosen hardware profile: of the environment that it is named after."""
-    own = OmegaConf.select(config, "interaction.environments") or {}
-    name = re.sub(r"_(train|val|sft)\.parquet$", "", Path(file).name)
-    whose = f" --environment {quote(str(own.get(name, name)))}" if name in (*ENVIRONMENTS, *own) else ""
-    whose = " --mixture NAME=WEIGHT ..." if name == "mixture" else whose
-    size = " --laptop" if config.trainer.device == "cpu" and not whose else ""
-    if config.paths.get("tiny_policy"):
-        size = " --tiny" if not whose or name == "tau" else ""
-    return f".venv/bin/python -m data_prep{whose} --out {config.paths.data}{size}"
+    """The command that makes a file for the chosen hardware profile, as far as its name says."""
+    own, tiny = OmegaConf.select(config, "interaction.environments") or {}, config.paths.get("tiny_policy")
+    name, size = re.sub(r"_(train|val|sft)\.parquet$", "", Path(file).name), " --tiny" if tiny else ""
+    if name == "mixture":
+        options = " --mixture NAME=WEIGHT ..."
+    elif name.partition("_")[0] == "tau":
+        told = ("policy=none", "show_functions=false") if tiny else ("policy=workflow", "one_thing_a_message=true")
+        options = f"{size} --environment tau{''.join(f' --option {item}' for item in told)}"
+    elif name in (*ENVIRONMENTS, *own):
+        options = f" --environment {quote(str(own.get(name, name)))}"
+    elif not OUR_FILES.match(name):
+        options = " --environment FILE"
+    elif config.trainer.device == "cpu" and not tiny:
+        options = "".join([" --laptop", *(f" --environment {quote(str(path))}" for path in own.values())])
+    else:
+        options = size
+    return f".venv/bin/python -m data_prep{options} --out {Path(file).parent}"
 
 
 def check_manifest(path: Path) -> None:

@@ -13,10 +13,12 @@ from recipe.files import (
     Damaged,
     PreflightError,
     StateFile,
+    data_command,
     read,
     set_aside,
     write_atomic,
 )
+from recipe.settings import compose
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,25 @@ def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothin
         (tmp_path / "f").write_text(text)
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {"f.aside": "old", "f.aside.2": "two", "f": "three"}
+
+
+def test_the_command_for_data_is_that_of_the_file() -> None:
+    own = "+interaction.environments.made=my.json"
+    for name, profile, file, expected in (
+        ("stage1", "gpu8", "d/train_format_75.parquet", "data_prep --out d"),
+        ("stage1", "gpu8", "d/bfcl_train.parquet", "data_prep --environment bfcl --out d"),
+        ("stage1", "cpu", "d/stage1_format.parquet", "data_prep --laptop --out d"),
+        ("stage1", "cpu", "d/stage1_format.parquet", "data_prep --laptop --environment my.json --out d"),
+        ("stage1", "tiny", "d/tiny_val.parquet", "data_prep --tiny --out d"),
+        ("stage1", "tiny", "d/made_val.parquet", "data_prep --environment my.json --out d"),
+        ("stage1", "gpu8", "d/bfcl_single_train.parquet", "data_prep --environment bfcl_single --out d"),
+        ("stage1", "gpu8", "d/mixture_val.parquet", "data_prep --mixture NAME=WEIGHT ... --out d"),
+        ("sft", "cpu", "d/stage0_sft.parquet", "data_prep --laptop --out d"),
+        ("sft", "tiny", "d/library_sft.parquet", "data_prep --environment FILE --out d"),
+        ("tau_sft", "tiny", "d/tau/tau_sft.parquet", "data_prep --tiny --environment tau --option policy=none"),
+        ("tau_solo", "gpu8", "d/tau/tau_solo.parquet", "data_prep --environment tau --option policy=workflow"),
+    ):
+        group = "sft_hardware" if "sft" in name else "hardware"
+        config = compose(name, [f"{group}={profile}", *[own] * ("my.json" in expected)], group=group)
+        said = data_command(config, file)
+        assert expected in said and said.endswith(str(Path(file).parent)), (name, profile, file, said)
