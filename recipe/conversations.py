@@ -85,6 +85,8 @@ def read_sides(config: DictConfig, command: str) -> Sides:
             f"data.max_length={data.max_length} is more than data.max_token_len_per_gpu={data.max_token_len_per_gpu}, "
             "the tokens of a micro-batch. Set the latter to as many."
         )
+    if OmegaConf.select(data, "custom_cls.path"):
+        raise PreflightError("data.custom_cls: conversations are read by this project. Set data.custom_cls.path=null.")
     train = read_conversations(as_list(data.train_files), command)
     val = read_conversations(as_list(data.val_files), command, "val_files") if data.val_files else []
     if both := on_both(train, val):

@@ -61,9 +61,10 @@ def headers(path: Path) -> list[Place]:
 
 
 def _header(line: bytes) -> dict[str, Any]:
-    """All of a line but its episode."""
+    """All of a line but its episode, which is not read where it comes last, as training writes it."""
     begins, mark, _ = line.partition(b', "episode": ')
-    header: dict[str, Any] = json.loads(begins + b"}") if mark and line.endswith(b"\n") else {}
+    header: dict[str, Any] = json.loads(begins + b"}" if mark and line.endswith(b"\n") else line)
+    header.pop("episode", None)
     reward = {name: value for name, value in header["reward"].items() if math.isfinite(value)}
     score = header.get("score")
     finite = isinstance(score, int | float) and math.isfinite(score)
