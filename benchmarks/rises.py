@@ -42,7 +42,11 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
         (row["stage"], of, row[of].runs[0]) for row in stage_rows([folder]) for of in ("reward", "progress") if row[of]
     ]
     titles, held = validation.rows([folder])
-    found += [(titles[-1], f"held-out {OF.get(row, row)}", [*since.values()][-1].runs[0]) for row, _, since in held]
+    found += [
+        (titles[-1], f"held-out {OF.get(row, row)}, since {begin}", moved.runs[0])
+        for row, _, since in held
+        for begin, moved in since.items()
+    ]
     result = {
         "commit": git("rev-parse", "HEAD"),
         "command": shlex.join([f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),

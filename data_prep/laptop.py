@@ -38,7 +38,6 @@ HELD_OUT: dict[str, tuple[Part, dict[str, int]]] = {
     "val_dev.parquet": ("dev", {"simple_python": 48, "multiple": 24, "irrelevance": 24, "multi_turn_base": 6}),
 }
 """File -> its part and, of each category, tasks."""
-FILES = (*TRAIN, SFT_ALL, *HELD_OUT)
 KINDS: dict[str, Literal["sft", "val"]] = {WARM_START: "sft", SFT_ALL: "sft", **{name: "val" for name in HELD_OUT}}
 
 OWN = {"stage1_format.parquet": 64, "stage2_base.parquet": 64, "stage3_full.parquet": 32}

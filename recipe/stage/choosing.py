@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.stage import state
 
-DEV, TEST = "val_dev/", "val_test/"
+DEV = "val_dev/"
 GUARD = "guard"
 """The part of an episode that was played for `environment.guard`, whatever its task's is."""
 APART = ("dev", "test", GUARD)
