@@ -74,14 +74,18 @@ BAD = {
     "stage.gate={kind: leave_at, value: high}": "stage.gate.value='high'",
     "stage.name=../../evil": "expected the name of a folder",
     "stage.name=manifest.json": "none that a run has already",
+    "stage.name=logs": "none that a run has already",
+    "actor_rollout_ref.rollout.n=0": "expected a whole number of 1 or more",
     "paths.run='~/runs'": "paths.run='~/runs'; expected a path, written without ~",
 }
 
 
-def test_a_mistake_is_named_in_at_most_two_lines() -> None:
+def test_a_mistake_is_named_in_at_most_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {override: line_of([override]) for override in BAD}
     assert {key: line for key, line in said.items() if BAD[key] not in line or line.count("\n") > 1} == {}
     assert "Cannot find primary config 'stage9'" in line_of([], "stage9")
+    monkeypatch.setenv("TRAIN_BATCH_SIZE", "")
+    assert "data.train_batch_size" in line_of([])
 
 
 RIGHT = [

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from data_prep.__main__ import main as prepare_data
+from recipe import train
+from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage import state
 
@@ -62,3 +65,28 @@ def test_a_look_writes_nothing_at_all(folder: Path):
         looked = look(folder, *given, "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
         assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
         assert "Traceback" not in looked.stderr and tree(folder) == before
+
+
+@pytest.fixture
+def environment_as_before() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_what_a_start_over_replaces_is_aside_before_training_begins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, environment_as_before: None
+):
+    monkeypatch.chdir(folder)
+    os.environ.update({TOKEN: "ours", "HARDWARE": "tiny", "MODEL": str(folder / "model")})
+    os.environ.pop("RUN", None)
+    seen, stage = [], folder / "outputs" / "default" / "stage1_format"
+    needs = "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0", "launcher.prefork=false"
+    given = ["--config-name", "stage1", "trainer.resume_mode=disable", "trainer.save_freq=-1", *needs]
+    monkeypatch.setattr(sys, "argv", ["train", *given])
+    monkeypatch.setattr(train, "launch", lambda *_: seen.append((state.look(stage).began, [*stage.glob("check*/*")])))
+    train.main()
+    ((began, checkpoints),) = seen
+    assert began and began.model == str(folder / "model") and not checkpoints
+    assert state.latest(folder / "outputs" / "default" / "aside" / "stage1_format" / "checkpoints") == 3

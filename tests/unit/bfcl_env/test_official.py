@@ -276,6 +276,8 @@ CASES = [
     Case("", "float", [5.0], 5, True, ours=True),
     Case("", "HashMap", [{"a": [1]}], 'new HashMap<>() {{ put("a", 1); }};', True, JAVA_, "", True),
     Case("", "array", [[[1], [2]]], "new Array([1], [2]) ;", True, SCRIPT, "array", True),
+    Case("", "Array", [[1, 2]], "new int[]{1, 2};", True, JAVA_, "integer", True),
+    Case("", "ArrayList", [[101]], "new ArrayList<>() {{ add(\u00a0101L ); }};", True, JAVA_, "long", True),
 ]
 
 

@@ -40,7 +40,7 @@ def test_a_cut_off_line_is_taken_away_and_damaged_lines_cost_no_other(tmp_path: 
     path, first = tmp_path / "episodes.jsonl", {("multi_turn_base_0", 0): EpisodeRecord.from_dict(RECORD)}
     assert kept(tmp_path, LINE) == first
     whole = path.read_bytes()
-    for cut in (1, 40, len(SECOND) - 8, len(SECOND)):
+    for cut in (1, 40, len(SECOND) - 6, len(SECOND)):
         path.write_bytes(whole + SECOND[:cut])
         assert kept(tmp_path) == first and path.read_bytes() == whole
     assert [*kept(tmp_path, {**LINE, "sample": 2})] == [*first, ("multi_turn_base_0", 2)]

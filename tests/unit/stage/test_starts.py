@@ -32,6 +32,7 @@ def finished(tmp_path: Path) -> DictConfig:
     """A stage of model /a with all that a stage leaves."""
     config = config_of(tmp_path)
     note(config)
+    end.note_target(config, 12, 12)
     save(config, 12)
     for name in ("metrics/1.jsonl", "rollouts/train/000001.jsonl", "hf/config.json", "best/global_step_3/hf/x"):
         path = tmp_path / "stage" / name
@@ -48,7 +49,7 @@ def test_starting_over_sets_everything_aside_loses_nothing_and_is_not_undone_by_
     before = tree(tmp_path / "stage")
     over = of_model(tmp_path, mode="disable")
     starts.check_same_start(over)
-    assert not end.at_target(over)
+    assert end.at_target(finished) and not end.at_target(over)
     (said,) = starts.start_over(over)
     assert "trainer.resume_mode=disable" in said and f"{tmp_path}/aside/stage" in said
     assert stage_dirs(tmp_path) == [] and choosing.of_run(tmp_path) == []

@@ -154,5 +154,8 @@ def test_data_may_be_refuelled_up_to_the_amount_of_the_assertion() -> None:
     for amounts, needless in cases.items():
         moves = [("agent", Call("refuel_data", {**line, "gb_amount": amount})) for amount in amounts]
         assert len(telecom.needless(task, played(telecom, task, moves).written)) == needless, amounts
+    for amount in (2, 2.0):  # in the model's own form, as tau2-bench writes it
+        said = telecom.open(task).call(Call("refuel_data", {**line, "gb_amount": amount}), "agent").text
+        assert f"added {amount} GB" in said, said
     elsewhere = [("agent", Call("refuel_data", {**line, "line_id": "L1001", "gb_amount": 1.0}))]
     assert len(telecom.needless(task, played(telecom, task, elsewhere).written)) == 1
