@@ -50,9 +50,9 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     trained = trained_with(given.adapter or given.model) if given.model else {}
     for option, name, otherwise in TRAINED:
         value = trained.get(name, otherwise)
-        known = value in {"protocol": PROTOCOLS, "docs": DOC_STYLES}.get(option, [value])  # a card may hold anything
+        there = {"protocol": PROTOCOLS, "docs": DOC_STYLES}.get(option, [value])  # a card may hold anything
         if getattr(given, option) is None:
-            setattr(given, option, value if known else otherwise)
+            setattr(given, option, value if value in there else otherwise)
     given.option, given.user, given.turn_policy = dict(given.option), dict(given.user) or None, dict(given.turn_policy)
     try:
         given.environment = named(given.environment)
