@@ -42,8 +42,7 @@ MEMORY = "launcher.needs.memory_gb"
 
 ROOT = CONFIG_DIR.parents[1]
 CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
-LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
-LOOPBACK |= {"DIST_INIT_METHOD": "loopback://"}
+LOOPBACK = {name: value for name, value in loopback.ENVIRONMENT.items() if not name.startswith("RAY_")}
 """Values with which a node's processes talk to none on another one."""
 
 
