@@ -30,6 +30,7 @@ from recipe.memory import (
     problem,
     read_settings,
 )
+from recipe.preflight.model import load_settings
 from recipe.preflight.settings import devices, playing_devices
 from recipe.settings import CONFIG_DIR, as_list, count_gpus
 from recipe.stage.starts import PACKAGES
@@ -156,11 +157,9 @@ def head_shape(path: str) -> dict[str, int | None]:
     """Numbers of attention heads, of key and value heads, size of a head, and window, from a model's configuration.
 
     Raises:
-        PreflightError: the configuration does not have them.
+        PreflightError: the configuration cannot be read, or does not have them.
     """
-    from transformers import AutoConfig
-
-    settings = AutoConfig.from_pretrained(path).get_text_config()
+    settings = load_settings(path)
     heads = getattr(settings, "num_attention_heads", None)
     size = getattr(settings, "head_dim", None) or (settings.hidden_size // heads if heads else None)
     if not heads or not size:
