@@ -171,15 +171,15 @@ def head_shape(path: str) -> dict[str, int | None]:
     return {"heads": heads, "kv_heads": kv_heads, "head_size": size, "window": window}
 
 
-def run_selfcheck(device: str, shape: Mapping[str, int | None], timeout: float = 600.0) -> dict[str, Any]:
+def run_selfcheck(device: str, shape: Mapping[str, int | None]) -> dict[str, Any]:
     """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
     command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=600)
         return json.loads(answer.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {"device": None, "cuda": f"the attention's check did not end within {timeout:.0f} s"}
+    except subprocess.TimeoutExpired as late:
+        return {"device": None, "cuda": f"the attention's check did not end within {late.timeout:.0f} s"}
     except (IndexError, json.JSONDecodeError):
         words = " ".join(answer.stderr.split())[-400:]
         return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}
