@@ -169,10 +169,10 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.step()
 
 
-def curves(seeds: Iterable[int], updates: int, names: Iterable[str] = ALGORITHMS) -> dict[str, Tensor]:
+def curves(seeds: Iterable[int], updates: int) -> dict[str, Tensor]:
     """For each algorithm the expected return, (seeds, updates + 1)."""
     chosen = tuple(seeds)
-    return {name: torch.tensor([train(name, seed, updates) for seed in chosen]) for name in names}
+    return {name: torch.tensor([train(name, seed, updates) for seed in chosen]) for name in ALGORITHMS}
 
 
 def draw(results: dict[str, Tensor], out: Path) -> None:

@@ -40,7 +40,7 @@ def refusal(name: str, arguments: dict[str, Any], instance: Any) -> str | None:
     """Why this call must not be executed, or None if it may."""
     if name in _WALKS_TREE and tree_too_large(instance.root):
         return "the file tree has become too large or too deep"
-    if name in _FEW_DIGITS and _outside(arguments.get(key := _FEW_DIGITS[name]), MAX_DIGITS):
+    if name in _FEW_DIGITS and _outside(arguments.get(key := _FEW_DIGITS[name])):
         return f"{key} must be between {1 if key == 'precision' else -MAX_DIGITS} and {MAX_DIGITS}"
     if name == "logarithm":
         for key in ("value", "base"):
@@ -54,13 +54,13 @@ def refusal(name: str, arguments: dict[str, Any], instance: Any) -> str | None:
     return None
 
 
-def _outside(value: Any, bound: int) -> bool:
+def _outside(value: Any) -> bool:
     if isinstance(value, str):  # Libraries convert text such as "1e9" on their own.
         try:
             value = float(value)
         except ValueError:
             return False
-    return isinstance(value, int | float) and not -bound <= value <= bound
+    return isinstance(value, int | float) and not -MAX_DIGITS <= value <= MAX_DIGITS
 
 
 def tree_too_large(root: Any) -> bool:

@@ -157,7 +157,7 @@ class Endpoint:
         from openai import APIConnectionError, APIError, Timeout
 
         try:
-            once = self._client.with_options(max_retries=0, timeout=Timeout(self.timeout, connect=CONNECT_SECONDS))
+            once = self._client.with_options(timeout=Timeout(self.timeout, connect=CONNECT_SECONDS))
             return [str(model.id) for model in (await once.models.list()).data]
         except APIConnectionError as error:
             raise EndpointRefusal(
@@ -237,7 +237,7 @@ class Endpoint:
             ) from error
 
 
-def _bounded_client(private: bool = False) -> Any:
+def _bounded_client(private: bool) -> Any:
     """The HTTP client of openai's library. It reads no more of a reply than a message can be, and opens nothing.
 
     Unless it is to be private, it uses the environment's proxies and follows redirections.

@@ -162,10 +162,10 @@ def alone(run: Path) -> Iterator[Path]:
         yield note
 
 
-def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, grace: float = 10.0) -> int:
+def run(command: list[str], log: Path, watch: Callable[[], None], note: Path) -> int:
     """Run `command` with its output in `log`, calling `watch` once a second; returns its exit status.
 
-    An interrupt or SIGTERM is passed on to the child once; after `grace` seconds, and after every end of the child,
+    An interrupt or SIGTERM is passed on to the child once; after 10 seconds, and after every end of the child,
     whatever is left of it is ended and removed. `note` says until then what belongs to it.
 
     Raises:
@@ -209,7 +209,7 @@ def run(command: list[str], log: Path, watch: Callable[[], None], note: Path, gr
             if child is not None and code is None:
                 child.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
-                    child.wait(timeout=grace)
+                    child.wait(timeout=10.0)
             end_descendants()
             if launch is not None:
                 noted = LAUNCH.read_or_none(note)  # the child adds the cluster that it has joined
@@ -280,18 +280,18 @@ def living(launch: Launch, run: Path) -> list[psutil.Process]:
     return found
 
 
-def end(processes: list[psutil.Process], grace: float = 5.0) -> list[str]:
-    """End the processes: SIGTERM, and after `grace` seconds SIGKILL. Returns a line on those that still lived."""
+def end(processes: list[psutil.Process]) -> list[str]:
+    """End the processes: SIGTERM, and after 5 seconds SIGKILL. Returns a line on those that still lived."""
     names = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             names.append(process.name())
             process.terminate()
-    _, alive = psutil.wait_procs(processes, timeout=grace)
+    _, alive = psutil.wait_procs(processes, timeout=5.0)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(alive, timeout=grace)
+    psutil.wait_procs(alive, timeout=5.0)
     return [f"{len(names)} processes ({', '.join(sorted(set(names)))})"] if names else []
 
 

@@ -121,8 +121,8 @@ def applying_differences(record: EpisodeRecord, scenario: Scenario) -> tuple[str
 class OfficialChecker:
     """Asks a subprocess (`checker.py`) for verdicts. To be used with `with`; not thread-safe."""
 
-    def __init__(self, cpu_seconds: int = CPU_SECONDS, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._limits = {"cpu_seconds": cpu_seconds, "memory_bytes": memory_bytes}
+    def __init__(self, cpu_seconds: int = CPU_SECONDS) -> None:
+        self._limits = {"cpu_seconds": cpu_seconds, "memory_bytes": MEMORY_BYTES}
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:

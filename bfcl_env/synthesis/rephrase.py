@@ -49,7 +49,7 @@ class Rephrasing:
 
     Attributes:
         endpoint: the model that writes, and solves.
-        cache: file of replies; None keeps none.
+        cache: file of replies.
         task: `words` or `story`.
         solve: whether a blind solver has to pass.
         rejected: reason -> tasks.
@@ -57,15 +57,15 @@ class Rephrasing:
     """
 
     endpoint: Endpoint
-    cache: Path | None = None
-    task: str = "words"
-    solve: bool = True
+    cache: Path
+    task: str
+    solve: bool
     rejected: Counter[str] = field(default_factory=Counter)
     tokens: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._known: dict[str, str] = {}
-        if self.cache is not None and self.cache.exists():
+        if self.cache.exists():
             for line in self.cache.read_text("utf-8").splitlines():
                 try:
                     self._known.update(json.loads(line))
@@ -120,9 +120,8 @@ class Rephrasing:
                 raise Rejected("does not fit the model's context") from None
             self.tokens.update(prompt=said.prompt_tokens, completion=said.completion_tokens)
             self._known[key] = said.text
-            if self.cache is not None:
-                with open(self.cache, "a", encoding="utf-8") as file:
-                    print(json.dumps({key: said.text}), file=file)
+            with open(self.cache, "a", encoding="utf-8") as file:
+                print(json.dumps({key: said.text}), file=file)
         return self._known[key]
 
 
@@ -154,7 +153,7 @@ def _same_values(before: Scenario, after: Scenario) -> bool:
     )
 
 
-async def rephrase(entries: list[dict[str, Any]], work: Rephrasing, workers: int = 8) -> list[dict[str, Any]]:
+async def rephrase(entries: list[dict[str, Any]], work: Rephrasing, workers: int) -> list[dict[str, Any]]:
     """The entries that are still well made, in their order.
 
     Raises:

@@ -89,7 +89,6 @@ class Hermes(Protocol):
     )
     explanations = {
         FormatError.multiple_blocks: "at most one <think>...</think> block, at the beginning of the message.",
-        FormatError.text_outside: "there is text where none may stand.",
         FormatError.missing_tag: "every <think> and <tool_call> needs its closing tag, every call both its tags.",
         FormatError.bad_json: "the content of a <tool_call> block is not valid JSON.",
         FormatError.wrong_shape: 'each block must hold one object with exactly "name" (a text) and '

@@ -50,13 +50,13 @@ def proportion_interval(values: Sequence[float], clusters: Sequence[Hashable]) -
     return wilson(fmean(values) * trials, trials)
 
 
-def mean_interval(values: Sequence[float], clusters: Sequence[Hashable], seed: int = 0) -> Interval:
+def mean_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
     """95 % interval for the mean of `values` between 0 and 1 that are no proportion, such as progress.
 
     Percentile bootstrap over whole clusters, with a fixed seed so that the same results give the same interval.
     """
     groups = np.asarray(_sums(values, clusters), dtype=float)
-    drawn = np.random.default_rng(seed).integers(len(groups), size=(RESAMPLES, len(groups)))
+    drawn = np.random.default_rng(0).integers(len(groups), size=(RESAMPLES, len(groups)))
     totals = groups[drawn].sum(axis=1)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], [0.025, 0.975])
     return float(low), float(high)

@@ -8,11 +8,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import TypeAdapter
 
 from interaction import Conversation, get_protocol
 from interaction.endpoint import SAMPLING
@@ -174,9 +171,6 @@ HIDDEN = ("endpoint", "user", "options")
 """Settings that may hold a key or a password, which is not written."""
 
 
-_RECORD = cache(lambda: TypeAdapter(EpisodeRecord))
-
-
 def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | None]:
     """Each line that has an end: with its record, or None where it holds none of this version."""
     for _, text in lines(path):
@@ -184,7 +178,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[dict[str, Any], EpisodeRecord] | 
             line = json.loads(text)
             if line["episode"]["version"] != VERSION:
                 raise ValueError
-            yield line, _RECORD().validate_python(line["episode"])
+            yield line, EpisodeRecord.from_dict(line["episode"])
         except (ValueError, KeyError, TypeError, RecursionError):
             if text.endswith(b"\n"):
                 yield None

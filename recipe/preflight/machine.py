@@ -30,6 +30,7 @@ from recipe.memory import (
     problem,
     read_settings,
 )
+from recipe.preflight.model import load_settings
 from recipe.preflight.settings import devices, playing_devices
 from recipe.settings import CONFIG_DIR, as_list, count_gpus
 from recipe.stage.starts import PACKAGES
@@ -42,8 +43,7 @@ MEMORY = "launcher.needs.memory_gb"
 
 ROOT = CONFIG_DIR.parents[1]
 CODE = ("recipe", "interaction", "rewards", "bfcl_env", "tau_env", "data_prep")
-LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
-LOOPBACK |= {"DIST_INIT_METHOD": "loopback://"}
+LOOPBACK = {name: value for name, value in loopback.ENVIRONMENT.items() if not name.startswith("RAY_")}
 """Values with which a node's processes talk to none on another one."""
 
 
@@ -157,11 +157,9 @@ def head_shape(path: str) -> dict[str, int | None]:
     """Numbers of attention heads, of key and value heads, size of a head, and window, from a model's configuration.
 
     Raises:
-        PreflightError: the configuration does not have them.
+        PreflightError: the configuration cannot be read, or does not have them.
     """
-    from transformers import AutoConfig
-
-    settings = AutoConfig.from_pretrained(path).get_text_config()
+    settings = load_settings(path)
     heads = getattr(settings, "num_attention_heads", None)
     size = getattr(settings, "head_dim", None) or (settings.hidden_size // heads if heads else None)
     if not heads or not size:
@@ -173,15 +171,15 @@ def head_shape(path: str) -> dict[str, int | None]:
     return {"heads": heads, "kv_heads": kv_heads, "head_size": size, "window": window}
 
 
-def run_selfcheck(device: str, shape: Mapping[str, int | None], timeout: float = 600.0) -> dict[str, Any]:
+def run_selfcheck(device: str, shape: Mapping[str, int | None]) -> dict[str, Any]:
     """What `recipe.gpu.selfcheck` prints; where it prints nothing, what it died of under `cuda`."""
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items() if value is not None]
     command = [sys.executable, "-m", "recipe.gpu.selfcheck", f"--device={device}", *flags]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=600)
         return json.loads(answer.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {"device": None, "cuda": f"the attention's check did not end within {timeout:.0f} s"}
+    except subprocess.TimeoutExpired as late:
+        return {"device": None, "cuda": f"the attention's check did not end within {late.timeout:.0f} s"}
     except (IndexError, json.JSONDecodeError):
         words = " ".join(answer.stderr.split())[-400:]
         return {"device": None, "cuda": f"the attention's check ended with status {answer.returncode}: {words}"}

@@ -144,7 +144,7 @@ function reachable(root) {
 
 const idOf = (record) => [record.stage, record.split, record.step, record.task_id, record.session_id].join("/");
 
-// `#episode=ID` in the address: links of the slowest episodes, and the address of the one that is shown.
+// `#episode=ID` in the address names the episode that is shown.
 function follow() {
   if (!location.hash.startsWith("#episode=")) return;
   const id = decodeURIComponent(location.hash.slice("#episode=".length));

@@ -75,8 +75,6 @@ class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignor
 class StoredTrajectories:
     """In place of verl's manager of agent loops."""
 
-    agent_loop_workers: tuple[Any, ...] = ()
-
     def __init__(self, config: DictConfig) -> None:
         self.batches = Path(config.paths.stage) / BATCHES_FILE  # a resumed step is written again
         self.log_probs = bool(config.data.stored.log_probs)

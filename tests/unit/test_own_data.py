@@ -10,9 +10,9 @@ from support.own_data import example, write_example
 
 import interaction.environment as environments
 from data_prep.__main__ import main as prepare_data
-from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.preflight import data, require
+from recipe.settings import compose as compose_stage
 
 SMALL = ["data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
 

@@ -9,9 +9,9 @@ import pytest
 from support.own_environment import example, write_example
 
 from data_prep.__main__ import main as prepare_data
-from recipe.curriculum import compose_stage
 from recipe.files import PreflightError
 from recipe.preflight import data, require
+from recipe.settings import compose as compose_stage
 
 
 def config_of(*overrides):

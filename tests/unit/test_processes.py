@@ -46,8 +46,8 @@ def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def until(true: Callable[[], object], seconds: float = 20) -> None:
-    end = time.time() + seconds
+def until(true: Callable[[], object]) -> None:
+    end = time.time() + 20
     while not true():
         assert time.time() < end
         time.sleep(0.05)

@@ -12,7 +12,8 @@ from safetensors.numpy import save
 from support.runs import write_metrics
 
 from recipe.curriculum import __main__ as command
-from recipe.curriculum import compose_stage, runner, stages
+from recipe.curriculum import runner, stages
+from recipe.settings import compose as compose_stage
 from recipe.stage import choosing, end
 from recipe.stage import state as stage_state
 

@@ -15,10 +15,10 @@ from bfcl_env import load_scenarios
 from interaction import Conversation, get_protocol
 from interaction.record import VERSION
 from recipe import evaluate
-from recipe.curriculum import compose_stage
 from recipe.evaluation.arguments import parse, settings_of
 from recipe.evaluation.server import server_command
 from recipe.evaluation.store import Settings, SettingsError, Store
+from recipe.settings import compose as compose_stage
 from recipe.stage.weights import note_sums
 
 GOLD = gold_player("base")

@@ -210,7 +210,7 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
 
-def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, queue, engine, tokenizer):
+def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, engine, tokenizer):
     engines = Engines(engine, tokenizer, [[engine.HANGS]])
     worker = worker_for(engines)
 

@@ -119,7 +119,7 @@ def test_validation_decides_where_its_data_have_dev_tasks(said, made, tmp_path):
     assert "needs dev tasks" in said(val=test, stage__handover="best", environment__guard=dev)[0]
 
 
-def test_data_for_another_prompt_are_refused_with_the_command_that_makes_them(said, made, tmp_path):
+def test_data_for_another_prompt_are_refused_with_the_command_that_makes_them(said, tmp_path):
     line, _ = said(interaction__docs="json")
     assert "its prompt" in line and "python -m data_prep" in line and "--docs json" in line
     for name, environment in (("tau_train", "--environment tau"), ("mixture_train", "--mixture")):

@@ -133,7 +133,6 @@ def tokenizer():
     return make_tokenizer(["made-up rules made-up request Results: [1] an earlier thought"] * 3)
 
 
-SYSTEM = "message.role == 'system'"
 THINKS = CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
 CONTENT = "{{ message['content'] }}"
 TEMPLATES = [

@@ -44,8 +44,8 @@ def turn(*steps, gold=True, passed=False, reached=True):
     }
 
 
-def unreached(gold=True):
-    return turn(gold=gold, reached=False)
+def unreached():
+    return turn(reached=False)
 
 
 def episode(*turns, stop_reason="completed"):

@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from support.evaluation import PROTOCOL, serving
 
 from recipe import evaluate
-from recipe.curriculum import compose_stage
 from recipe.gates import check_logged
 from recipe.preflight import check_settings
+from recipe.settings import compose as compose_stage
 from recipe.stage import choosing, state
 
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_dev/score"}
