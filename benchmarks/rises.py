@@ -36,6 +36,7 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
     if changed := git("status", "--porcelain", "--", ":!docs"):
         raise SystemExit(f"commit first, or the result would name a commit that it does not come from:\n{changed}")
     run, began = f"{name}{seed}", datetime.now(UTC)
+    profile = [f"HARDWARE={os.environ['HARDWARE']}"] if "HARDWARE" in os.environ else []
     subprocess.run(["bash", "run_all.sh", *arguments], check=True, env={**os.environ, "RUN": run, "SEED": str(seed)})
     folder = Path("outputs") / run
     found = [
@@ -49,7 +50,7 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
     ]
     result = {
         "commit": git("rev-parse", "HEAD"),
-        "command": shlex.join([f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
+        "command": shlex.join([*profile, f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
         "date": f"{began:%Y-%m-%d}",
         "rows": [{"stage": stage, "of": of, **asdict(difference)} for stage, of, difference in found],
     }
