@@ -77,14 +77,16 @@ def shown(parsed):
 def test_texts_and_readings_are_those_that_are_recorded(name):
     protocol, recorded = get_protocol(name), RECORDED[name]
     assert [[text, shown(protocol.parse(text))] for text, _ in recorded["parsed"]] == recorded["parsed"]
-    malformed = {"hermes": "<tool_call>", "think_xml": "<tool_call>", "toolbench": "<tool_call>", "llama3_json": "{}"}
+    malformed = dict.fromkeys(("hermes", "think_xml", "toolbench"), "<tool_call>")
+    malformed |= {"llama3_json": "{}", "python_calls": "[cd("}
+    failing = [text for text, reading in recorded["parsed"] if "error" in reading]
     calls = [Call("cd", {"folder": "é"}), Call("echo", {"content": HARD})]
     found = {
         "prompt": protocol.system_prompt(FUNCTIONS),
         "short prompt": get_protocol(name, docs="signature").system_prompt(FUNCTIONS),
         "reveal": protocol.user_turn("", FUNCTIONS[:1]),
         "results": protocol.results(['{"a": 1}', "None", '{"a": 1} Hint: x', "{broken}", "é\n"]),
-        "feedback": protocol.feedback(protocol.parse(malformed.get(name, "[cd("))),
+        "feedback": protocol.feedback(protocol.parse(malformed.get(name, failing[0]))),
         "calls": protocol.render_calls("cd, echo", calls),
         "answer": protocol.render_answer("done", "It is é."),
     }
