@@ -9,9 +9,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from data_prep.rows import SFT_SCHEMA, write_table
 from interaction.plain_text import PlainText
 from interaction.protocol import Message
-from recipe.files import Damaged, PreflightError, check_manifest, one_line, shown, write_atomic
+from recipe.files import Damaged, PreflightError, check_manifest, data_command, one_line, shown, write_atomic
 from recipe.preflight.model import load_tokenizer
 from recipe.settings import as_list
 
@@ -75,9 +76,9 @@ class Sides:
 # Reading.
 
 
-def read_sides(config: DictConfig, command: str) -> Sides:
-    """All conversations of `data.train_files`, which `command` makes, and `data.val_files`. None is in both."""
-    data = config.data
+def read_sides(config: DictConfig) -> Sides:
+    """All conversations of `data.train_files` and `data.val_files`. None is in both."""
+    data, command = config.data, partial(data_command, config)
     if data.val_share is not None and data.val_files:
         raise PreflightError("data.val_share: with data.val_files set it to null.")
     if data.use_dynamic_bsz and data.max_length > data.max_token_len_per_gpu:
@@ -97,12 +98,17 @@ def read_sides(config: DictConfig, command: str) -> Sides:
     return Sides(train, val)
 
 
-def read_conversations(names: Sequence[str], command: str, key: str = "train_files") -> list[Conversation]:
-    """All conversations of files of one side. Prints what is wrong with them, and raises PreflightError."""
+def read_conversations(
+    names: Sequence[str], command: Callable[[str], str], key: str = "train_files"
+) -> list[Conversation]:
+    """All conversations of files of one side, which `command` makes.
+
+    Prints what is wrong with them, and raises PreflightError.
+    """
     found, mistakes, not_read = list[Conversation](), list[str](), 0
     for name in names:
         path = Path(os.path.expanduser(name))
-        made = f"Make it again with `{command}`" if name.endswith(".parquet") else "Mend it"
+        made = f"Make it again with `{command(name)}`" if name.endswith(".parquet") else "Mend it"
         try:
             if path.suffix not in (".jsonl", ".parquet"):
                 raise Damaged("expected .jsonl or .parquet")

@@ -209,28 +209,38 @@ class Appended:
             raise
 
 
-OUR_FILES = re.compile(r"bfcl_train|sft|stage\d|tiny|train|val")
-"""Beginnings of names of files that `data_prep` writes for the stages without another environment."""
+PROFILES = Path(__file__).parent / "config" / "hardware"
 
 
 def data_command(config: DictConfig, file: str) -> str:
-    """The command that makes a file for the chosen hardware profile, as far as its name says."""
-    own, tiny = OmegaConf.select(config, "interaction.environments") or {}, config.paths.get("tiny_policy")
-    name, size = re.sub(r"_(train|val|sft)\.parquet$", "", Path(file).name), " --tiny" if tiny else ""
+    """The command that makes a file of data: that of the manifest beside it, else what its name and the profile say."""
+    path, folder = Path(file), quote(str(Path(file).parent))
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+        if path.name in manifest["files"] and manifest["command"].startswith("python -m data_prep "):
+            return f".venv/bin/{one_line(manifest['command'], 1000).replace('DIR', folder)}"
+    own = OmegaConf.select(config, "interaction.environments") or {}
+    name = re.sub(r"_(train|val|sft)$", "", path.stem)
+    options = " --environment FILE"
     if name == "mixture":
         options = " --mixture NAME=WEIGHT ..."
+    elif name in own:
+        options = f" --environment {quote(str(own[name]))}"
     elif name.partition("_")[0] == "tau":
-        told = ("policy=none", "show_functions=false") if tiny else ("policy=workflow", "one_thing_a_message=true")
-        options = f"{size} --environment tau{''.join(f' --option {item}' for item in told)}"
-    elif name in (*ENVIRONMENTS, *own):
-        options = f" --environment {quote(str(own.get(name, name)))}"
-    elif not OUR_FILES.match(name):
-        options = " --environment FILE"
-    elif config.trainer.device == "cpu" and not tiny:
-        options = "".join([" --laptop", *(f" --environment {quote(str(path))}" for path in own.values())])
-    else:
-        options = size
-    return f".venv/bin/python -m data_prep{options} --out {Path(file).parent}"
+        if (settings := OmegaConf.select(config, "interaction.train.environments.tau")) is None:
+            return "bash run_all.sh --curriculum tau"
+        options = "".join([" --environment tau", *(f" --option {key}={value}" for key, value in settings.items())])
+    elif name in ENVIRONMENTS:
+        options = f" --environment {name}"
+    elif re.fullmatch(r"stage\d_\w+|val|val_dev|sft_all", path.stem):
+        options = " --laptop" + (f" --environment {quote(str(*own.values()))}" if len(own) == 1 else "")
+    elif re.fullmatch(r"tiny_\w+", path.stem):
+        options = " --tiny"
+    elif re.fullmatch(r"bfcl_train_base|train_format_75|sft_train", path.stem):
+        options = ""
+    if "interaction" not in config and not (PROFILES / f"{path.parent.name}.yaml").is_file():
+        options += " ..."  # a warm start's configuration does not say whose tasks a folder of one's own has
+    return f".venv/bin/python -m data_prep{options} --out {folder}"
 
 
 def check_manifest(path: Path) -> None:

@@ -24,7 +24,7 @@ from interaction.masked import masked
 from recipe import loopback, processes
 from recipe.cluster import TOKEN
 from recipe.conversations import Sides, arrange, folder_of, for_verl, read_sides, write, write_side
-from recipe.files import PreflightError, data_command
+from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
@@ -122,7 +122,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         if names := config.data[key]:
             config.data[key] = [os.path.expanduser(name) for name in as_list(names)]
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes the one that reads the data and writes
-        sides = read_sides(config, data_command(config, config.data.train_files[0]))
+        sides = read_sides(config)
     made, before = fingerprint(config), state.look(stage).began
     if config.trainer.resume_mode != "disable" and before and before.digest == made and read_done(stage):
         print(f"the warm start in {stage / 'hf'} is up to date")

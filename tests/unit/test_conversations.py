@@ -49,7 +49,7 @@ def said(role: str, content: Any = "x", **fields: Any) -> dict[str, Any]:
 
 def refusal(path: Path) -> str:
     with pytest.raises(PreflightError) as error:
-        read_conversations([str(path)], "COMMAND")
+        read_conversations([str(path)], lambda name: "COMMAND")
     return str(error.value)
 
 
@@ -61,7 +61,7 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.Capt
         line(*TALK, said("tool", "wet", tool_call_id="a1"), said("assistant", "Yes.", weight=1, name="b"), tools=[]),
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    found = read_conversations([str(path)], "")
+    found = read_conversations([str(path)], str)
     assert [one.place for one in found] == [f"{path}, line 1", f"{path}, line 3"]
     assert [one.messages for one in found] == [
         (said("system", " Be brief.\n"), *TALK),
@@ -70,7 +70,7 @@ def test_lines_and_rows_are_read_as_they_are(tmp_path: Path, capsys: pytest.Capt
     rows = {"messages": [list(one.messages) for one in found], "tools": [[{"type": "function"}], None]}
     parquet.write_table(pa.table(rows), tmp_path / "chat.parquet")
     capsys.readouterr()
-    again = read_conversations([str(tmp_path / "chat.parquet")], "")
+    again = read_conversations([str(tmp_path / "chat.parquet")], str)
     assert [one.messages for one in again] == [one.messages for one in found]
     assert "1 of the 2 conversations of data.train_files have tools" in capsys.readouterr().out
 
@@ -133,7 +133,7 @@ def prepared(folder: Path, rows: dict[str, Sequence[Any]], *overrides: str, toke
     own = ["sft_hardware=tiny", "paths.run=HERE/run", "paths.stage=HERE/run", "model.path=HERE/model"]
     own += ["data.train_files=HERE/train.jsonl", *overrides]
     config = compose("sft", [item.replace("HERE", str(folder)) for item in own], group="sft_hardware")
-    write(arrange(read_sides(config, "make it"), config), folder_of(config))
+    write(arrange(read_sides(config), config), folder_of(config))
     return for_verl(config)
 
 
