@@ -62,9 +62,12 @@ def headers(path: Path) -> list[Place]:
 
 def _header(line: bytes) -> dict[str, Any]:
     """All of a line but its episode, which is not read where it comes last, as training writes it."""
-    begins, mark, _ = line.partition(b', "episode": ')
-    header: dict[str, Any] = json.loads(begins + b"}" if mark and line.endswith(b"\n") else line)
-    header.pop("episode", None)
+    begins, header = line.partition(b', "episode": ')[0], dict[str, Any]()
+    with suppress(ValueError):
+        header = json.loads(begins + b"}") if line.endswith(b"\n") else {}
+    if "reward" not in header:
+        header = json.loads(line)
+        del header["episode"]
     reward = {name: value for name, value in header["reward"].items() if math.isfinite(value)}
     score = header.get("score")
     finite = isinstance(score, int | float) and math.isfinite(score)
