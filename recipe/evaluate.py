@@ -88,8 +88,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         now = {"protocol": settings.protocol, "docs": settings.docs, "max_tokens_per_reply": settings.max_tokens}
         other = [f"{key} {trained[key]}, not {value}" for key, value in now.items() if trained.get(key, value) != value]
         otherwise = f"NOTE the model was trained with {'; '.join(other)}. It may do worse here." if other else ""
-        if "protocol" not in trained:
-            otherwise = f"NOTE nothing says how {given.model} was trained: --protocol {settings.protocol} is a guess"
+    if given.guessed:
+        otherwise = f"NOTE nothing says in which format {model} was trained: --protocol {settings.protocol} is a guess"
     with closing(Store(folder, settings)) as store:
         print("\n".join(filter(None, [f"{tasks} episodes, kept in {folder}", otherwise])), flush=True)
         lost: list[dict[str, Any]] = []

@@ -48,6 +48,7 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
     if given.tau2_data is not None:
         os.environ["TAU2_DATA_DIR"] = given.tau2_data
     trained = trained_with(given.adapter or given.model) if given.model else {}
+    given.guessed = given.protocol is None and "protocol" not in trained
     for option, name, otherwise in TRAINED:
         value = trained.get(name, otherwise)
         there = {"protocol": PROTOCOLS, "docs": DOC_STYLES}.get(option, [value])  # a card may hold anything

@@ -234,7 +234,8 @@ def data_written_with(files: Sequence[str]) -> dict[str, Any]:
     """Protocol and docs of the manifest beside the first file of data; empty where there is none."""
     try:
         manifest = json.loads(Path(files[0]).with_name("manifest.json").read_text(encoding="utf-8"))
-        return {name: manifest[name] for name in TAGGED if Path(files[0]).name in manifest["files"]}
+        known = TAGGED if Path(files[0]).name in manifest["files"] else ()
+        return {name: manifest[name] for name in known if name in manifest}
     except (OSError, ValueError, LookupError, TypeError):
         return {}
 
@@ -257,12 +258,12 @@ def metadata(model: str) -> dict[str, Any]:
 def trained_with(model: Path) -> dict[str, Any]:
     """The `interaction` settings that a model was trained with: those of its stage, else those in its card's tags.
 
-    Of a warm start they are those of its data.
+    A warm start's card has those of its data.
     """
     for folder in list(model.absolute().parents)[:4]:
         if (path := folder / "config" / "resolved.yaml").is_file():
             config = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
-            files = (config.get("data") or {}).get("train_files")
-            return config.get("interaction") or data_written_with(as_list(files))
+            if "interaction" in config:
+                return config["interaction"] or {}
     pairs = [str(tag).partition(":") for tag in metadata(str(model)).get("tags") or []]
     return {name: value for name, _, value in pairs if name in TAGGED}

@@ -5,8 +5,8 @@
 
 You type the messages; an empty line sends the task's own next one. Calls run on the task's code; with --tools you type
 what they return. Ctrl-D ends. Options of recipe.evaluate hold here too: --environment, --max-tokens, --temperature,
---served-name, --api-key-env, --adapter, what follows `--` for vLLM, and --protocol and --docs, by default those that
-the folder's model was trained with.
+--served-name, --api-key-env, --adapter, what follows `--` for vLLM, and --protocol, --docs and --max-tokens, by default
+those that the folder's model was trained with (1024 tokens where it had no limit).
 """
 
 import argparse
@@ -47,9 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--task", metavar="ID", help="of the environment (default: the first held-out one)")
     what.add_argument("--tools", type=Path, metavar="FILE", help="JSON list of functions as BFCL or OpenAI has them")
-    own, rest = parser.parse_known_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    own, rest = parser.parse_known_args(arguments[:at])
     url = "://" in own.model
-    given, flags = parse(["--endpoint" if url else "--model", own.model, *rest], None, prog=parser.prog, usage=USAGE)
+    source = ["--endpoint" if url else "--model", own.model]
+    given, flags = parse([*source, *rest, *arguments[at:]], None, prog=parser.prog, usage=USAGE)
     given.max_tokens = given.max_tokens or 1024
     if sys.stdin.isatty():
         import readline  # noqa: F401  input() has arrow keys then

@@ -46,9 +46,9 @@ def test_a_model_gets_a_card_with_base_model_licence_and_what_it_was_trained_wit
     assert trained_with(away) == {"protocol": "think_xml", "docs": "signature"}, "from its card"
     data = {"protocol": "hermes", "docs": "json"}  # a warm start knows no interaction: its data do
     (tmp_path / "manifest.json").write_text(json.dumps({"files": {"sft.parquet": {}}, **data}))
-    (tmp_path / "sft" / "config").mkdir(parents=True)
-    (tmp_path / "sft" / "config" / "resolved.yaml").write_text(f"data: {{train_files: ['{tmp_path}/sft.parquet']}}")
-    assert trained_with(tmp_path / "sft" / "hf") == data
+    settings = {"model": {"path": "/base"}, "paths": {"run": "mine"}, "stage": {"name": "stage0_sft"}}
+    write_card(OmegaConf.create({**settings, "data": {"train_files": [f"{tmp_path}/sft.parquet"]}}), away)
+    assert trained_with(away) == data
 
 
 def test_publishing_adds_history_data_and_the_scores_of_the_exported_step(run: Path) -> None:
