@@ -108,10 +108,10 @@ def test_every_stage_hands_on_an_adapter_of_the_one_base_and_its_merge(trained: 
 @pytest.mark.slow
 def test_the_killed_stage_went_on_from_its_checkpoint(trained: Path) -> None:
     entries = {entry.folder: entry for entry in runner.STATE.read(trained / "run" / runner.FILE).stages}
-    assert [entries[stage].launches for stage in STAGES] == [1, 2, 1]
     assert all(entries[stage].global_step == 2 for stage in STAGES)
-    logs = sorted((trained / "run" / "logs").glob(f"{STAGES[1]}_*.log"))
-    assert "RESUME from the checkpoint of step 1" in logs[-1].read_text(errors="replace")
+    logs = [sorted((trained / "run" / "logs").glob(f"{stage}_*.log")) for stage in STAGES]
+    assert [len(of_stage) for of_stage in logs] == [1, 2, 1]
+    assert "RESUME from the checkpoint of step 1" in logs[1][-1].read_text(errors="replace")
     for stage in STAGES:
         for values in read_steps(trained / "run" / stage).values():
             assert engine_agrees(values)
