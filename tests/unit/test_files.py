@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from unittest.mock import Mock
 
 import pytest
 from pydantic import Field
@@ -71,7 +72,16 @@ def test_a_state_file_gives_back_what_was_written_and_a_damaged_one_is_a_line_th
         assert str(path) in said and "\n" not in said and len(said) < 500 and path.read_bytes() == content
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothing(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILE.write(tmp_path / "s.json", Sample("a"))
+    with monkeypatch.context() as full, pytest.raises(OSError):
+        full.setattr("os.replace", Mock(side_effect=OSError))
+        FILE.write(tmp_path / "s.json", Sample("b"))
+    assert FILE.read(tmp_path / "s.json") == Sample("a")
+    for path in tmp_path.glob("s.json*"):
+        path.unlink()
     write_atomic(tmp_path / "f", "old")
     with pytest.raises(UnicodeEncodeError):
         write_atomic(tmp_path / "f", "half \ud800")

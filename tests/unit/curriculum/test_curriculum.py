@@ -75,6 +75,7 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
     finished(tmp_path / "stage1_format")
     write_metrics(tmp_path, "stage2_base", "1.jsonl", [(1, {"timing_s/step": 4.0, "timing_s/gen": 3.0})])
     given = f"paths.run={tmp_path}"
+    (tmp_path / runner.FILE).write_bytes(b"\xff{")  # damaged: written anew
     command.main([given, "stage2:trainer.total_epochs=3"])
     assert [arguments for _, arguments, _ in launched] == [
         ["--config-name", "stage2", "stage.previous=stage1_format", given, "trainer.total_epochs=3"],

@@ -138,7 +138,7 @@ def test_settings_in_which_runs_differ_are_named_and_runs_with_damaged_notes_hav
         settings["ray_kwargs"] = {"ray_init": {"runtime_env": {"py_executable": name}}}
         (run / STAGE / "config").mkdir()
         (run / STAGE / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
-        for note in ("manifest.json", "curriculum.json"):
+        for note in ("manifest.json", "curriculum.json", f"{STAGE}/metrics/2.jsonl"):
             (run / note).write_bytes(b"\xff{")
     found = [[STAGE, "betas", "[0.9, 0.95]", "[0.9, 0.99]"], [STAGE, "x", "", EVIL]]
     assert pages.differing(runs, [STAGE])[1:] == found

@@ -41,7 +41,9 @@ def test_a_start_writes_and_prints_no_key(
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(tmp_path / "metrics" / "1.jsonl"))
     monkeypatch.setattr(sys, "argv", ["recipe.train", *GIVEN])
     write_start(config, GIVEN)
+    (tmp_path / "manifest.json").write_bytes(b"\xff{")  # damaged: set aside
     write_manifest(config)
+    assert "set aside as" in capsys.readouterr().out and len(json.loads((tmp_path / "manifest.json").read_text())) > 0
 
     monkeypatch.setattr(tracking.Tracking, "__init__", tracking.Tracking.__init__)
     tracked: list[Any] = []
@@ -54,7 +56,7 @@ def test_a_start_writes_and_prints_no_key(
     assert capsys.readouterr().out.count("WANDB_API_KEY") == 3
     assert len(tracked) == 1 and "hunter2" not in str(tracked)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) > 4 and not [path for path in written if "hunter2" in path.read_text()]
+    assert len(written) > 4 and not [path for path in written if b"hunter2" in path.read_bytes()]
     kept = OmegaConf.load(Path(config.paths.stage) / "config" / "resolved.yaml")
     assert kept.data == config.data and kept.algorithm == config.algorithm, "the rest is as it was"
 
