@@ -6,8 +6,8 @@ writes the held-out tasks of the first file, and in place of its training tasks 
 repeated. The warm start gets as many characters of gold conversations, the stages as many rows.
 """
 
+import argparse
 import json
-import sys
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -43,6 +43,10 @@ def entries(generated: Path) -> list[dict]:
 
 
 if __name__ == "__main__":
-    out = Path(sys.argv[2])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(entry) + "\n" for entry in entries(Path(sys.argv[1]))), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("generated", type=Path, help="JSON file of generated tasks")
+    parser.add_argument("out", type=Path, help="JSON file to write")
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(entry) + "\n" for entry in entries(given.generated))
+    given.out.write_text(lines, encoding="utf-8")

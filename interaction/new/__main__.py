@@ -3,6 +3,7 @@
 python -m interaction.new NAME
 """
 
+import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ from pathlib import Path
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if len(given) != 1 or not re.fullmatch(r"[a-z][a-z0-9_]*", given[0]):
-        print("usage: python -m interaction.new NAME (small letters, digits and _)", file=sys.stderr)
-        return 2
-    name = given[0]
+    parser = argparse.ArgumentParser(prog="python -m interaction.new", description=__doc__)
+    parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    name = parser.parse_args(arguments).name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        parser.error(f"NAME {name}: give small letters, digits and _")
     example = Path(__file__).with_name("library.py")
     files = {Path(f"{name}.py"): example, Path(f"test_{name}.py"): example.with_name("test_library.py")}
     if there := [str(path) for path in files if path.exists()]:
