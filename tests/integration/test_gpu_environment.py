@@ -49,6 +49,7 @@ def test_it_imports_a_cuda_build_and_preflight_checks_all_it_can_and_says_that_g
     run(python, "-m", "recipe.cpu.tiny_policy", "model", **path)
     stage = [python, "-m", "recipe.train", "--config-name", "stage3", "preflight_only=true"]
     stage += ["launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0", "actor_rollout_ref.model.path=model"]
-    said = run(*stage, status=1, **path)
+    stage += ["actor_rollout_ref.rollout.max_model_len=2048", "data.max_prompt_length=768"]  # the model has no more
+    said = run(*stage, "data.max_response_length=1280", status=1, **path)
     for words in ("all other checks passed; nothing was started", "nvidia-smi shows no GPU", "GPU memory, estimated"):
         assert words in said, said[-3000:]

@@ -26,7 +26,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
 
 DEVICE = """
 trainer.device=cpu ray_kwargs.ray_init.num_cpus=10 +ray_kwargs.ray_init.include_dashboard=false
-+launcher.prefork=true launcher.needs.memory_gb=4 launcher.needs.disk_gb=1
+launcher.needs.memory_gb=4 launcher.needs.disk_gb=1
 actor_rollout_ref.rollout.enforce_eager=true actor_rollout_ref.rollout.free_cache_engine=false
 +actor_rollout_ref.rollout.enable_sleep_mode=false
 +actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=uni
