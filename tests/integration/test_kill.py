@@ -221,7 +221,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 def generating_the_next(run: Run) -> bool:
     """An episode of a step that is not the first has ended in this launch."""
     path, launch = run.stage / "rollouts" / "train" / f"{run.saved + 1:06d}.jsonl", run.launch()
-    return run.saved >= 1 and path.exists() and launch is not None and path.stat().st_mtime > launch.created + 20
+    if launch is None or launch.pid is None:  # its child is not there yet
+        return False
+    return run.saved >= 1 and path.exists() and path.stat().st_mtime > launch.created + 20
 
 
 @pytest.mark.parametrize("harm", ["ray::AgentLoopWorker", "ray::vLLMHttpServer", "ray::WorkerDict", "the disk is full"])
