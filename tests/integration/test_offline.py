@@ -58,8 +58,8 @@ def test_three_epochs_with_a_resume_are_those_without_one_and_teach_what_was_rew
     command += ["--start", str(model), "--trained", str(at_once / "hf")]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr[-3000:]
-    moved = dict(re.findall(r"^(rewarded|punished) +\d+ +\S+ -> \S+ +([+-][\d.]+)", shown.stdout, re.MULTILINE))
-    assert float(moved["rewarded"]) > 0 > float(moved["punished"]), shown.stdout  # median moves in nats
+    moved = dict(re.findall(r"^(rewarded|punished) .*? ([+-][\d.]+) \+- ", shown.stdout, re.MULTILINE))
+    assert float(moved["rewarded"]) > float(moved["punished"]), shown.stdout  # mean of a trajectory, in nats
 
 
 ADAPTER = ("algorithm=appo", "actor_rollout_ref.model.lora_rank=8", "algorithm.rollout_correction.rollout_is=token")
