@@ -227,8 +227,9 @@ def data_command(config: DictConfig, file: str) -> str:
     elif name in own:
         options = f" --environment {quote(str(own[name]))}"
     elif name.partition("_")[0] == "tau":
-        if (settings := OmegaConf.select(config, "interaction.train.environments.tau")) is None:
+        if "interaction" not in config:
             return "bash run_all.sh --curriculum tau"
+        settings = OmegaConf.select(config, "interaction.train.environments.tau") or {}
         options = "".join([" --environment tau", *(f" --option {key}={value}" for key, value in settings.items())])
     elif name in ENVIRONMENTS:
         options = f" --environment {name}"
