@@ -32,6 +32,7 @@ from recipe.evaluation.results import Judged, agreement
 PROTOCOL = get_protocol("hermes")
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 BASE = load_scenarios("multi_turn_base")
+FUNCTIONS = {name for cls in BASE[0].classes for name in function_docs()[cls]}
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ json_values = st.recursive(
 
 
 @given(
-    name=st.sampled_from(sorted(function_docs()["GorillaFileSystem"])) | st.text(max_size=20),
+    name=st.sampled_from(sorted(FUNCTIONS)) | st.text(max_size=20),
     arguments=st.dictionaries(st.sampled_from(["folder", "a", "file_name"]) | st.text(max_size=8), json_values),
 )
 def test_the_text_of_a_call_is_one_call_of_a_known_function_with_literals(name, arguments):
@@ -212,7 +213,7 @@ def test_the_text_of_a_call_is_one_call_of_a_known_function_with_literals(name, 
     tree = ast.parse(text, mode="eval").body
     assert isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args
     if text != CALL_OF_NOTHING:
-        assert tree.func.id == name in function_docs()["GorillaFileSystem"]
+        assert tree.func.id == name in FUNCTIONS
         assert {item.arg: ast.literal_eval(item.value) for item in tree.keywords} == arguments
 
 
