@@ -342,12 +342,12 @@ class Losses:
         return None
 
     def _worker(self, name: str, text: str) -> str:
-        why = "has died"
+        killed = "because memory ran out. Lower what the stage takes (docs/resume.md)"
         if used := re.search(r"was ([\d.]+GB used / [\d.]+GB)", text):
-            why = f"was killed by Ray because memory ran out ({used[1]})"
-        elif kills_for_memory() > self.kills:
-            why = "was killed by the kernel because memory ran out"
-        return f"RAY worker {name} {why}. Lower what the stage takes (docs/resume.md)"
+            return f"RAY worker {name} was killed by Ray ({used[1]}) {killed}"
+        if kills_for_memory() > self.kills:
+            return f"RAY worker {name} was killed by the kernel {killed}"
+        return f"RAY worker {name} has died (docs/resume.md)"
 
 
 def kills_for_memory() -> int:

@@ -100,7 +100,7 @@ def test_a_process_of_rays_or_vllms_that_dies_ends_the_start_with_one_line(tmp_p
 def test_the_cause_of_a_death_is_the_memory_where_ray_or_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     losses, ended = cluster.Losses({}), "exit type: SYSTEM_ERROR"
     ran_out = losses._worker("WorkerDict (process 7)", "Memory was 9.5GB used / 10.0GB limit")
-    assert "WorkerDict (process 7) was killed by Ray because memory ran out (9.5GB used / 10.0GB)" in ran_out
-    assert "WorkerDict has died" in losses._worker("WorkerDict", ended)
+    assert "WorkerDict (process 7) was killed by Ray (9.5GB used / 10.0GB) because memory ran out" in ran_out
+    assert losses._worker("WorkerDict", ended) == "RAY worker WorkerDict has died (docs/resume.md)"
     monkeypatch.setattr(cluster, "kills_for_memory", lambda: losses.kills + 1)
     assert "was killed by the kernel because memory ran out" in losses._worker("WorkerDict", ended)
