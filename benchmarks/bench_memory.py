@@ -2,6 +2,7 @@
 
     python -m benchmarks.bench_memory                 # the points below: about 15 minutes
     python -m benchmarks.bench_memory qwen2.5-1.5b,8192,fused,update,8,0
+    python -m benchmarks.bench_memory --cuda ...      # on a GPU, with numbers: one rank's share, and the seconds
 
 FSDP2, gradient checkpointing, AdamW and verl's own log-prob functions run on fake tensors: shapes, dtypes and lifetimes
 are those of eager autograd, no number is computed, and the other ranks are a process group that answers at once. Every
@@ -11,8 +12,10 @@ loses to fragments, workspaces of cuBLAS and NCCL, the CUDA context, and tempora
 
 import argparse
 import gc
+import time
 import types
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -26,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from recipe.gpu import attention as attention_module
 from recipe.memory import SHIPPED, Settings, load_architecture, micro_batch, trainer_state
 
 GB = 1e9
@@ -74,6 +78,23 @@ class CudaAutocast(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+class Card:
+    """Bytes that PyTorch's allocator has given out on a GPU, and their peak."""
+
+    wait = staticmethod(torch.cuda.synchronize)
+    bytes = property(lambda _: torch.cuda.memory_allocated())
+
+    @property
+    def peak(self) -> int:
+        """Since it was last set, to whatever value."""
+        return torch.cuda.max_memory_allocated()
+
+    @peak.setter
+    def peak(self, _: int) -> None:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
 class Live(TorchDispatchMode):
     """Bytes of all storages that are alive, and their peak."""
 
@@ -81,6 +102,9 @@ class Live(TorchDispatchMode):
         super().__init__()
         self.bytes = self.peak = 0
         self._storages: dict[int, tuple[int, Any]] = {}
+
+    def wait(self) -> None:
+        """Nothing is computed."""
 
     def _count(self, storage: Any, new: bool = True) -> None:
         key, size = id(storage), storage.nbytes()
@@ -126,12 +150,12 @@ def _varlen(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: A
     bounds = torch.zeros(3, dtype=torch.int32, device=q.device)
     attend = torch.nn.attention.varlen.varlen_attn
     result = attend(
-        q, k, v, bounds, bounds, q.shape[0], q.shape[0], scale=scaling, window_size=(-1, 0), enable_gqa=True
+        q, k, v, bounds, bounds, q.shape[0], q.shape[0], scale=scaling, window_size=(-1, 0), **attention_module.GROUPED
     )
     return result.unflatten(0, (query.shape[0], query.shape[2])), None
 
 
-def _make_model(point: Point, mesh: Any) -> torch.nn.Module:
+def _make_model(point: Point, mesh: Any, attention: str) -> torch.nn.Module:
     """The model as verl's engine builds it: float32, patched, with adapters, checkpointed, in FSDP2 units."""
     import verl.utils.fsdp_utils as fsdp_utils
     from torch.distributed.fsdp import MixedPrecisionPolicy
@@ -139,10 +163,11 @@ def _make_model(point: Point, mesh: Any) -> torch.nn.Module:
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from verl.models.transformers.dense_common import forward_with_torch_backend
 
+    attention_module.register()
     AttentionInterface.register("varlen_measured", _varlen)
     ALL_MASK_ATTENTION_FUNCTIONS.register("varlen_measured", lambda *_, **__: None)
     config = AutoConfig.for_model(**SHIPPED[point.model])
-    config._attn_implementation = "varlen_measured"
+    config._attn_implementation = attention
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     head = model.lm_head
     if point.path == "fused":
@@ -168,13 +193,13 @@ def _make_model(point: Point, mesh: Any) -> torch.nn.Module:
     return model
 
 
-def _micro_batch(model: torch.nn.Module, point: Point, train: bool) -> None:
+def _micro_batch(model: torch.nn.Module, point: Point, train: bool, autocast: Any) -> None:
     """As `FSDPEngineWithLMHead.forward_step` and `prepare_model_outputs` do it, then a loss like verl's."""
     from verl.utils import torch_functional as functional
 
-    tokens = torch.zeros(1, point.tokens, dtype=torch.long)
+    tokens = torch.arange(point.tokens)[None]
     more = {"temperature": 1.0, "return_dict": True} if point.path == "fused" else {}
-    with CudaAutocast(), torch.set_grad_enabled(train):
+    with autocast, torch.set_grad_enabled(train):
         output = model(input_ids=tokens, attention_mask=None, position_ids=tokens, use_cache=False, **more)
         if point.path == "fused":
             log_probs, entropy = output.log_probs[0], output.entropy[0]
@@ -192,18 +217,22 @@ def _micro_batch(model: torch.nn.Module, point: Point, train: bool) -> None:
         loss.backward()
 
 
-def measure(point: Point) -> tuple[int, int]:
-    """Bytes of parameters and Adam's moments, and bytes at the peak of the phase.
+def measure(point: Point, cuda: bool = False) -> tuple[int, int, float]:
+    """Bytes of parameters and Adam's moments, bytes at the peak of the phase, and its seconds.
 
     Sets up a process group of `point.shards` ranks that answers at once, and takes it down.
     """
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group("fake", rank=0, world_size=point.shards, store=FakeStore())
+    device, attention, autocast = "cpu", "varlen_measured", CudaAutocast()
+    if cuda:
+        device, attention, autocast = "cuda", "varlen", torch.autocast("cuda", torch.bfloat16)
     try:
-        mesh = init_device_mesh("cpu", (point.shards,), mesh_dim_names=("fsdp",))
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"), Live() as live:
-            model = _make_model(point, mesh)
+        mesh = init_device_mesh(device, (point.shards,), mesh_dim_names=("fsdp",))
+        fake = nullcontext() if cuda else FakeTensorMode(allow_non_fake_inputs=True)
+        with fake, torch.device(device), nullcontext(Card()) if cuda else Live() as live:
+            model = _make_model(point, mesh, attention)
             trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
             optimizer = torch.optim.AdamW(trained)
             for parameter in trained:
@@ -214,11 +243,14 @@ def measure(point: Point) -> tuple[int, int]:
             live.peak = state = live.bytes
             train = point.phase == "update"
             model.train(train)
-            for _ in range(2):
-                _micro_batch(model, point, train)
+            _micro_batch(model, point, train, autocast)
+            live.wait()
+            begun = time.perf_counter()
+            _micro_batch(model, point, train, autocast)
             if train:
                 optimizer.step()
-            return state, live.peak
+            live.wait()
+            return state, live.peak, time.perf_counter() - begun
     finally:
         dist.destroy_process_group()
 
@@ -258,6 +290,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("points", nargs="*", help="MODEL,TOKENS,PATH,PHASE[,SHARDS[,LORA_RANK]]")
+    parser.add_argument("--cuda", action="store_true", help="compute on this machine's GPU instead of fake tensors")
     arguments = parser.parse_args()
     points = POINTS
     if arguments.points:
@@ -266,10 +299,17 @@ def main() -> None:
     head = f"{'model':14}{'tokens':>7} {'path':7}{'phase':9}{'shards':>6}{'LoRA':>5}"
     print(f"{head}{'state':>8}{'peak':>8}{'estimate':>9}")
     for point in points:
-        state, peak = measure(point)
+        state, peak, seconds = measure(point, arguments.cuda)
         said = estimate(point)
         setting = f"{point.model:14}{point.tokens:7} {point.path:7}{point.phase:9}{point.shards:6}{point.lora_rank:5}"
-        print(f"{setting}{state / GB:8.2f}{peak / GB:8.2f}{said / GB:9.2f} {said / peak - 1:+7.1%}", flush=True)
+        more = ""
+        if arguments.cuda:
+            free, whole = torch.cuda.mem_get_info()
+            reserved, beside = torch.cuda.max_memory_reserved(), whole - free - torch.cuda.memory_reserved()
+            more = f"  reserved {reserved / GB:.2f}, beside {beside / GB:.2f}; second micro-batch {seconds:.2f} s"
+            gc.collect()
+            torch.cuda.empty_cache()
+        print(f"{setting}{state / GB:8.2f}{peak / GB:8.2f}{said / GB:9.2f} {said / peak - 1:+7.1%}{more}", flush=True)
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ def micro_batch(model: Architecture, settings: Settings, budget: int, train: boo
     """A micro-batch of `budget` tokens through the model, forwards alone or forwards and backwards.
 
     A pass has two moments that can be its peak: inside a layer, and between the last layer and the log-probs. The
-    larger one counts.
+    larger one counts, or AdamW's step after it: on GPUs PyTorch takes the square roots of all second moments at once.
     """
     tokens, whole = budget * (1.0 if settings.packed else PADDING), train and not settings.lora_rank
     size = 6 * model.intermediate + 8 * model.hidden
@@ -253,6 +253,9 @@ def micro_batch(model: Architecture, settings: Settings, budget: int, train: boo
     parts |= layer if sum(layer.values()) >= sum(head.values()) else head
     if not settings.packed:  # a mask for every pair of tokens, boolean and in bfloat16; repeated keys and values
         parts["attention mask"] = 3 * tokens * settings.longest + 4 * tokens * model.queries
+    if train and not settings.offload_policy:
+        step = {"Adam's step": settings.model_bytes / settings.shards * trained_parameters(model, settings)}
+        return max(parts, step, key=lambda moment: sum(moment.values()))
     return parts
 
 

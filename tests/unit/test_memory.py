@@ -28,12 +28,13 @@ from recipe.memory import (
 )
 
 MEASURED = [
-    # points, and GB as `python -m benchmarks.bench_memory` printed them
-    (Point("qwen2.5-7b", 32768, "fused", "update"), 35.87),
-    (Point("qwen2.5-7b", 32768, "fused", "forward"), 18.13),
-    (Point("qwen3-8b", 20480, "fused", "update", 4), 48.36),
-    (Point("qwen2.5-1.5b", 12000, "fused", "update"), 7.98),
-    (Point("qwen2.5-1.5b", 16384, "fused", "update", 8, 32), 5.67),
+    # points, and GB as `python -m benchmarks.bench_memory --cuda` printed them on an H200
+    (Point("qwen2.5-1.5b", 8192, "fused", "update", 1), 30.94),
+    (Point("qwen2.5-1.5b", 32768, "fused", "update"), 11.94),
+    (Point("qwen2.5-7b", 32768, "fused", "update"), 35.99),
+    (Point("qwen2.5-7b", 65536, "fused", "forward"), 22.90),
+    (Point("qwen3-8b", 32768, "fused", "update"), 38.93),
+    (Point("qwen2.5-7b", 32768, "fused", "update", 1, 32), 49.80),
 ]
 
 
@@ -49,16 +50,16 @@ def settings_for(card=80, stage="stage3", given=()):
     return read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
 
 
-def test_the_estimate_is_within_a_few_percent_of_what_was_measured():
+def test_the_estimate_is_within_two_percent_of_what_was_measured():
     sizes = [8_030_261_248, 1_543_714_304, 7_615_616_512, 4_022_468_096, 8_190_735_360]  # as published
     assert [load_architecture(name).parameters for name in sorted(SHIPPED)] == sizes
-    assert [estimate(point) / GB for point, _ in MEASURED] == pytest.approx([peak for _, peak in MEASURED], rel=0.1)
+    assert [estimate(point) / GB for point, _ in MEASURED] == pytest.approx([peak for _, peak in MEASURED], rel=0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["fused", "packed"])
 def test_what_was_measured_can_be_measured_again(path):
-    point = Point("qwen2.5-1.5b", 1024, path, "update", 4)
+    point = Point("qwen2.5-1.5b", 2048, path, "update")
     assert estimate(point) == pytest.approx(measure(point)[1], rel=0.15)
 
 
