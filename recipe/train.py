@@ -156,7 +156,9 @@ def run(config: DictConfig, overrides: list[str]) -> None:
             sys.exit(f"all other checks passed; nothing was started. {config.stage.name} cannot start here:{listed}")
         print("all checks passed; nothing was started. Lines above that begin with NOTE may be worth a look")
         return
-    if not end.at_target(config):
+    if end.at_target(config):
+        print(f"{config.stage.name} is done, and not trained again. Another training needs another RUN.", flush=True)
+    else:
         print(console.BEGINS, flush=True)
         launch(config, cluster)
         print(console.ENDS, flush=True)
