@@ -60,7 +60,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """mkdocs' event: a page before it is rendered. Links to what stands elsewhere lead to its page, and back."""
     if page.file.src_uri in ELSEWHERE:
         return markdown.replace("](../docs/", "](")
-    for name, path in ELSEWHERE.items():
+    for name, path in (ELSEWHERE | {PAGE: "recipe/config/base.yaml"}).items():
         markdown = markdown.replace(f"](../{path}", f"]({name}")
     return markdown
 
