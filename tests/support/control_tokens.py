@@ -11,8 +11,6 @@ from recipe.cpu.tiny_policy import make_tokenizer
 
 SCENARIO = next(item for item in load_scenarios("multi_turn_base") if "GorillaFileSystem" in item.classes)
 QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|vision_pad|>"]
-
-
 LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"]
 
 

@@ -53,10 +53,8 @@ def finished_run(folder: Path, **change: Any) -> Path:
     """
     run, starts = folder / "outputs" / "mine", []
     train, val = folder / "data" / "train.parquet", folder / "data" / "val.parquet"
-    hashes = {
-        str(train): data_file(train, ["bfcl/base"] * 3 + ["bfcl/miss_func"]),
-        str(val): data_file(val, ["bfcl/base"] * 4),
-    }
+    rows = {train: ["bfcl/base"] * 3 + ["bfcl/miss_func"], val: ["bfcl/base"] * 4}
+    hashes = {str(path): data_file(path, sources) for path, sources in rows.items()}
     before = "Qwen/Qwen2.5-7B-Instruct"
     for name in ("stage1", "stage2"):
         config = OmegaConf.create(composed(name))

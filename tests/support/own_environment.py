@@ -5,8 +5,6 @@ from pathlib import Path
 
 from interaction.environment import Task
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "inventory.py"
-
 GOLD = '[GoldMessage(calls=(self.call,)), GoldMessage(answer="done")]'
 VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)"
 """Pieces of the example that tests replace."""
@@ -14,7 +12,7 @@ VERDICTS = "Verdicts((TurnResult(self.begin().user, self.passed),), self.passed)
 
 def example() -> str:
     """Its code."""
-    return EXAMPLE.read_text()
+    return (Path(__file__).parents[2] / "docs" / "inventory.py").read_text()
 
 
 def write_example(folder: Path) -> Path:
@@ -27,9 +25,7 @@ def write_namesake(folder: Path, tasks: Sequence[Task], category: str = "move") 
     """The same with the ids and clusters of another environment's tasks."""
     names = [(task.id, task.cluster) for task in tasks]
     text = example().replace('Task(f"move_{number}", str(number), ', f"Task(*{names!r}[number], ")
-    text = text.replace("range(60)", f"range({len(names)})").replace(
-        'category: str = "move"', f'category: str = "{category}"'
-    )
+    text = text.replace("range(60)", f"range({len(names)})")
     path = folder / "inventory.py"
-    path.write_text(text)
+    path.write_text(text.replace('category: str = "move"', f'category: str = "{category}"'))
     return path

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from interaction.episode_file import append, path_of
+
 STAGE = "stage1_format"
 
 
@@ -21,17 +23,14 @@ def a_run(folder: Path, values: list[float], stage: str = STAGE) -> Path:
     return folder
 
 
-def validated(run: Path, step: int, passed: dict[str, list[float]], part: str = "test", stage: str = STAGE) -> None:
+def validated(run: Path, step: int, passed: dict, part: str = "test", stage: str = STAGE, **other: str) -> None:
     """A validation of these tasks, a value an episode; that of step 0 is logged too."""
     if step == 0:
         write_metrics(run, stage, "0.jsonl", [(0, {})])
-    path = run / stage / "rollouts" / "val" / f"{step:06d}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        for task, values in passed.items():
-            for number, value in enumerate(values):
-                header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
-                category, _, cluster = task.rpartition("_")
-                named = {"environment": "bfcl", "category": category, "cluster": cluster or task, "part": part}
-                line = {**header, **named, "score": value, "reward": {"acc": value, "acc_official": 1.0}}
-                file.write(json.dumps({**line, "episode": {}}) + "\n")
+    for task, values in passed.items():
+        category, _, cluster = task.rpartition("_")
+        named = {"environment": "bfcl", "category": category, "cluster": cluster or task, "part": part} | other
+        for number, value in enumerate(values):
+            header = {"step": step, "split": "val", "uid": f"{part}{task}", "session_id": number, "task_id": task}
+            line = {**header, **named, "score": value, "reward": {"acc": value, "acc_official": 1.0}, "episode": {}}
+            append(path_of(run / stage / "rollouts", "val", step), line)

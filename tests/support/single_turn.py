@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import pytest
+
 from bfcl_env.single_turn.checker import Checked, check_calls
 from bfcl_env.single_turn.tasks import SingleTurnTask, _plain, _written, gold_calls, load_tasks
 from interaction.call import Call
@@ -35,15 +37,10 @@ def ast_checker() -> Any:
     name = "bfcl_eval.constants.model_config"
     stub: Any = types.ModuleType(name)
     stub.MODEL_CONFIG_MAPPING = {"model": types.SimpleNamespace(underscore_to_dot=False)}
-    before = sys.modules.get(name)
-    sys.modules[name] = stub
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, name, stub)
         from bfcl_eval.constants.enums import Language as Official
         from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
-    finally:
-        sys.modules.pop(name)
-        if before is not None:
-            sys.modules[name] = before
     return ast_checker, {"python": Official.PYTHON, "java": Official.JAVA, "javascript": Official.JAVASCRIPT}
 
 
@@ -73,9 +70,6 @@ def gold(task: SingleTurnTask) -> tuple[tuple[Call, ...], ...]:
                     changed.pop(name)
                 messages.append((*first[:index], Call(call.name, changed), *first[index + 1 :]))
     return tuple(messages)
-
-
-# Faults, of every kind that a model commits.
 
 
 def mutants(count: int, seed: int) -> Iterator[tuple[SingleTurnTask, tuple[Call, ...]]]:

@@ -33,14 +33,12 @@ class Engine:
         self.outputs: list[list[int]] = []
         self.log_probs: list[list[float]] = []
         self.requests: list[str] = []
-        self.sampling: list[dict[str, Any]] = []
 
     async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
         self.prompts.append(list(prompt_ids))
         self.requests.append(request_id)
-        self.sampling.append(sampling_params)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -54,8 +52,7 @@ class Engine:
         log_probs = [-0.25 - 0.001 * len(self.outputs) - 0.0001 * position for position in range(len(ids))]
         self.outputs.append(ids)
         self.log_probs.append(log_probs)
-        step = len(self.prompts)
-        versions = {"min_global_steps": step, "max_global_steps": step}
+        versions = dict.fromkeys(("min_global_steps", "max_global_steps"), len(self.prompts))
         return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason="completed", extra_fields=versions)
 
 
@@ -69,35 +66,17 @@ def loop_config(record_dir: Path | None = None, **settings: Any) -> Any:
     from omegaconf import OmegaConf
 
     policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300}
-    policy |= settings.get("policy", {})
-    return OmegaConf.create(
-        {
-            "actor_rollout_ref": {
-                "rollout": {
-                    "name": settings.get("name", "vllm"),
-                    "prompt_length": 2048,
-                    "response_length": settings.get("response_length", 4096),
-                    "max_model_len": settings.get("max_model_len"),
-                    "n": settings.get("n", 1),
-                    "temperature": 1.0,
-                    "val_kwargs": {"n": 1},
-                }
-            },
-            "data": {},
-            "interaction": {
-                "protocol": settings.get("protocol", "think_xml"),
-                "docs": "signature",
-                "max_tokens_per_reply": settings.get("max_tokens_per_reply"),
-                "engine_timeout": settings.get("engine_timeout", 30),
-                "user": settings.get("user"),
-                "record_dir": str(record_dir) if record_dir else None,
-                "record_tokens": settings.get("record_tokens", False),
-                "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.get("overlong", {}),
-                "train": policy,
-                "val": policy,
-            },
-        }
-    )
+    policy |= settings.pop("policy", {})
+    rollout: dict[str, Any] = {"name": "vllm", "prompt_length": 2048, "response_length": 4096, "max_model_len": None}
+    rollout |= {"n": 1, "temperature": 1.0, "val_kwargs": {"n": 1}}
+    rollout |= {name: settings.pop(name) for name in rollout.keys() & settings.keys()}
+    interaction = {
+        **{"protocol": "think_xml", "docs": "signature", "max_tokens_per_reply": None, "engine_timeout": 30},
+        **{"user": None, "record_dir": str(record_dir) if record_dir else None, "train": policy, "val": policy},
+        "overlong": {"train": True, "penalty": 0.0, "window": 0.2} | settings.pop("overlong", {}),
+    }
+    interaction |= settings
+    return OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}, "interaction": interaction})
 
 
 @pytest.fixture
@@ -115,29 +94,18 @@ def make_loop() -> Callable[..., Any]:
         from interaction.agent_loop import ConversationAgentLoop
 
         config = loop_config(**settings)
-        return ConversationAgentLoop(
-            trainer_config=DictConfigWrap(config),
-            server_manager=engine,
-            tokenizer=tokenizer,
-            processor=None,
-            dataset_cls=SimpleNamespace,
-            data_config=DictConfigWrap(config.data),
-            hf_model_type=hf_model_type,
-        )
+        configs = {"trainer_config": DictConfigWrap(config), "data_config": DictConfigWrap(config.data)}
+        other = {"processor": None, "dataset_cls": SimpleNamespace, "hf_model_type": hf_model_type}
+        return ConversationAgentLoop(server_manager=engine, tokenizer=tokenizer, **configs, **other)
 
     return make
-
-
-ROLLOUTS = 4
 
 
 @pytest.fixture
 def trainer_for() -> Callable[..., Any]:
     """Makes this recipe's trainer at step 7 with that replay buffer and nothing else; 4 rollouts a prompt."""
 
-    def make(
-        buffer: Any, groups: int, max_lost_share: float = 0.25, estimator: str = "grpo", user: dict | None = None
-    ) -> Any:
+    def make(buffer: Any, groups: int, max_lost_share: float = 0.25) -> Any:
         from omegaconf import OmegaConf
 
         from recipe.training.trainer import CurriculumTrainer
@@ -148,10 +116,9 @@ def trainer_for() -> Callable[..., Any]:
         trainer.config = OmegaConf.create(
             {
                 "data": {"train_batch_size": groups},
-                "actor_rollout_ref": {"rollout": {"n": ROLLOUTS}},
+                "actor_rollout_ref": {"rollout": {"n": 4}},
                 "stage": {"max_lost_share": max_lost_share, "resample": {"pool": None}},
-                "interaction": {"user": user},
-                "algorithm": {"adv_estimator": estimator},
+                "algorithm": {"adv_estimator": "grpo"},
                 "reward": {"custom_reward_function": {"path": "my_reward.py", "name": "compute_score"}},
             }
         )

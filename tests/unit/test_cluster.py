@@ -7,18 +7,18 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from recipe import cluster
 from recipe.cluster import watching
 
-ROOT = Path(__file__).parents[2]
 TRAVEL = ["VERL_PLATFORM", "BFCL_LAUNCH", "VLLM_CPU_KVCACHE_SPACE", "HF_HOME", "PYTHONPATH", "TENSORBOARD_DIR"]
-STAY = ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]
-STAY += ["VLLM_HOST_IP", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "NCCL_IB_HCA", "SLURM_NODEID"]
+STAY = ["PATH", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "VLLM_HOST_IP", "NCCL_IB_HCA", "RAY_ADDRESS", "RAY_AUTH_TOKEN"]
+LOST = "CLUSTER node second (10.0.0.2) was lost"
 SECRET = ["HF_TOKEN", "WANDB_API_KEY", "VLLM_API_KEY", "MLFLOW_TRACKING_PASSWORD"]
 
 
@@ -37,46 +37,39 @@ def test_a_worker_begins_in_the_folder_of_the_start_with_its_folder_of_temporary
     temp = tmp_path / "bfcl-1"
     code = "import json, os, tempfile; from recipe import cluster; cluster.begin()\n"
     code += "print(json.dumps([os.getcwd(), tempfile.gettempdir()]))"
-    given = {**os.environ, "PYTHONPATH": str(ROOT), cluster.FOLDER: str(tmp_path)}
+    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), cluster.FOLDER: str(tmp_path)}
     given |= {"TMPDIR": str(temp), cluster.TOKEN: "token"}
     done = subprocess.run([sys.executable, "-c", code], env=given, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and json.loads(done.stdout) == [str(tmp_path), str(temp)], done.stderr
     assert (temp / cluster.TOKEN_FILE).read_text() == "token" and temp.stat().st_mode & 0o077 == 0
 
 
-class Losses:
-    """Says nothing before the look number `dies`, and then that something was lost."""
-
-    def __init__(self, dies: int) -> None:
-        self.looks, self.dies = 0, dies
-
-    def __call__(self, *_: object) -> Any:
-        return lambda: self.look()
-
-    def look(self) -> str | None:
-        self.looks += 1
-        return "CLUSTER node second (10.0.0.2) was lost" if self.looks > self.dies else None
+def looks(monkeypatch: pytest.MonkeyPatch, good: int) -> Mock:
+    """So many looks find nothing, and the others that a node was lost."""
+    look = Mock(side_effect=chain(repeat(None, good), repeat(LOST)))
+    monkeypatch.setattr(cluster, "Losses", lambda _: look)
+    return look
 
 
 def test_a_training_that_ends_well_hears_nothing_and_one_that_waits_is_ended(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(cluster, "Losses", losses := Losses(10**9))
+    look = looks(monkeypatch, 10**9)
     with watching(end=pytest.fail, every=0.01):
-        while losses.looks < 5:
+        while look.call_count < 5:
             time.sleep(0.01)
     assert capsys.readouterr().out == ""
-    monkeypatch.setattr(cluster, "Losses", Losses(1))
+    looks(monkeypatch, 1)
     ended = threading.Event()
     with watching(end=ended.set, every=0.02, grace=0.1):
         assert ended.wait(10)
-    assert capsys.readouterr().out == "CLUSTER node second (10.0.0.2) was lost\n"
+    assert capsys.readouterr().out == f"{LOST}\n"
 
 
 def test_a_training_that_fails_waits_until_ray_has_noticed_the_lost_node(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(cluster, "Losses", Losses(3))
+    looks(monkeypatch, 3)
     with pytest.raises(RuntimeError, match="an actor died"), watching({"b": "second"}, every=0.02, noticed=5.0):
         raise RuntimeError("an actor died")
-    assert capsys.readouterr().out == "CLUSTER node second (10.0.0.2) was lost\n"
-    monkeypatch.setattr(cluster, "Losses", Losses(10**9))
+    assert capsys.readouterr().out == f"{LOST}\n"
+    looks(monkeypatch, 10**9)
     began = time.monotonic()
     for nodes in (None, {"b": "second"}):
         with pytest.raises(ValueError), watching(nodes, every=0.02, noticed=0.2):

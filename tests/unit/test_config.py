@@ -9,8 +9,6 @@ from omegaconf import OmegaConf
 
 from recipe.settings import compose
 
-ROOT = Path(__file__).parents[2]
-
 STAGES = {
     # rows, train batch, prompt tokens, response tokens, steps of 20 epochs, save_freq, test_freq, reward, augmented
     "stage1": (75, 16, 8192, 10000, 80, 20, 4, "pkg://rewards.format", False),
@@ -60,13 +58,9 @@ def test_verl_accepts_the_configurations() -> None:
 
 
 def test_composing_imports_neither_torch_nor_ray() -> None:
-    code = (
-        "import sys, os; os.environ['HARDWARE'] = 'tiny'\n"
-        "from recipe.settings import compose\n"
-        "compose('stage1')\n"
-        "print(sorted({'torch', 'ray', 'verl', 'vllm'} & set(sys.modules)))"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    code = "import sys; from recipe.settings import compose; compose('stage1', ['hardware=tiny'])\n"
+    code += "print(sorted({'torch', 'ray', 'verl', 'vllm'} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert answer.stdout.strip() == "[]", answer.stdout + answer.stderr
 
 

@@ -4,23 +4,14 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from unittest.mock import Mock
 
 import pytest
 from pydantic import Field
 
 from data_prep.__main__ import main as prepare_data
-from recipe.files import (
-    STRICT,
-    Damaged,
-    PreflightError,
-    StateFile,
-    data_command,
-    read,
-    set_aside,
-    write_atomic,
-)
+from recipe.files import STRICT, Damaged, PreflightError, StateFile, data_command, read, set_aside, write_atomic
 from recipe.settings import compose
 
 
@@ -32,39 +23,32 @@ class Sample:
     kind: Literal["a", "b"]
     steps: Annotated[int, Field(ge=1)] = 1
     share: float = 0.5
-    wanted: bool = False
     names: tuple[str, ...] = ()
-    value: float | None = None
 
 
-GOOD = {"kind": "a", "steps": 3, "share": 1, "names": ["x"], "value": None}
+GOOD = {"kind": "a", "steps": 3, "share": 1, "names": ["x"]}
 FILE = StateFile(Sample)
 
 
 def test_a_value_that_does_not_fit_is_refused_by_name() -> None:
-    changes: list[dict[str, Any]] = [
-        *({"kind": "c"}, {"steps": 0}, {"steps": "3"}, {"steps": True}, {"steps": 1.5}, {"share": float("nan")}),
-        *({"share": float("inf")}, {"wanted": "no"}, {"wanted": 0}, {"names": "x"}, {"stepz": 1}),
-    ]
-    passed = []
-    for change in changes:
-        try:
-            passed.append(read(Sample, {**GOOD, **change}, "sample"))
-        except PreflightError as error:
-            assert f"sample.{[*change][0]}" in str(error) and "\n" not in str(error)
-    assert not passed
-    with pytest.raises(PreflightError, match=r"sample\.kind is missing"):
-        read(Sample, {}, "sample")
+    for values, words in (
+        ({**GOOD, "steps": 0}, "sample.steps=0; expected"),
+        ({**GOOD, "steps": "3"}, "sample.steps='3'; expected"),
+        ({**GOOD, "share": float("nan")}, "sample.share"),
+        ({**GOOD, "stepz": 1}, "sample.stepz is not known"),
+        ({}, "sample.kind is missing"),
+    ):
+        with pytest.raises(PreflightError) as error:
+            read(Sample, values, "sample")
+        assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_state_file_gives_back_what_was_written_and_a_damaged_one_is_a_line_that_names_it(tmp_path: Path) -> None:
-    value, path = Sample("b", 7, 0.25, True, ("ä", "x"), 1.0), tmp_path / "s.json"
+    value, path = Sample("b", 7, 0.25, ("ä", "x")), tmp_path / "s.json"
     FILE.write(path, value)
     assert (FILE.read(path), FILE.read(tmp_path / "other.json")) == (value, None)
-    whole, changes = json.dumps(GOOD).encode(), ({"extra": 1}, {"steps": -1}, {"share": float("nan")})
-    bad = [b"", b"\0" * 40, whole[:-5], b"\xff" + whole, whole.decode().encode("utf-16"), b"[]", b"[" * 200_000]
-    bad = [*bad, *(json.dumps({**GOOD, **change}).encode() for change in changes)]
-    for content in bad:
+    whole = json.dumps(GOOD).encode()
+    for content in (b"", b"\0" * 40, whole[:-5], b"\xff" + whole, b"[]", b"[" * 200_000, b'{"extra": 1}'):
         path.write_bytes(content)
         with pytest.raises(Damaged) as error:
             FILE.read(path)
@@ -72,9 +56,7 @@ def test_a_state_file_gives_back_what_was_written_and_a_damaged_one_is_a_line_th
         assert str(path) in said and "\n" not in said and len(said) < 500 and path.read_bytes() == content
 
 
-def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_what_was_there_and_setting_aside_loses_nothing(tmp_path: Path, monkeypatch) -> None:
     FILE.write(tmp_path / "s.json", Sample("a"))
     with monkeypatch.context() as full, pytest.raises(OSError):
         full.setattr("os.replace", Mock(side_effect=OSError))

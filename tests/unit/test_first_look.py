@@ -5,12 +5,11 @@ import io
 import json
 from pathlib import Path
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "first_look.ipynb"
-
 
 def test_the_cells_of_the_notebook_print_what_is_stored():
     scope: dict = {}
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+    notebook = (Path(__file__).parents[2] / "docs" / "first_look.ipynb").read_text()
+    cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
     assert len(cells) == 6
     for number, cell in enumerate(cells, 1):
         with contextlib.redirect_stdout(io.StringIO()) as printed:

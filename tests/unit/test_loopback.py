@@ -44,16 +44,20 @@ def test_one_machine_starts_closed_and_several_or_a_cluster_of_the_users_as_they
     assert loopback.cluster(nodes=2) is None and loopback.environment(nodes=1) == loopback.ENVIRONMENT
 
 
-def start(rank: int, port: int, **changes: str) -> subprocess.Popen:
-    environment = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment |= {"RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}
-    return subprocess.Popen([sys.executable, "-c", RANK], env=environment, stdout=-1, stderr=-1, text=True)
+def answers(port: int, **changes: str) -> list[tuple[str, str]]:
+    """What two ranks print and what they complain of."""
+    env = {**os.environ, **loopback.ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    env |= {"WORLD_SIZE": "2", "PYTHONPATH": str(Path(__file__).parents[2]), **changes}
+    command = [sys.executable, "-c", RANK]
+    ranks = [subprocess.Popen(command, env=env | {"RANK": rank}, stdout=-1, stderr=-1, text=True) for rank in "01"]
+    return [rank.communicate(timeout=120) for rank in ranks]
 
 
-def test_two_ranks_meet_on_loopback_alone(unused_port: int) -> None:
-    ranks = [start(rank, unused_port) for rank in (0, 1)]
-    for rank in ranks:
-        said, fault = rank.communicate(timeout=120)
+def test_two_ranks_meet_on_loopback_alone() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    for said, fault in answers(port):
         assert said.strip() == "3.0 2 ['127.0.0.1']", fault
 
 
@@ -62,14 +66,11 @@ def test_ranks_of_a_torchrun_that_listens_elsewhere_connect_to_it_and_listen_on_
 
     store = TCPStore(socket.gethostname(), 0, None, is_master=True, wait_for_workers=False)
     changes = {"MASTER_ADDR": socket.gethostname(), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    for rank in [start(rank, store.port, **changes) for rank in (0, 1)]:
-        said, fault = rank.communicate(timeout=120)
+    for said, fault in answers(store.port, **changes):
         assert said.strip() in ("3.0 2 ['127.0.0.1']", "3.0 2 []"), fault
 
 
-def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_warm_start_meets_on_loopback_where_it_is_on_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     sixteen = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}
     cases: list[tuple[dict[str, str], int, str]] = [
         ({}, 1, "127.0.0.1"),
@@ -84,13 +85,6 @@ def test_the_warm_start_meets_on_loopback_where_all_its_processes_are_on_one_mac
         assert sft.machines() == count
         sft.process_group()
         assert environment["MASTER_ADDR"] == address, given
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def test_the_warm_start_on_gpus_opens_no_store_of_torchruns() -> None:

@@ -7,25 +7,8 @@ from functools import cache
 import pytest
 
 from benchmarks.bench_memory import Point, estimate, measure
-from recipe.memory import (
-    GB,
-    SHIPPED,
-    UnknownArchitecture,
-    advise,
-    cache_tokens,
-    card_bytes,
-    checkpoint_parts,
-    compose_stage,
-    host_parts,
-    load_architecture,
-    main,
-    nominal_bytes,
-    overrides,
-    peaks,
-    phases,
-    read_settings,
-    shortfalls,
-)
+from recipe import memory
+from recipe.memory import GB, UnknownArchitecture, compose_stage, load_architecture, nominal_bytes, peaks, shortfalls
 
 MEASURED = [
     # points, and GB as `python -m benchmarks.bench_memory --cuda` printed them on an H200
@@ -47,12 +30,12 @@ def no_gpus(monkeypatch):
 
 @cache
 def settings_for(card=80, stage="stage3", given=()):
-    return read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
+    return memory.read_settings(compose_stage(stage, list(given)), nominal_bytes(card))
 
 
 def test_the_estimate_is_within_two_percent_of_what_was_measured():
     sizes = [8_030_261_248, 1_543_714_304, 7_615_616_512, 4_022_468_096, 8_190_735_360]  # as published
-    assert [load_architecture(name).parameters for name in sorted(SHIPPED)] == sizes
+    assert [load_architecture(name).parameters for name in sorted(memory.SHIPPED)] == sizes
     assert [estimate(point) / GB for point, _ in MEASURED] == pytest.approx([peak for _, peak in MEASURED], rel=0.02)
 
 
@@ -63,23 +46,20 @@ def test_what_was_measured_can_be_measured_again(path):
     assert estimate(point) == pytest.approx(measure(point)[1], rel=0.15)
 
 
-FIGURES = [
-    # card, settings, model, GB of each phase, tokens of the cache, GB of the host and of a checkpoint
-    (80, (), "qwen2.5-7b", (72.8, 26.3, 26.3, 39.9, 34.0), 717860, 45.7, 121.8),
-    (80, ("hardware=gpu1",), "qwen3-4b", (57.0, 26.5, 34.9, 31.6), 190778, 16.1, 32.7),
-    (24, ("hardware=gpu8_24gb",), "qwen3-8b", (20.9, 9.7, 9.7, 19.4, 15.8), 129841, 180.2, 131.1),
-    (80, ("algorithm=appo",), "llama-3.1-8b", (85.4, 37.3, 53.2, 47.4), 310680, 32.1, 224.8),
-    (40, ("actor_rollout_ref.model.lora_rank=32",), "qwen2.5-1.5b", (32.4, 9.1, 12.3, 10.0), 864765, 49.4, 12.6),
-]
-
-
 def test_the_figures_of_some_runs_are_what_they_were():
-    for card, given, name, sizes, tokens, host, checkpoint in FIGURES:
+    for card, given, name, sizes, tokens, host, checkpoint in (
+        # card, settings, model, GB of each phase, tokens of the cache, GB of the host and of a checkpoint
+        (80, (), "qwen2.5-7b", (72.8, 26.3, 26.3, 39.9, 34.0), 717860, 45.7, 121.8),
+        (80, ("hardware=gpu1",), "qwen3-4b", (57.0, 26.5, 34.9, 31.6), 190778, 16.1, 32.7),
+        (24, ("hardware=gpu8_24gb",), "qwen3-8b", (20.9, 9.7, 9.7, 19.4, 15.8), 129841, 180.2, 131.1),
+        (80, ("algorithm=appo",), "llama-3.1-8b", (85.4, 37.3, 53.2, 47.4), 310680, 32.1, 224.8),
+        (40, ("actor_rollout_ref.model.lora_rank=32",), "qwen2.5-1.5b", (32.4, 9.1, 12.3, 10.0), 864765, 49.4, 12.6),
+    ):
         model, settings = load_architecture(name), settings_for(card, given=given)
         found = tuple(round(size / GB, 1) for size in peaks(model, settings).values())
-        assert (found, int(cache_tokens(model, settings))) == (sizes, tokens), (name, given)
-        assert round(sum(host_parts(model, settings).values()) / GB, 1) == host, (name, given)
-        assert round(checkpoint_parts(model, settings)[0] / GB, 1) == checkpoint, (name, given)
+        assert (found, int(memory.cache_tokens(model, settings))) == (sizes, tokens), (name, given)
+        assert round(sum(memory.host_parts(model, settings).values()) / GB, 1) == host, (name, given)
+        assert round(memory.checkpoint_parts(model, settings)[0] / GB, 1) == checkpoint, (name, given)
 
 
 def test_a_micro_batch_holds_the_longest_conversation_whatever_its_budget():
@@ -111,13 +91,13 @@ def test_what_is_advised_fits_and_is_said_as_overrides_that_make_it():
         for change in ({}, {"packed": False}, {"shards": 1, "gpus": 1}, {"lora_rank": 32}):
             for model in map(load_architecture, ("qwen2.5-7b", "qwen3-4b")):
                 before = replace(settings_for(), card=nominal_bytes(card), **change)
-                better = advise(model, before)
+                better = memory.advise(model, before)
                 assert bool(shortfalls(model, better or before)) is (better is None)
                 if better:
                     assert min(better.update_tokens, better.forward_tokens) >= better.longest
     before = settings_for(24)
-    better = advise(load_architecture("qwen3-8b"), before)
-    advice = overrides(before, better, prompt=8192)
+    better = memory.advise(load_architecture("qwen3-8b"), before)
+    advice = memory.overrides(before, better, prompt=8192)
     assert "data.max_response_length" in advice
     assert settings_for(24, given=tuple(f"{key}={value}" for key, value in advice.items())) == better
 
@@ -127,17 +107,17 @@ def test_engines_keep_their_share_or_are_not_there():
     assert "update takes" in str(shortfalls(model, replace(before, sleeps=False)))
     assert "vLLM's share leaves room for 0 tokens" in str(shortfalls(model, replace(before, card=nominal_bytes(24))))
     found = settings_for(stage="offline", given=("offline.files=x", "actor_rollout_ref.rollout.max_model_len=4096"))
-    names = {name for parts in phases(model, found).values() for name in parts}
+    names = {name for parts in memory.phases(model, found).values() for name in parts}
     assert found.longest == 4096 and not any("vLLM" in name for name in names)
 
 
 def test_the_card_is_what_nvidia_smi_says_and_else_what_the_profile_says(tmp_path, monkeypatch):
     config = compose_stage("stage3", ["launcher.needs.gpu_memory_gb=40"])
-    assert card_bytes(config) == nominal_bytes(40)
+    assert memory.card_bytes(config) == nominal_bytes(40)
     (tool := tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 81559\necho 24564\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert card_bytes(config) == pytest.approx(24564 * 2**20, rel=0.02)
+    assert memory.card_bytes(config) == pytest.approx(24564 * 2**20, rel=0.02)
 
 
 def test_a_model_that_cannot_be_estimated_is_told(tmp_path):
@@ -157,4 +137,4 @@ def test_the_status_of_the_command_says_whether_the_model_fits():
         (["no-such-model"], 2),
         (["qwen2.5-7b", "hardware=tiny"], 2),
     ):
-        assert main(given) == status, given
+        assert memory.main(given) == status, given

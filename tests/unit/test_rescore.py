@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def rescored(run: Path, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["recipe.rescore", str(run), *arguments])
+    monkeypatch.setattr(sys, "argv", ["recipe.rescore", str(run), "--reward", *arguments])
     rescore.main()
 
 
@@ -44,36 +44,29 @@ def test_the_stored_score_comes_back_and_a_price_on_calls_lowers_it(run, tmp_pat
     reward = tmp_path / "priced.py"
     reward.write_text(PRICED)
     calls = sum(len(step["calls"]) for turn in sample_record()["turns"] for step in turn["steps"])
-    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
+    rescored(run, "pkg://rewards.progress", monkeypatch=monkeypatch)
     assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "0.750", "1.000", "50%"]
-    rescored(run, "--reward", str(reward), "price=0.1", monkeypatch=monkeypatch)
+    rescored(run, str(reward), "price=0.1", monkeypatch=monkeypatch)
     line = capsys.readouterr().out.splitlines()[-1].split()
     assert float(line[5]) == pytest.approx(0.75 - 0.1 * calls, abs=5e-4)
-
-
-DAMAGED = [
-    *(b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}'),
-    b'{"task_id": "x", "session_id": 9, "episode": {"category": 3, "turns": []}}',
-]
 
 
 def test_damaged_lines_cost_no_other_and_an_episode_without_a_score_is_in_no_old_mean(run, monkeypatch, capsys):
     path = next(run.glob("*/rollouts/*/*.jsonl"))
     lines = [json.loads(line) for line in path.read_text().splitlines()[:4]]
     lines[0]["score"], lines[1]["score"] = float("nan"), None
-    path.write_bytes(b"\n".join([*DAMAGED, *(json.dumps(line).encode() for line in lines)]) + b"\n")
-    rescored(run, "--reward", "pkg://rewards.progress", monkeypatch=monkeypatch)
+    damaged = [b"[" * 200_000, b"\xff\xfe", b"null", b'{"task_id": "x", "session_id": 9}']
+    damaged += [b'{"task_id": "x", "session_id": 9, "episode": {"category": 3, "turns": []}}']
+    path.write_bytes(b"\n".join([*damaged, *(json.dumps(line).encode() for line in lines)]) + b"\n")
+    rescored(run, "pkg://rewards.progress", monkeypatch=monkeypatch)
     assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.500", "0.750", "1.000", "50%"]
 
 
-def test_a_reward_that_gives_no_score_ends_with_status_1_and_an_async_one_is_awaited(
-    run, tmp_path, monkeypatch, capsys
-):
-    for number, body in enumerate(("return float('nan')", "return 1 / 0", "raise SystemExit(0)")):
-        (path := tmp_path / f"bad{number}.py").write_text(f"def compute_score(**given): {body}")
-        with pytest.raises(SystemExit, match="1"):
-            rescored(run, "--reward", str(path), "--timeout", "1", monkeypatch=monkeypatch)
-        assert capsys.readouterr().err.count("\n") == 1
+def test_a_reward_without_a_score_ends_with_status_1_and_an_async_one_is_awaited(run, tmp_path, monkeypatch, capsys):
+    (path := tmp_path / "bad.py").write_text("def compute_score(**given): raise SystemExit(0)")
+    with pytest.raises(SystemExit, match="1"):
+        rescored(run, str(path), "--timeout", "1", monkeypatch=monkeypatch)
+    assert capsys.readouterr().err.count("\n") == 1
     (path := tmp_path / "mine.py").write_text("async def compute_score(**given): return 1.0")
-    rescored(run, "--reward", str(path), monkeypatch=monkeypatch)
+    rescored(run, str(path), monkeypatch=monkeypatch)
     assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["all", "4", "0.750", "1.000", "-", "100%"]

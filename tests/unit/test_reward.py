@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info, scale=1.0
 def written(folder: Path, body: str, kind: str = "def", takes: str = "extra_info, **given") -> str:
     """Source of a reward of these lines."""
     path = folder / "my_reward.py"
-    path.write_text(
-        f"import asyncio, math, time\n{kind} compute_score({takes}):\n" + re.sub("^", "    ", body, flags=re.M)
-    )
+    path.write_text(f"import asyncio, math, time\n{kind} compute_score({takes}):\n{indent(body, '    ')}")
     return str(path)
 
 
@@ -86,11 +85,7 @@ def test_an_async_reward_stays_one_for_verl_and_has_one_event_loop_outside_of_it
 
 FAILS = {
     "return math.nan": "returned nan",
-    "return {'score': None}": "expected a finite number",
-    "return {'score': 1.0, 'why': ['a']}": "expected finite numbers and texts",
     "raise SystemExit(0)": r"raises SystemExit: 0 at my_reward\.py:3",
-    "raise KeyboardInterrupt": "raises KeyboardInterrupt",
-    "return given['extra']": r"raises KeyError: 'extra' at my_reward\.py:3",
     "time.sleep(2)": r"has not returned within 0\.2 s",
 }
 
@@ -141,7 +136,7 @@ def test_numbers_of_numpy_and_torch_are_scores_and_a_metric_that_is_not_finite_i
         values = checked({"score": result, "note": "x", "n": result, "none": None})
         assert values == {"score": 1.0, "note": "x", "n": 1, "none": None}
         json.dumps(values)
-    for result in (None, "1.0", [1.0], {}, object(), np.ones(2), {"reward": 1.0}, -math.inf):
+    for result in (None, "1.0", [1.0], {}, object(), np.ones(2), {"reward": 1.0}, {"score": 1.0, "why": []}, -math.inf):
         with pytest.raises(RewardError, match="^returned"):
             checked(result)
     for number in (math.nan, np.float32("nan"), torch.tensor(math.inf)):

@@ -5,7 +5,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("recipe", "interaction", "bfcl_env", "tau_env", "rewards", "data_prep", "elsewhere")
+KNOWS = {
+    "interaction": set(),
+    "rewards": {"interaction"},
+    "bfcl_env": {"interaction"},
+    "tau_env": {"interaction"},
+    "data_prep": {"interaction"},
+    "elsewhere": {"interaction", "rewards"},
+    "recipe": {"interaction", "rewards", "data_prep"},
+}
+"""Which packages a package may import; environments are found by name in `interaction.environment`."""
 STARTED = ("recipe.train", "recipe.sft", "recipe.evaluate", "recipe.rescore")
 
 
@@ -14,7 +23,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+MODULES = {name_of(path): path for package in KNOWS for path in (ROOT / package).rglob("*.py")}
 
 
 @cache
@@ -44,18 +53,6 @@ def test_no_two_rooms_know_each_other() -> None:
         for room in free:
             del left[room]
     assert not left, f"round and round: {sorted(left)}"
-
-
-KNOWS = {
-    "interaction": set(),
-    "rewards": {"interaction"},
-    "bfcl_env": {"interaction"},
-    "tau_env": {"interaction"},
-    "data_prep": {"interaction"},
-    "elsewhere": {"interaction", "rewards"},
-    "recipe": {"interaction", "rewards", "data_prep"},
-}
-"""Which packages a package may import; environments are found by name in `interaction.environment`."""
 
 
 def test_packages_know_only_those_below_them() -> None:

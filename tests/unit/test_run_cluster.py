@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 RAY = f"""#!{sys.executable}
 import json, os, pathlib, socket, sys, time
 names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
@@ -42,7 +41,7 @@ def checkout(tmp_path: Path) -> Path:
     (folder / ".venv" / "bin" / "ray").write_text(RAY)
     (folder / ".venv" / "bin" / "ray").chmod(0o755)
     for name in ("run_cluster.sh", "recipe/scripts.sh"):
-        shutil.copy(ROOT / name, folder / name)
+        shutil.copy(Path(__file__).parents[2] / name, folder / name)
     return folder
 
 

@@ -114,9 +114,7 @@ def test_only_the_same_settings_go_on_and_only_a_finished_training_hands_on(
     assert started("trainer.resume_mode=disable") == [0]
 
 
-def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_is_trained_in_the_folder_of_its_run_and_the_tiny_policy_in_that_of_all(monkeypatch) -> None:
     monkeypatch.delenv("MODEL", raising=False)
     monkeypatch.setenv("RUN", "mine")
     for overrides, run, stage in (

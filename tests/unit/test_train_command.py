@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -14,7 +14,7 @@ from recipe.cluster import TOKEN
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.stage import state
 
-ROOT = Path(__file__).parents[2]
+NEEDS = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
 
 
 @pytest.fixture(scope="module")
@@ -35,56 +35,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     """Everything in a folder: when it was changed, its mode, what it holds."""
     return {
-        str(path.relative_to(folder)): (
-            path.stat().st_mtime_ns,
-            path.stat().st_mode,
-            path.read_bytes() if path.is_file() else b"",
-        )
+        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
         for path in [folder, *folder.rglob("*")]
     }
 
 
-def look(folder: Path, *overrides: str) -> subprocess.CompletedProcess:
-    environment = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN")}
-    return subprocess.run(
-        [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *overrides],
-        cwd=folder,
-        env={**environment, "HARDWARE": "tiny", "PYTHONPATH": str(ROOT), "MODEL": str(folder / "model")},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-
 def test_a_look_writes_nothing_at_all(folder: Path):
+    command = [sys.executable, "-m", "recipe.train", "--config-name", "stage1", *NEEDS]
+    env = {name: value for name, value in os.environ.items() if name not in ("MODEL", "RUN")}
+    env |= {"HARDWARE": "tiny", "PYTHONPATH": str(Path(__file__).parents[2]), "MODEL": str(folder / "model")}
     before = tree(folder)
     for given, status, words in (
         (["++preflight_only=True", "trainer.resume_mode=disable"], 0, "all checks passed; nothing was"),
         (["preflight_only=true"], 1, "holds checkpoints of"),
     ):
-        looked = look(folder, *given, "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
+        looked = subprocess.run([*command, *given], cwd=folder, env=env, capture_output=True, text=True, timeout=200)
         assert looked.returncode == status and words in looked.stdout + looked.stderr, looked.stdout + looked.stderr
         assert "Traceback" not in looked.stderr and tree(folder) == before
 
 
-@pytest.fixture
-def environment_as_before() -> Iterator[None]:
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
-
-
-def test_what_a_start_over_replaces_is_aside_before_training_begins(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, environment_as_before: None
-):
+@patch.dict(os.environ)
+def test_what_a_start_over_replaces_is_aside_before_training_begins(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folder)
     os.environ.update({TOKEN: "ours", "HARDWARE": "tiny", "MODEL": str(folder / "model")})
     os.environ.pop("RUN", None)
     seen, stage = [], folder / "outputs" / "default" / "stage1_format"
-    needs = "launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0", "launcher.prefork=false"
-    given = ["--config-name", "stage1", "trainer.resume_mode=disable", "trainer.save_freq=-1", *needs]
-    monkeypatch.setattr(sys, "argv", ["train", *given])
+    given = ["trainer.resume_mode=disable", "trainer.save_freq=-1", "launcher.prefork=false", *NEEDS]
+    monkeypatch.setattr(sys, "argv", ["train", "--config-name", "stage1", *given])
     monkeypatch.setattr(train, "launch", lambda *_: seen.append((state.look(stage).began, [*stage.glob("check*/*")])))
     train.main()
     ((began, checkpoints),) = seen

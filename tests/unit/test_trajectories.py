@@ -66,25 +66,22 @@ def with_(at: Any = None, **tokens: Any) -> dict[str, Any]:
     return {**made, "tokens": made["tokens"] | tokens}
 
 
-WRONG: list[tuple[Any, str]] = [
-    ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
-    (with_(prompt=[1, -2]), "id -2"),
-    (with_(mask=[1, 1]), "tokens.mask: has 2 items; expected one a token, 6"),
-    (with_(mask=[1, 1, 1, 1, 1, 1]), "tokens.mask.*steps of the episode"),
-    (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
-    (with_([3, 60]), "step 1.*up to 6"),
-    (with_([2, 6]), "step 1.*without a token of the environment"),
-    ({**line(), "score": float("inf")}, "score.*finite number"),
-    ({**line(), "score": 7.0}, "step_scores.*sum to 1.25"),
-    ({**line(), "step_scores": [1.25]}, "step_scores.*2 steps"),
-    ({**line(), "episode": {**line()["episode"], "version": 99}}, "episode.version"),
-    ("{", "Invalid JSON"),
-]
-
-
 def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
-    for number, (made, words) in enumerate(WRONG):
-        path = write_lines(tmp_path / f"{number}.jsonl", [line(uid="good"), "", made])
+    for made, words in (
+        ({**line(), "tokens": None}, "tokens.*interaction.record_tokens=true"),
+        (with_(prompt=[1, -2]), "id -2"),
+        (with_(mask=[1, 1]), "tokens.mask: has 2 items; expected one a token, 6"),
+        (with_(mask=[1, 1, 1, 1, 1, 1]), "tokens.mask.*steps of the episode"),
+        (with_(logprobs=[float("nan")] * 6), "tokens.logprobs.*finite"),
+        (with_([3, 60]), "step 1.*up to 6"),
+        (with_([2, 6]), "step 1.*without a token of the environment"),
+        ({**line(), "score": float("inf")}, "score.*finite number"),
+        ({**line(), "score": 7.0}, "step_scores.*sum to 1.25"),
+        ({**line(), "step_scores": [1.25]}, "step_scores.*2 steps"),
+        ({**line(), "episode": {**line()["episode"], "version": 99}}, "episode.version"),
+        ("{", "Invalid JSON"),
+    ):
+        path = write_lines(tmp_path / "000001.jsonl", [line(uid="good"), "", made])
         (mistake,) = look(path).mistakes
         assert mistake.startswith(f"{path}, line 3, ") and re.search(words, mistake), mistake
     ones = [("a", "b", 1.0), ("", "b", 1.0)]
@@ -97,11 +94,9 @@ def test_what_is_wrong_is_named_by_file_line_and_field(tmp_path: Path) -> None:
     assert "cannot be read as parquet" in mistake
 
 
-JUNK = [None, True, -1, 10**400, "x", "\ud800", [], [[]], [{"a": [None]}], {}, {"prompt": {}, "turns": 3}]
-
-
 def test_whatever_stands_in_a_line_is_a_trajectory_or_a_mistake(tmp_path: Path) -> None:
-    for name, value in itertools.product(("tokens", "score", "step_scores", "episode", "reward", "uid", "step"), JUNK):
+    junk = [None, True, -1, 10**400, "x", "\ud800", [], [[]], [{"a": [None]}], {}, {"prompt": {}, "turns": 3}]
+    for name, value in itertools.product(("tokens", "score", "step_scores", "episode", "reward", "uid", "step"), junk):
         result = look(write_lines(tmp_path / "000001.jsonl", [{**line(), name: value}]))
         assert len(result.mistakes) + result.counts["trained"] + result.counts["silent"] == 1, (name, value)
 
@@ -116,9 +111,7 @@ def test_ids_of_another_model_are_told_by_their_size_and_by_what_they_read(tmp_p
     assert "step 0 reads" in mistake and "another model's tokenizer" in mistake
 
 
-def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_later_launch_counts(
-    tmp_path: Path,
-) -> None:
+def test_an_episode_that_stands_twice_is_named_and_of_a_step_played_again_the_later_one_counts(tmp_path: Path) -> None:
     first, second = (write_lines(tmp_path / f"{number}.jsonl", [line()]) for number in (1, 2))
     (mistake,) = look(first, second).mistakes
     assert f"{second}, line 1" in mistake and f"{first}, line 1" in mistake

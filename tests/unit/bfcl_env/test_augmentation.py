@@ -22,22 +22,18 @@ from bfcl_env.source import CLASS_MODULES, function_docs, function_owners
 SEED = 20260701
 NONSENSE = {"string": "nonsense", "integer": 987654321, "float": 987654321.5, "boolean": True, "array": []}
 NONSENSE |= {"dict": {"nonsense": 1}}
-TABLES = " ".join(
-    [
-        *(*vehicle.CITIES, *vehicle.distances(), *trading.COMPANIES, *trading.SECTORS, *travel.destinations()),
-        *(*travel.CLASSES, *office.SI_UNITS, *chain(*office.IMPERIAL_UNITS), " .. "),
-    ]
+TABLES = (
+    *(*vehicle.CITIES, *vehicle.distances(), *trading.COMPANIES, *trading.SECTORS, *travel.destinations()),
+    *(*travel.CLASSES, *office.SI_UNITS, *chain(*office.IMPERIAL_UNITS), ".."),
 )
 """What is the same in every scenario, whatever its gold is: it says nothing about it."""
 READS = (
     *(Call("ls", {"a": True}), Call("find", {"path": "/"}), Call("search_tweets", {"keyword": ""})),
     *(Call("displayCarStatus", {"option": option}) for option in ("fuel", "doors", "brakePedal", "engine")),
     Call("get_order_details", {"order_id": -1}),
-    *map(
-        lambda name: Call(name, {}),
-        "pwd list_users view_messages_sent get_account_info get_order_history get_watchlist get_all_credit_cards "
-        "list_all_airports get_user_tickets list_all_following check_tire_pressure".split(),
-    ),
+    *(Call(name, {}) for name in "pwd list_users view_messages_sent get_account_info get_order_history".split()),
+    *(Call(name, {}) for name in "get_watchlist get_all_credit_cards list_all_airports get_user_tickets".split()),
+    *(Call(name, {}) for name in ("list_all_following", "check_tire_pressure")),
 )
 """Calls that change nothing and show the state."""
 
@@ -83,7 +79,7 @@ def leaks(scenario, turn, episode, said, hint):
     if not (found := [value for value in gold if value.strip() and occurs(value, hint)]):
         return []
     users = [item.user for item in scenario.turns[: turn + 1]]
-    known = " ".join([TABLES, str(scenario.functions(turn)), *users, *said])
+    known = " ".join([*TABLES, str(scenario.functions(turn)), *users, *said])
     if not (found := [value for value in found if not occurs(value, known)]):
         return []
     with Episode(scenario) as reader:
@@ -124,10 +120,8 @@ def play(scenario, turns, probe=False):
                     silent.add((scenario.index, call.name))
                 if not 0 < len(two.hint) <= augmentation.MAX_CHARS or "\n" in two.hint:
                     wrong.append(("no short line", two.hint))
-                if leaked := [
-                    *words(two.hint).intersection(scenario.withheld(number)),
-                    *leaks(scenario, number, augmented, said, two.hint),
-                ]:
+                hidden = words(two.hint).intersection(scenario.withheld(number))
+                if leaked := [*hidden, *leaks(scenario, number, augmented, said, two.hint)]:
                     wrong.append((leaked, two.hint))
             if plain.end_turn() != augmented.end_turn():
                 wrong.append(("another verdict", number))

@@ -2,49 +2,49 @@
 
 import json
 import random
-import shutil
 from collections import Counter, defaultdict
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as parquet
-import pytest
 from support.entries import GAUGE, multi_turn, says, single_turn, write
+from support.evaluation import PROTOCOL
 
 import interaction.environment as environments
 from bfcl_env import load_scenarios
 from bfcl_env.entries import environment
 from bfcl_env.entries.tasks import category_of
 from bfcl_env.single_turn.tasks import kind_of
+from bfcl_env.source import read_data
 from data_prep.__main__ import main as prepare_data
-from interaction import get_protocol
 from interaction.gold import play_gold
 
-PROTOCOL = get_protocol("think_xml", docs="signature")
-JAVA = {"name": "Form.isValid", "description": "About a form.", "parameters": GAUGE["parameters"]}
+
+def gauge(kind, **changes):
+    """A function whose only parameter is of this type."""
+    return {**GAUGE, "parameters": {**GAUGE["parameters"], "properties": {"gauge": {"type": kind}}}, **changes}
+
+
 ENTRY = multi_turn(id="multi-turn_0", involved_classes=None, invoked_classes=["GorillaFileSystem"])
 OTHER = single_turn(
     id="parallel_java_0",
-    function=[{**JAVA, "parameters": {**GAUGE["parameters"], "properties": {"gauge": {"type": "String"}}}}],
+    function=[gauge("String", name="Form.isValid", description="About a form.")],
     ground_truth=[{"Form.isValid": {"gauge": ["a"]}}, {"Form.isValid": {"gauge": ["b"]}}],
     difficulty={"level": 2},
 )
 """With a key and an id as users' files have them, a language, and a key for rewards."""
 
 
-def tasks_of(folder: Path, entries: Any, name: str = "plant.json") -> dict[str, Any]:
+def tasks_of(folder, entries, name="plant.json"):
     return {task.id: task for task in environment("plant", write(folder, entries, name)).load_tasks()}
 
 
-def prepared(folder: Path, entries: Any, name: str = "plant") -> dict[str, list[dict[str, Any]]]:
+def prepared(folder, entries, name="plant"):
     """The rows of each file that the command writes."""
     path = write(folder, entries, f"{name}.json")
     assert prepare_data(["--json", str(path), "--out", str(folder / "out"), "--docs", "signature"]) == 0
     return {file.stem: parquet.read_table(file).to_pylist() for file in (folder / "out").glob("*.parquet")}
 
 
-def test_ids_name_categories_in_all_spellings() -> None:
+def test_ids_name_categories_in_all_spellings():
     spelled = {
         **{"multi-turn_0": "multi_turn_base", "multi_turn_miss_func_a": "multi_turn_miss_func"},
         **{"simple_0": "simple_python", "java_7": "simple_java", "live_simple_3-1-0": "live_simple"},
@@ -55,7 +55,7 @@ def test_ids_name_categories_in_all_spellings() -> None:
     assert (kind.language, kind.parallel, kind.wanted) == ("java", True, "accepted")
 
 
-def test_a_file_becomes_rows_and_its_gold_passes_when_it_is_played(tmp_path: Path) -> None:
+def test_a_file_becomes_rows_and_its_gold_passes_when_it_is_played(tmp_path):
     files = prepared(tmp_path, [ENTRY, OTHER])
     rows = {row["extra_info"]["task_id"]: row for row in [*files["plant_train"], *files["plant_val"]]}
     assert {row["data_source"] for row in rows.values()} == {"plant/base", "plant/parallel_java"}
@@ -70,23 +70,20 @@ def test_a_file_becomes_rows_and_its_gold_passes_when_it_is_played(tmp_path: Pat
         assert record.facts.get("entry") == ({"difficulty": {"level": 2}} if entry is OTHER else None)
 
 
-def test_bfcls_own_files_give_its_own_scenarios(tmp_path: Path) -> None:
+def test_bfcls_own_files_give_its_own_scenarios(tmp_path):
     category = "multi_turn_miss_func"
-    data = Path(next(iter(find_spec("bfcl_eval").submodule_search_locations))) / "data"  # type: ignore
-    (tmp_path / "possible_answer").mkdir()
-    for name in (f"BFCL_v4_{category}.json", f"possible_answer/BFCL_v4_{category}.json"):
-        shutil.copy(data / name, tmp_path / name)
+    for name, content in read_data().items():
+        write(tmp_path, content, name)
     tasks = environment("own", tmp_path / f"BFCL_v4_{category}.json").load_tasks()
     ours = load_scenarios(category)
     assert [task.id for task in tasks] == [scenario.id for scenario in ours]
     for task, scenario in zip(tasks, ours, strict=True):
-        played: Any = task.played
         for part in ("turns", "initial_config", "classes"):
-            assert getattr(played, part) == getattr(scenario, part)
-        assert played.functions(0) == scenario.functions(0)
+            assert getattr(task.played, part) == getattr(scenario, part)
+        assert task.played.functions(0) == scenario.functions(0)
 
 
-def test_gold_calls_what_takes_a_result_in_a_later_message_than_what_returned_it(tmp_path: Path) -> None:
+def test_gold_calls_what_takes_a_result_in_a_later_message_than_what_returned_it(tmp_path):
     people = {"Bo Ray": "USR100", "Ann Lee": "USR107", "Cy": "USR200"}
     shared = {
         "question": [says("Tell Ann Lee 'hi', USR200 'ho' and list all users.")],
@@ -101,13 +98,13 @@ def test_gold_calls_what_takes_a_result_in_a_later_message_than_what_returned_it
         assert [[str(call) for call in message.calls] for message in task.gold() if message.calls] == wanted
 
 
-def apart(number: int, group: int, **changes: Any) -> dict[str, Any]:
+def apart(number, group, **changes):
     """A single-turn entry with a function that only its group has."""
-    gauge = {**GAUGE, "name": f"read_gauge_{group}"}
-    return single_turn(number, function=[gauge], ground_truth=[{f"read_gauge_{group}": {"gauge": ["a"]}}], **changes)
+    document = {**GAUGE, "name": f"read_gauge_{group}"}
+    return single_turn(number, function=[document], ground_truth=[{f"read_gauge_{group}": {"gauge": ["a"]}}], **changes)
 
 
-def test_entries_with_one_function_state_or_question_stand_on_one_side(tmp_path: Path) -> None:
+def test_entries_with_one_function_state_or_question_stand_on_one_side(tmp_path):
     entries = [apart(number, number // 3) for number in range(60)]
     entries += [multi_turn(number, initial_config=multi_turn(number // 2)["initial_config"]) for number in range(20)]
     entries += [apart(100 + number, 1000 + number, question=[says(f"Gauge {number // 2}!")]) for number in range(20)]
@@ -125,9 +122,7 @@ def test_entries_with_one_function_state_or_question_stand_on_one_side(tmp_path:
     assert {*first.values()} == {"train", "dev", "test"}  # where all have one set of tools only the question counts
 
 
-def test_a_small_file_holds_something_out_or_prints_that_it_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_file_holds_something_out_or_prints_that_it_does_not(tmp_path, capsys):
     for number in (1, 7):
         files = prepared(tmp_path / str(number), [single_turn(place) for place in range(number)], f"plant{number}")
         said, val = capsys.readouterr().out, files[f"plant{number}_val"]
@@ -137,56 +132,48 @@ def test_a_small_file_holds_something_out_or_prints_that_it_does_not(
             assert (part in parts) != (words in said), number
 
 
-def gauge(**changes: Any) -> list[dict[str, Any]]:
-    return [{**GAUGE, "parameters": {**GAUGE["parameters"], **changes}}]  # type: ignore[dict-item]
-
-
-def accepts(*calls: Any) -> dict[str, Any]:
-    return single_turn(ground_truth=[*calls])
-
-
-def calls(*texts: str, **changes: Any) -> dict[str, Any]:
+def calls(*texts, **changes):
     return multi_turn(ground_truth=[[*texts], []], **changes)
 
 
-def state(owner: str, **attributes: Any) -> dict[str, Any]:
+def state(owner, **attributes):
     return multi_turn(initial_config={owner: attributes}, involved_classes=[owner], ground_truth=[["ls()"], []])
 
 
 TEXT = json.dumps([single_turn()])
-FILES: dict[str, Any] = {
+FILES = {
     "must be one JSON array of objects": "5",
     "utf-8": '["Jos\xe9"]'.encode("latin-1"),
     "duplicate key 'id'": TEXT.replace('"id":', '"id": "x", "id":', 1),
     "Out of range float": TEXT.replace("2]", "NaN]", 1),
     "surrogates not allowed": TEXT.replace("What", "\\ud800", 1),
 }
-ENTRIES: list[tuple[str, dict[str, Any]]] = [
+ENTRIES = [
     ("id", single_turn(id="gauge_1")),
     ("question", multi_turn(question=None)),
     ("question.0.0.role", multi_turn(question=[[{"role": "tool", "content": "a"}]], ground_truth=[[]])),
     ("involved_classes.0", multi_turn(involved_classes=["Plant"])),
     ("function", single_turn(function=[GAUGE, GAUGE])),
-    ("function.read_gauge.gauge", single_turn(function=gauge(properties={"gauge": {"type": "text"}}))),
+    ("function.read_gauge.gauge", single_turn(function=[gauge("text")])),
     ("tweets", state("TwitterAPI", tweets=[])),
     ("initial_config.TwitterAPI.authentcated", state("TwitterAPI", authentcated=True)),
     ("inital_config", multi_turn(inital_config={})),
     ("missed_function.1", multi_turn(missed_function={"1": ["fly"]})),
     ("ground_truth", single_turn(ground_truth=None)),
-    ("ground_truth.0.read_gage", accepts({"read_gage": {"gauge": ["0"]}})),
-    ("ground_truth.0.read_gauge", accepts({"read_gauge": {"digits": [1]}})),
+    ("ground_truth.0.read_gage", single_turn(ground_truth=[{"read_gage": {"gauge": ["0"]}}])),
+    ("ground_truth.0.read_gauge", single_turn(ground_truth=[{"read_gauge": {"digits": [1]}}])),
     ("ground_truth", multi_turn(ground_truth=[["ls()"]])),
     ("ground_truth.0.0", calls("cd(folder=open('a'))")),
     ("ground_truth.0.0", calls("fly(to='x')")),
     ("ground_truth.0.0", calls("ls()", missed_function={"1": ["ls"]})),
 ]
-PLAYED: list[tuple[str, dict[str, Any]]] = [
+PLAYED = [
     ("gold call cd(folder='nowhere') failed", calls("cd(folder='nowhere')")),
     ("'dir_name' must be string, not int", calls("mkdir(dir_name=7)")),
 ]
 
 
-def refused(folder: Path, content: Any, capsys: pytest.CaptureFixture[str], name: str = "plant") -> str:
+def refused(folder, content, capsys, name="plant"):
     path = write(folder, content, f"{name}.json")
     assert prepare_data(["--json", str(path), "--out", str(folder / "out")]) == 1
     said = capsys.readouterr().err
@@ -194,25 +181,23 @@ def refused(folder: Path, content: Any, capsys: pytest.CaptureFixture[str], name
     return said
 
 
-def numbered(entries: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def numbered(entries):
     return [{**one, "id": str(one["id"]).replace("_0", f"_{number}")} for number, (_, one) in enumerate(entries)]
 
 
-def test_a_file_that_is_none_of_entries_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_none_of_entries_is_refused(tmp_path, capsys):
     said = {words: refused(tmp_path, FILES[words], capsys, f"f{number}") for number, words in enumerate(FILES)}
     assert {words: text for words, text in said.items() if words not in text} == {}
 
 
-def test_each_problem_of_an_entry_is_reported_with_its_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_problem_of_an_entry_is_reported_with_its_place(tmp_path, capsys):
     lines = refused(tmp_path, [*numbered(ENTRIES), single_turn(900), single_turn(900)], capsys).splitlines()
     found = [[line for line in lines if f"(entry {number + 1}): " in line] for number in range(len(ENTRIES))]
     missing = [one for one, said in zip(ENTRIES, found, strict=True) if not any(f"{one[0]}: " in line for line in said)]
     assert not missing and any("simple_python_900 (entry" in line and "of another entry" in line for line in lines)
 
 
-def test_gold_that_does_not_pass_is_reported_of_all_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gold_that_does_not_pass_is_reported_of_all_entries(tmp_path, capsys):
     entries = numbered(PLAYED)
     lines = refused(tmp_path, [*entries, multi_turn(7), single_turn(8)], capsys).splitlines()
     assert f"has {len(PLAYED)} problems" in lines[0]

@@ -168,11 +168,8 @@ def test_file_trees_that_grow_without_end_are_stopped():
         doubled += [Call("cp", {"source": here, "destination": copy}), Call("mkdir", {"dir_name": there})]
         doubled += [Call("mv", {"source": name, "destination": there}) for name in (here, copy)]
     assert execute(FILES, *doubled, Call("find", {}))[-1].error is ErrorKind.LIMIT
-    scenario = next(
-        item
-        for item in load_scenarios("multi_turn_miss_param")
-        if "GorillaFileSystem" in item.classes and item.turns[0].gold and not item.turns[1].gold
-    )
+    asking = [item for item in load_scenarios("multi_turn_miss_param") if "GorillaFileSystem" in item.classes]
+    scenario = next(item for item in asking if item.turns[0].gold and not item.turns[1].gold)
     with Episode(scenario) as episode:  # its turn without gold has to compare with a state that cannot be copied
         for call in into_itself:
             episode.execute(call)

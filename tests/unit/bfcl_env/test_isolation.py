@@ -103,14 +103,11 @@ def test_no_call_changes_what_the_classes_share_or_the_settings_of_the_process()
     for item in scripts(5, seed=7):
         list(transcript(*item))
     decimal.getcontext().clear_flags()
-    mpmath.mp.dps = 31
-    try:
+    with mpmath.workdps(31):
         before = shared_data()
         assert {"DEFAULT_STATE", "CREDIT_CARD_EXTENSION", "MA_20_EXTENSION"} <= {key[1] for key in before}
         for item in scripts(250, seed=6):
             list(transcript(*item))
         assert shared_data() == before
-    finally:
-        mpmath.mp.dps = 15
     found = {key[1] for key, values in defaults() if any(isinstance(value, list | dict | set) for value in values)}
     assert found == _LIST_DEFAULTS.keys()

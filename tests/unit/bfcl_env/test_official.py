@@ -31,9 +31,8 @@ FILES = load_scenarios("multi_turn_base")[0]
 @pytest.fixture(autouse=True)
 def restored_process():
     """What BFCL's executor leaves behind in the process is taken back."""
-    before = mpmath.mp.dps, decimal.getcontext().prec
-    yield
-    mpmath.mp.dps, decimal.getcontext().prec = before
+    with mpmath.workdps(mpmath.mp.dps), decimal.localcontext():
+        yield
 
 
 # What was recorded when it agreed with BFCL's own code: a hash for each conversation, and for 20 messages each.
@@ -201,32 +200,27 @@ def test_random_literals_are_read_as_bfcl_does(language, pieces):
 WITHHELD = load_scenarios("multi_turn_miss_func")[0]
 LOGIC = with_class("MathAPI")
 UNDEFINED = "Error during execution: name '{}' is not defined"
-TEXTS: dict[str, list[tuple[Any, Any, str, str]]] = {
-    "call_like_text": [(FILES, "echo(content='cd (now)')", '{"terminal_output": "cd (now)"}', "_instance.cd(now)")],
-    "foreign_names": [
-        (FILES, "len('abc')", UNDEFINED.format("len"), "3"),
-        (FILES, "json.dumps('a')", UNDEFINED.format("json"), '"a"'),
-    ],
-    "names_that_are_not_names": [
-        (FILES, make_call("1 or ls", {}), "is not defined", "1"),
-        (FILES, make_call("cd", {"a b": 1}), "unexpected keyword argument 'a b'", "syntax"),
-    ],
-    "not_a_number": [(LOGIC, make_call("add", {"a": float("nan"), "b": 1.0}), '{"result": NaN}', "name 'nan' is not")],
-    "lone_surrogates": [(FILES, make_call("cd", {"\ud800": 1}), "\\ud800", "codec can't encode")],
-    "limits": [(LOGIC, "square_root(number=4, precision=1001)", "precision must be between 1", "Decimal('2')")],
-    "withheld_functions": [(WITHHELD, "sort('final_report.pdf')", UNDEFINED.format("sort"), "No such file")],
-}
-"""Difference -> scenario, call, and what our text and BFCL's say."""
+TEXTS = [
+    ("call_like_text", FILES, "echo(content='cd (now)')", '{"terminal_output": "cd (now)"}', "_instance.cd(now)"),
+    ("foreign_names", FILES, "len('abc')", UNDEFINED.format("len"), "3"),
+    ("foreign_names", FILES, "json.dumps('a')", UNDEFINED.format("json"), '"a"'),
+    ("names_that_are_not_names", FILES, make_call("1 or ls", {}), "is not defined", "1"),
+    ("names_that_are_not_names", FILES, make_call("cd", {"a b": 1}), "unexpected keyword argument 'a b'", "syntax"),
+    ("not_a_number", LOGIC, make_call("add", {"a": float("nan"), "b": 1.0}), '{"result": NaN}', "'nan' is not"),
+    ("lone_surrogates", FILES, make_call("cd", {"\ud800": 1}), "\\ud800", "codec can't encode"),
+    ("limits", LOGIC, "square_root(number=4, precision=1001)", "precision must be between 1", "Decimal('2')"),
+    ("withheld_functions", WITHHELD, "sort('final_report.pdf')", UNDEFINED.format("sort"), "No such file"),
+]
+"""Difference, scenario, call, and what our text and BFCL's say."""
 
 
 def test_each_deliberate_difference_of_multi_turn_tasks_is_as_described():
-    for name, shown in TEXTS.items():
-        for scenario, call, mine, yours in shown:
-            with Episode(scenario) as ours, OfficialEpisode(scenario) as theirs:
-                text = ours.execute(parse_call(call, scenario) if isinstance(call, str) else call).text
-                (other,) = theirs.execute(call)
-                assert text.encode() and mine in text and yours in other and text != other, name
-    assert TEXTS.keys() < MULTI_TURN.keys()
+    for name, scenario, call, mine, yours in TEXTS:
+        with Episode(scenario) as ours, OfficialEpisode(scenario) as theirs:
+            text = ours.execute(parse_call(call, scenario) if isinstance(call, str) else call).text
+            (other,) = theirs.execute(call)
+            assert text.encode() and mine in text and yours in other and text != other, name
+    assert {name for name, *_ in TEXTS} < MULTI_TURN.keys()
     for text, said in (("cd(folder='a', folder='b')", "keyword argument repeated"), ("1 + 1", "2")):
         with OfficialEpisode(FILES) as theirs:
             assert said in theirs.execute(text)[0]

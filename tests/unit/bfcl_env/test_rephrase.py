@@ -2,10 +2,10 @@
 
 import json
 import sys
-from threading import Thread
 
 import pytest
-from support.evaluation import Server
+from support.entries import write
+from support.evaluation import serving
 
 from bfcl_env.synthesis import Shape, generate, rephrase
 from interaction import get_protocol
@@ -13,8 +13,7 @@ from interaction import get_protocol
 PROTOCOL = get_protocol("python_calls", docs="signature")
 NICE = "If you have a minute: "
 FORMS = ("multi_turn_base", "multi_turn_miss_param")
-SHAPE = Shape(classes=("GorillaFileSystem", "TicketAPI"), turns=(1, 2), forms=FORMS)
-ENTRIES = [*generate("train", 8, 5, SHAPE)]
+ENTRIES = [*generate("train", 8, 5, Shape(classes=("GorillaFileSystem", "TicketAPI"), turns=(1, 2), forms=FORMS))]
 SPOILED = {
     "no JSON list": lambda texts: "No.",
     "another number of messages": lambda texts: json.dumps([*texts, "And more."]),
@@ -45,17 +44,11 @@ def writer(spoil=(), solves=True):
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     def run(say, *more):
-        (tmp_path / "in.json").write_text("".join(json.dumps(entry) + "\n" for entry in ENTRIES))
-        server = Server(say)
-        Thread(target=server.serve_forever, daemon=True).start()
-        words = ["rephrase", str(tmp_path / "in.json"), str(tmp_path / "out.json"), "--url", server.url, *more]
-        monkeypatch.setattr(sys, "argv", words)
-        try:
+        given, out = write(tmp_path, ENTRIES, "in.json"), tmp_path / "out.json"
+        with serving(say) as server:
+            monkeypatch.setattr(sys, "argv", ["rephrase", str(given), str(out), "--url", server.url, *more])
             rephrase.main()
-        finally:
-            server.shutdown()
-            server.server_close()
-        return [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()], len(server.requests)
+        return [json.loads(line) for line in out.read_text().splitlines()], len(server.requests)
 
     return run
 

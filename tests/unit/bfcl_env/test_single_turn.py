@@ -28,7 +28,6 @@ from rewards import format as format_reward
 TASKS = load_tasks("bfcl_single")
 XML = get_protocol("think_xml")
 REWARDS = (progress, all_or_nothing, outcome, step, format_reward)
-JUNK = "no tags at all"
 WITHOUT_GOLD = {"live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"}
 """Their data accepts what their functions do not take; beside them, those of live_relevance have none."""
 
@@ -77,7 +76,7 @@ def test_who_changes_what_a_task_hands_out_does_not_change_the_task():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_gold_passes_in_every_category_that_a_protocol_can_write(protocol):
+def test_gold_passes_and_earns_the_most_of_every_reward_where_a_protocol_can_write_it(protocol):
     format_, cannot, without, failed, failing = get_protocol(protocol), set(), set(), [], set()
     for number, task in enumerate(TASKS.values()):
         if not [*task.gold()]:
@@ -88,7 +87,8 @@ def test_gold_passes_in_every_category_that_a_protocol_can_write(protocol):
         elif protocol != "think_xml" and number % 5:
             continue
         _, record = play_gold(task, format_)
-        failed += [] if task.id in without or record.outcome.passed else [task.id]
+        if task.id not in without and not (record.outcome.passed and paid(record) == [1.0] * len(REWARDS)):
+            failed.append(task.id)
         if task.kind.wanted == "accepted" and not official(record):
             failing.add(task.id)
     assert not failed
@@ -115,11 +115,7 @@ def test_tasks_that_share_a_question_or_function_stand_on_one_side_and_every_cat
             assert abs(found[part] - share * found.total()) <= 1.5, (category, part, found)
 
 
-def test_gold_earns_the_most_of_every_reward_and_a_wrong_value_or_a_call_more_does_not_pass():
-    for task in list(TASKS.values())[::13]:
-        for message in task.gold():
-            record = calling(task, message.calls) if message.calls else answering(task)
-            assert paid(record) == [1.0] * len(REWARDS), task.id
+def test_a_wrong_value_or_a_call_more_does_not_pass():
     for category in ("simple_python", "simple_java", "multiple", "parallel", "live_parallel_multiple"):
         task = first(category)
         *others, last = gold_of(task)
@@ -145,7 +141,7 @@ def test_calls_of_parallel_tasks_may_come_in_any_order_and_each_counts_once():
 def test_where_no_function_helps_only_an_answer_passes_and_where_one_does_a_call_that_fits():
     for category in ("irrelevance", "live_irrelevance"):
         task = first(category)
-        records = [answering(task), said(task, JUNK), calling(task, [Call(task.functions[0]["name"], {})])]
+        records = [answering(task), said(task, "no tags at all"), calling(task, [Call(task.functions[0]["name"], {})])]
         assert [record.outcome.passed for record in records] == [True, False, False]
         assert [official(record) for record in records] == [True, True, False]
     task = first("live_relevance")
@@ -227,10 +223,8 @@ def test_nothing_raises(type_, written, accepted, count, items):
 
 
 def test_a_matching_is_found_whenever_there_is_one():
-    def possible(fits, index, free):
-        return index == len(fits) or any(
-            fits[index][call] and possible(fits, index + 1, free - {call}) for call in free
-        )
+    def possible(fits, at, free):
+        return at == len(fits) or any(fits[at][call] and possible(fits, at + 1, free - {call}) for call in free)
 
     rng, size = random.Random(0), MAX_CALLS
     for number in range(300):

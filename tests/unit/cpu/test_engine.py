@@ -41,12 +41,9 @@ def found(folder: Path) -> dict[str, Any]:
         torch.manual_seed(0)
         Qwen2ForCausalLM(Qwen2Config(**settings | changes)).save_pretrained(folder / name)
     cases = [(str(folder / name), 4 * (name == "lora")) for name in MODELS]
-    answer = subprocess.run(
-        [sys.executable, "-m", "support.engines", repr(cases), str(folder / "found.pt")],
-        cwd=ROOT,
-        env={**os.environ, "VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
-    )
-    assert answer.returncode == 0
+    command = [sys.executable, "-m", "support.engines", repr(cases), str(folder / "found.pt")]
+    given = {"VERL_PLATFORM": "cpu", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **given}, check=True)
     return {Path(path).name: result for path, result in torch.load(folder / "found.pt").items()}
 
 
@@ -65,9 +62,7 @@ def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found
     assert plain["ppo"]["log_probs"].std() > 0.1 and plain["ppo"]["loss"].abs().sum() > 0, "they say something"
 
 
-def test_the_distribution_is_that_of_the_engine_which_samples_ids_of_the_tokenizer_alone(
-    found: dict[str, Any], folder: Path
-) -> None:
+def test_the_distribution_is_that_of_the_engine_which_samples_ids_of_the_tokenizer_alone(found, folder) -> None:
     known = len(AutoTokenizer.from_pretrained(folder / "padded"))
     model = Qwen2ForCausalLM.from_pretrained(folder / "padded")
     expected = []

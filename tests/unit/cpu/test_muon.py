@@ -6,13 +6,11 @@ import torch
 
 from recipe.cpu.muon import MuonAdamW
 
-SHAPES = ((50, 16), (16, 32), (32, 16), (16,))
-"""An embedding, two matrices and a norm."""
-
 
 def test_it_makes_the_steps_of_both_optimizers_before_and_after_a_resume() -> None:
     torch.manual_seed(0)
-    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+    shapes = ((50, 16), (16, 32), (32, 16), (16,))  # an embedding, two matrices and a norm
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
     theirs = copy.deepcopy(ours)
     found = MuonAdamW(ours, lr=0.02, weight_decay=0.1)
     muon = torch.optim.Muon(theirs[1:3], lr=0.02, weight_decay=0.1)

@@ -22,33 +22,19 @@ print(json.dumps({"name": __name__, "argv": sys.argv, "folder": os.getcwd(),
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's end is tied to its parent's by Linux")
 def test_a_forked_worker_is_what_python_would_have_started(tmp_path: Path):
-    starter = subprocess.Popen(
-        [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    starter = subprocess.Popen([sys.executable, "-c", STARTER], text=True, **pipes)
     assert starter.stdout is not None
     command = shlex.split(starter.stdout.readline())
     (server,) = psutil.Process(starter.pid).children()
     try:
         script = tmp_path / "worker.py"
         script.write_text(WORKER)
-        stub = subprocess.run(
-            [*command, str(script), "--token", "a b"],
-            cwd=tmp_path,
-            env={**os.environ, "MINE": "yes"},
-            input="typed",
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        said = json.loads(stub.stdout)
-        assert said == {
-            "name": "__main__",
-            "argv": [str(script), "--token", "a b"],
-            "folder": str(tmp_path),
-            "mine": "yes",
-            "loaded": ["torch", "transformers"],
-            "typed": "typed",
-        }
+        line, mine = [str(script), "--token", "a b"], {**os.environ, "MINE": "yes"}
+        given = {"cwd": tmp_path, "env": mine, "input": "typed", "capture_output": True, "text": True}
+        stub = subprocess.run([*command, *line], timeout=300, **given)
+        expected = {"name": "__main__", "argv": line, "folder": str(tmp_path), "mine": "yes", "typed": "typed"}
+        assert json.loads(stub.stdout) == {**expected, "loaded": ["torch", "transformers"]}
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()

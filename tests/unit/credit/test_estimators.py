@@ -120,9 +120,6 @@ def test_steps_are_whitened_each_with_the_same_weight():
     assert of_steps.std().item() == pytest.approx(1, abs=1e-6)
 
 
-# Without a critic.
-
-
 def episodes(*turns: list[float]) -> tuple[Tensor, Tensor, Tensor]:
     """rewards, mask, ids of episodes given by the rewards of their turns; one environment token between turns."""
     width = max(len(turn) for turn in turns) * 3

@@ -20,19 +20,15 @@ from recipe.training.trainer import CurriculumTrainer
 
 IDS = [[0, 0, -1, 1, 1, -1, 2, 2, 2], [0, 0, 0, -1, 1], [0, -1, -1, 1, 1, 1], [0, 0, -1, 1]]
 """Messages of four episodes; the last two of each make one user turn."""
-REWARDS = [{1: 0.2, 4: -0.1, 8: 1.0}, {2: 0.5, 4: 0.0}, {0: 0.3, 5: 1.0}, {1: 0.0, 3: 0.1}]
+REWARDS = [[0, 0.2, 0, 0, -0.1, 0, 0, 0, 1], [0, 0, 0.5, 0, 0], [0.3, 0, 0, 0, 0, 1], [0, 0, 0, 0.1]]
 
 
 def store(**extra: Any) -> Store:
     ids = [torch.tensor(row) for row in IDS]
-    rewards = [
-        torch.tensor([given.get(place, 0.0) for place in range(len(row))])
-        for row, given in zip(IDS, REWARDS, strict=True)
-    ]
     return Store(
         uid=NonTensorStack("a", "a", "b", "b"),
         response_mask=nested([(row >= 0).long() for row in ids]),
-        rm_scores=nested(rewards),
+        rm_scores=nested([torch.tensor(row) for row in REWARDS]),
         old_log_probs=nested([torch.zeros(len(row)) for row in IDS]),
         values=nested([torch.full((len(row),), 0.3) for row in IDS]),
         step_ids=nested(ids),
@@ -46,9 +42,7 @@ def composed(algorithm: str) -> Any:
     return compose("stage2", ["hardware=tiny", f"algorithm={algorithm}"])
 
 
-def compute(
-    monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str
-) -> tuple[torch.Tensor, dict[str, float]]:
+def compute(monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *overrides: str) -> tuple[Any, Any]:
     """Advantages of the four episodes, and what is logged."""
     for module in (recipe.training.trainer, trainer_base):
         monkeypatch.setattr(module, "tq", columns)

@@ -1,23 +1,24 @@
 """The runner: which stages are run from what, what the state file says, and what stops a curriculum."""
 
 import copy
-import json
 import os
 import time
 from functools import cache
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from safetensors.numpy import save
-from support.runs import write_metrics
+from support.runs import validated, write_metrics
 
+from data_prep.__main__ import main as prepare_data
 from recipe.curriculum import __main__ as command
 from recipe.curriculum import runner, stages
+from recipe.files import PreflightError
+from recipe.preflight import check
 from recipe.settings import compose as compose_stage
 from recipe.stage import choosing, end
 from recipe.stage import state as stage_state
-
-ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
 
 
 def finished(folder: Path, step: int = 12, **note) -> None:
@@ -27,9 +28,7 @@ def finished(folder: Path, step: int = 12, **note) -> None:
     stage_state.update(folder, done=stage_state.Done(step, step, step, time.time(), **note))
 
 
-@cache
-def composed(name: str, overrides: tuple[str, ...]):
-    return compose_stage(name, overrides)
+composed = cache(compose_stage)
 
 
 def compose_once(name: str, overrides: list[str]):
@@ -49,6 +48,12 @@ def quiet(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(command.tables, "table", lambda runs: "table")
 
 
+def log(watch, text):
+    watch.log.parent.mkdir(parents=True, exist_ok=True)
+    watch.log.write_text(text)
+    return 1
+
+
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list:
     """What would be run; each stage then looks finished."""
@@ -56,8 +61,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list:
 
     def launch(module, arguments, watch, note):
         calls.append((module, list(arguments), os.environ.get("MODEL")))
-        watch.log.parent.mkdir(parents=True, exist_ok=True)
-        watch.log.write_text("said\n")
+        log(watch, "said\n")
         if module == "recipe.train":
             finished(watch.stage)
         return 0
@@ -88,7 +92,8 @@ def test_only_unfinished_stages_are_run_in_order_each_from_the_one_before(tmp_pa
 
 
 def test_a_start_model_or_adapter_is_for_the_first_stage_only_and_needs_no_tiny_policy(tmp_path, launched, monkeypatch):
-    for number, given in enumerate(["actor_rollout_ref.model.path=/given", f"{ADAPTER}=/given"]):
+    for number, key in enumerate(("path", "lora_adapter_path")):
+        given = f"actor_rollout_ref.model.{key}=/given"
         launched.clear()
         monkeypatch.delenv("MODEL", raising=False)
         command.main([given, "actor_rollout_ref.model.lora_rank=8", f"paths.run={tmp_path}/{number}"])
@@ -142,32 +147,20 @@ def test_a_stage_that_is_done_from_another_model_is_not_taken_for_that_of_the_mo
     stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/a"))
     with pytest.raises(SystemExit, match="stage1_format is done and was trained from /a, not from /m. Leave MODEL"):
         command.main(given)
-    stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m", files=("/other.parquet",)))
-    with pytest.raises(SystemExit, match="was trained on other data. Set RUN=name .* its files: /other.parquet"):
-        command.main(given)
     files = (compose_stage("stage1", given[1:]).data.train_files,)
     stage_state.update(tmp_path / "stage1_format", began=stage_state.Start("/m", files=files))
     command.main(given)
     assert launched == []
 
 
-def log(watch, text):
-    watch.log.parent.mkdir(parents=True, exist_ok=True)
-    watch.log.write_text(text)
-    return 1
-
-
 def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_path, monkeypatch, launched):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     full = "a line\nOSError: [Errno 28] No space left on device\n"
     launch = runner.launch
     monkeypatch.setattr(runner, "launch", lambda module, arguments, watch, note: log(watch, full))
     with pytest.raises(SystemExit, match="(?s)No space left.*ended with status 1.*the disk is full.*What was done"):
         command.main([f"paths.run={tmp_path}"])
     assert statuses(tmp_path) == [("stage1_format", "failed"), ("stage2_base", "waiting"), ("stage3_full", "waiting")]
-    monkeypatch.setattr(runner, "launch", interrupted)
+    monkeypatch.setattr(runner, "launch", Mock(side_effect=KeyboardInterrupt))
     for mode, said in {"auto": "command goes", "disable": "command without trainer.resume_mode=disable"}.items():
         with pytest.raises(SystemExit, match=said):
             command.main([f"paths.run={tmp_path}", f"stage2:trainer.resume_mode={mode}"])
@@ -177,9 +170,7 @@ def test_a_failed_or_interrupted_stage_says_why_and_which_command_goes_on(tmp_pa
         command.main([f"paths.run={tmp_path}"])
 
 
-def test_all_stages_start_over_where_that_is_asked_for_and_their_old_notes_are_not_taken_for_new_ones(
-    tmp_path, launched, monkeypatch
-):
+def test_all_stages_start_over_where_that_is_asked_for_and_old_notes_count_no_more(tmp_path, launched, monkeypatch):
     for name in ("stage1_format", "stage2_base"):
         finished(tmp_path / name, step=9)
     given = ["--stages=stage1,stage2", "trainer.resume_mode=disable", f"paths.run={tmp_path}"]
@@ -212,10 +203,8 @@ def test_a_preflight_checks_every_stage_and_starts_none(tmp_path, launched, monk
     status["stage2"] = 0
     finished(tmp_path / "run" / "stage1_format")  # its model is checked, not the start model
     command.main([given, model, run])
-    assert [(model in line, "stage.previous=null" in line[3:], named) for line, named in calls[4:]] == [
-        (False, False, None),
-        (True, True, "/m"),
-    ]
+    found = [(model in line, "stage.previous=null" in line[3:], named) for line, named in calls[4:]]
+    assert found == [(False, False, None), (True, True, "/m")]
     command.main(["--ablations=ablations", given, model, run])
     assert len(calls) == 16 and launched == []
 
@@ -241,11 +230,9 @@ def test_a_failed_gate_stops_with_a_report_and_is_judged_again_at_the_next_start
 def test_another_curriculum_has_its_own_stages_gates_and_names(tmp_path, launched):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "overrides: [data.seed=5]\n"
-        "stages:\n"
-        "  - {name: stage1, gate: null}\n"
-        "  - {name: polish, config: stage3, gate: {kind: plateau, window: 2}, handover: best,\n"
-        "     overrides: [data.seed=6, trainer.test_freq=5]}\n"
+        "overrides: [data.seed=5]\nstages:\n- {name: stage1, gate: null}\n"
+        "- {name: polish, config: stage3, handover: best, gate: {kind: plateau, window: 2},\n"
+        "   overrides: [data.seed=6, trainer.test_freq=5]}\n"
     )
     command.main([f"--curriculum={path}", f"paths.run={tmp_path}/run"])
     assert launched[0][1][2:4] == ["data.seed=5", "stage.gate=null"]
@@ -264,8 +251,7 @@ FILES = [
     "stages: [stage1, {name: stage1_format, config: stage3}]",
     "stages: [{name: stage1, overrides: [stage.name=other]}]",
     *("stages: [../evil]", "stages: [{name: x, config: ../config/stage1}]", "stages: stage1"),
-    *("stages: [stage1]\noverrides: [3]", "steps: 3", "stages: ["),
-    "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]",
+    *("stages: [stage1]\noverrides: [3]", "stages: [", "stages: [{name: stage1, gate: {kind: leave_at, value: high}}]"),
 ]
 
 
@@ -284,11 +270,7 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     launch = runner.launch
 
     def train(module, arguments, watch, note):
-        path = watch.stage / "rollouts" / "val" / "000012.jsonl"
-        path.parent.mkdir(parents=True)
-        named = {"environment": "bfcl", "category": "multi_turn_base", "task_id": "a", "cluster": "a", "part": "test"}
-        line = {"step": 12, "session_id": 0, "uid": "a", **named, "score": 1.0, "reward": {"acc": 1.0}, "episode": {}}
-        path.write_text(json.dumps(line) + "\n")
+        validated(watch.stage.parent, 12, {"multi_turn_base_1": [1.0]}, stage=watch.stage.name)
         write_metrics(watch.stage.parent, watch.stage.name, "1.jsonl", [(12, {"critic/score/mean": 0.5})])
         return launch(module, arguments, watch, note) or int("no_augmentation" in str(watch.stage))
 
@@ -305,3 +287,17 @@ def test_a_set_of_ablations_runs_each_in_its_own_folder_and_goes_on_after_a_fail
     assert [model for _, arguments, model in launched if "stage.previous=null" in arguments] == ["/m"] * 4
     assert sum("reward.custom_reward_function.path=pkg://rewards.all_or_nothing" in a for _, a, _ in launched) == 2
     assert sum("interaction.train.environments.bfcl.augment=false" in a for _, a, _ in launched) == 1
+
+
+def test_the_data_of_the_4b_preset_are_asked_for_with_their_command_and_then_a_model(tmp_path, monkeypatch):
+    for name in ("MODEL", "RUN", "SEED", "TRAIN_BATCH_SIZE", "MINI_BATCH_SIZE", "HARDWARE"):
+        monkeypatch.delenv(name, raising=False)
+    path, given = stages.find("qwen3_4b"), ["hardware=gpu8", f"paths.data={tmp_path}/data", f"paths.run={tmp_path}/run"]
+    base, full = stages.read_stages(stages.read_yaml(stages.Plan, path), path, given)
+    with pytest.raises(PreflightError, match=f"data_prep --out {tmp_path}/data --protocol hermes --docs json"):
+        check(base.composed)
+    assert prepare_data(["--out", f"{tmp_path}/data", "--protocol", "hermes"]) == 0
+    with pytest.raises(PreflightError, match="^no model to start from: .* Set MODEL="):
+        check(base.composed)
+    with pytest.raises(PreflightError, match="^no model to start from: .*stage2_base/hf is not there"):
+        check(full.composed)

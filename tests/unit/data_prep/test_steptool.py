@@ -1,7 +1,5 @@
 """StepTool's files through the command: what becomes of each row, and what is said of each mistake."""
 
-import ast
-import copy
 import csv
 import io
 import json
@@ -10,13 +8,11 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.control_tokens import QWEN, tokenizer_with
 
 from data_prep.__main__ import main
 from data_prep.rows import SFT_SCHEMA
-from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA, trajectories
+from data_prep.steptool.trajectories import TRAJECTORY_SCHEMA
 from interaction import get_protocol
 from recipe.conversations import read_conversations
 
@@ -42,19 +38,17 @@ def step_csv(*rows, header=("prompt", "response", "reward")):
     return text.getvalue()
 
 
-def sft_json(*instances, query="10012", **entry):
-    return json.dumps({query: {"cnt": len(instances), "instances": list(instances), **entry}})
+def sft_json(*instances, query="10012"):
+    return json.dumps({query: {"cnt": len(instances), "instances": instances}})
 
 
 def instance(name="Step 2: Will it rain?", talk=TALK):
-    return {"id": name, "conversations": copy.deepcopy(talk)}
+    return {"id": name, "conversations": talk}
 
 
 def changed(place, **fields):
     """The instance, one message of it changed."""
-    talk = copy.deepcopy(TALK)
-    talk[place] |= fields
-    return instance(talk=talk)
+    return instance(talk=[*TALK[:place], TALK[place] | fields, *TALK[place + 1 :]])
 
 
 @pytest.fixture
@@ -77,28 +71,14 @@ def convert(tmp_path, capsys):
 
 
 def test_a_row_of_the_csv_becomes_a_trajectory(convert):
-    _, _, table, manifest = convert(step_csv(ROW, (PROMPTS[:1], RESPONSES[1:], [0])))
+    over_lines = f"[\n{PROMPTS[0]!r},\r\n]"
+    _, _, table, manifest = convert(step_csv(ROW, (over_lines, RESPONSES[1:], [0])))
     assert list(manifest["files"]) == ["trajectories.parquet"] and table.schema == TRAJECTORY_SCHEMA
     first, second = table.to_pylist()
     assert [tuple(step.values()) for step in first["steps"]] == [*zip(*ROW, strict=True)]
     assert (first["source_row"], second["source_row"], first["steps_dropped"]) == (1, 2, 0)
     assert second["steps"][0]["reward"] == 0.0
     assert first["query_id"] == second["query_id"], "the same first prompt is the same query"
-
-
-WRITTEN = st.lists(st.text("ab '\"\\n\n\r\té\0\U0001f600", min_size=1), min_size=1, max_size=3)
-
-
-@settings(deadline=None)
-@given(WRITTEN.map(repr) | st.text("[]',\" \\nrx\n\r\t0", max_size=12).map("['{}']".format))
-def test_a_cell_is_read_as_python_reads_it_or_not_at_all(cell):
-    row = step_csv((cell, cell, "[1.0]"))
-    (found,) = trajectories(io.StringIO(row, newline=""))
-    if isinstance(found, dict):
-        read = [step["prompt"] for step in found["steps"]]
-        assert read == ast.literal_eval(cell) == [step["response"] for step in found["steps"]]
-    else:
-        assert all(mistake.startswith("row 1, ") for mistake in found)
 
 
 def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_protocol(convert, tmp_path):
@@ -120,11 +100,10 @@ def test_an_instance_of_the_json_becomes_a_conversation_in_the_words_of_the_prot
 
 RUN = "[__import__('os').mkdir('ran')]"
 NO_TEXTS = ("[f'{1}', 'c']", "['a', 'b'] + ['c']", "['a', 'b'", "('a', 'b')", "['\\x4', 'b']", "[" * 10**5, RUN)
-NO_NUMBERS = ("[0.5, __import__('os').mkdir('ran')]", "[nan, 1.0]", "", "[1e999, 1]", ["1", "2"], [True, 1])
 BAD_CELLS = {
-    "prompt": (RUN, "[]", ["a", ""]),
+    "prompt": (RUN, "[]", ["a", ""], "['\0', 'b']"),
     "response": (*NO_TEXTS, "[b'a', 'c']", "[['a'], 'c']", "[1, 2]", "['a', ' \\n']", "['a', '\\ud800']"),
-    "reward": NO_NUMBERS,
+    "reward": ("[0.5, __import__('os').mkdir('ran')]", "[nan, 1.0]", "", "[1e999, 1]", ["1", "2"], [True, 1]),
     "values": ((PROMPTS, RESPONSES, [1.0]),),
     "columns": ((PROMPTS, "x" * 1_000_001, [1.0]), (PROMPTS, RESPONSES), (*ROW, "4"), ()),
 }

@@ -13,15 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcl_env import Call, load_scenarios, make_call
+from bfcl_env import CATEGORIES, Call, load_scenarios, make_call
 from bfcl_env.leaderboard.checker import judge_in_fork
-from bfcl_env.leaderboard.official import (
-    CALL_OF_NOTHING,
-    OfficialChecker,
-    applying_differences,
-    call_text,
-    scenarios_by_id,
-)
+from bfcl_env.leaderboard.official import CALL_OF_NOTHING, OfficialChecker, applying_differences, call_text
 from bfcl_env.proof.mutants import READ_ONLY, mutants
 from bfcl_env.source import function_docs, load_padding
 from interaction import Conversation, get_protocol
@@ -30,7 +24,6 @@ from recipe import evaluate
 from recipe.evaluation.results import Judged, agreement
 
 PROTOCOL = get_protocol("hermes")
-CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 BASE = load_scenarios("multi_turn_base")
 FUNCTIONS = {name for cls in BASE[0].classes for name in function_docs()[cls]}
 
@@ -45,11 +38,10 @@ def gold(scenario):
     return [turn.gold for turn in scenario.turns]
 
 
-def conversation(scenario, turns, protocol=PROTOCOL, *, last_answer=True, **settings):
+def conversation(scenario, turns, protocol=PROTOCOL, *, last_answer=True, policy=None, **settings):
     """The record of a model that makes these calls in each turn, 40 a message, and then answers."""
-    policy = {name: settings.pop(name) for name in ("max_steps_per_turn",) if name in settings}
     rules = {"at_step_limit": "official", "withheld": "official"} | settings
-    with Conversation(scenario, protocol, environments={"bfcl": rules}, **policy) as played:
+    with Conversation(scenario, protocol, environments={"bfcl": rules}, **(policy or {})) as played:
         played.start()
         for number, calls in enumerate(turns):
             for start in range(0, len(calls), 40):
@@ -73,7 +65,7 @@ def compare(checker, records):
 
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow)])
 def test_both_verdicts_agree_on_gold_of_every_category(checker, every):
-    assert len(scenarios_by_id()) == 800
+    assert len({scenario.id for scenario in load_scenarios()}) == 800
     for category in CATEGORIES:
         scenarios = load_scenarios(category)[::every]
         valid, found = compare(checker, [conversation(item, gold(item)) for item in scenarios])
@@ -91,11 +83,12 @@ def test_a_conversation_that_stops_early_fails_as_force_terminated_by_both(check
     scenario = BASE[0]
     early = conversation(scenario, gold(scenario)[:-1])
     looks = [(make_call("pwd", {}),) * 40 * 21]  # the 21st message ends the episode in a turn that is not the last
-    limit = conversation(scenario, looks, last_answer=False, max_steps_per_turn=21)
+    limit = conversation(scenario, looks, last_answer=False, policy={"max_steps_per_turn": 21})
     for record in (early, limit):
         assert checker.judge(record).reason == "multi_turn:force_terminated" and not passed_official(record)
     scenario = next(item for item in BASE if len(item.turns) == 1)
-    record = conversation(scenario, gold(scenario), last_answer=False, max_steps_per_turn=1, at_step_limit="judge")
+    once = {"last_answer": False, "policy": {"max_steps_per_turn": 1}, "at_step_limit": "judge"}
+    record = conversation(scenario, gold(scenario), **once)
     assert record.stop_reason == "max_steps" and passed_official(record) and checker.judge(record).valid
 
 
@@ -145,8 +138,6 @@ def test_a_tuple_that_the_file_has_as_a_list_is_judged_as_the_tuple_it_was(check
         record = EpisodeRecord.from_dict(json.loads(json.dumps(record.to_dict())))
         assert checker.judge(record).valid == passed_official(record) == passes
 
-
-# What a model writes stays data.
 
 HOSTILE_NAMES = (
     "__import__('os').system('touch {mark}') or cd",

@@ -13,29 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from bfcl_env import Call, load_scenarios
+from bfcl_env import Call
 from bfcl_env.leaderboard import handler as bfcl_handler
 from bfcl_env.leaderboard.handler import ProtocolMethods, call_text
-from bfcl_env.leaderboard.official import CALL_OF_NOTHING
+from bfcl_env.leaderboard.official import CALL_OF_NOTHING, scenarios_by_id
 from bfcl_env.source import function_docs
 from interaction import Conversation, get_protocol
 
 PLAYED = """
 import json, sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
-same = lambda item=None, **_: item
-for name in ("overrides", "tenacity", "tree_sitter", "tree_sitter_java", "tree_sitter_javascript"):
-    sys.modules[name] = ModuleType(name)
-sys.modules["overrides"].__dict__.update(final=same, override=same, EnforceOverrides=object)
-parser = lambda *_: SimpleNamespace(set_language=same)
-sys.modules["tree_sitter"].__dict__.update(Language=lambda *_: None, Parser=parser)
-for name in ("tree_sitter_java", "tree_sitter_javascript"):
-    sys.modules[name].language = same
-decorator = lambda *_, **__: same
-names = "retry retry_if_exception_message retry_if_exception_type stop_after_attempt wait_random_exponential"
-for name in names.split():
-    setattr(sys.modules["tenacity"], name, decorator)
+for name in ("tenacity", "tree_sitter", "tree_sitter_java", "tree_sitter_javascript"):
+    sys.modules[name] = MagicMock()
+same = lambda item: item
+sys.modules["overrides"] = SimpleNamespace(final=same, override=same, EnforceOverrides=object)
 
 from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
@@ -43,38 +36,30 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import is_empty_exe
 from bfcl_env.leaderboard.handler import handler_class, model_name
 from bfcl_env.leaderboard.official import scenarios_by_id
 
+def texts_of(scenario, protocol):
+    for turn in scenario.turns:
+        if turn.gold:
+            yield protocol.render_calls("gold", turn.gold)
+        yield protocol.render_answer("done", "done")
+
+
 class Gold:
     def create(self, model, messages, **_):
         self.seen = messages
-        turn, done = self.turn(messages)
-        gold, protocol = self.scenario.turns[turn].gold, self.protocol
-        text = protocol.render_answer("done", "done") if done or not gold else protocol.render_calls("gold", gold)
-        message = SimpleNamespace(content=text)
+        message = SimpleNamespace(content=next(self.texts))
         usage = SimpleNamespace(prompt_tokens=1, completion_tokens=1)
         return SimpleNamespace(choices=[SimpleNamespace(message=message)], usage=usage)
-
-    def turn(self, messages):
-        # A message of the model with calls is followed by results, every other user message begins a turn.
-        turn, called = -1, False
-        for message in messages[1:]:
-            if message["role"] == "assistant":
-                called = bool(self.protocol.parse(message["content"]).calls)
-            elif called:
-                called = None
-            else:
-                turn, called = turn + 1, False
-        return turn, called is None
 
 
 gold = Gold()
 for number, (category, name) in enumerate(json.loads(sys.argv[1])):
     handler = handler_class()("m", 0.0, model_name(name), False)
-    handler.model_path_or_id, gold.protocol = "m", handler.protocol
+    handler.model_path_or_id = "m"
     handler.client = SimpleNamespace(chat=SimpleNamespace(completions=gold))
     answers = {item["id"]: item["ground_truth"] for item in load_ground_truth_entry(category)}
     size = int(sys.argv[2])
     for entry in load_dataset_entry(category)[number * size : (number + 1) * size]:  # BFCL keeps states by entry
-        gold.scenario = scenarios_by_id()[entry["id"]]
+        gold.texts = texts_of(scenarios_by_id()[entry["id"]], handler.protocol)
         result, _ = handler.inference(entry, False, True)
         decoded = []
         for turn in result:
@@ -103,17 +88,14 @@ def test_gold_passes_in_bfcls_own_loop_and_reads_what_training_shows(tmp_path):
     assert played.returncode == 0, played.stderr[-3000:]
     results = [json.loads(line[7:]) for line in played.stdout.splitlines() if line.startswith("RESULT ")]
     assert [item["valid"] for item in results] == [True] * EACH * len(PAIRS)
-    scenarios = [
-        (scenario, get_protocol(name))
-        for number, (category, name) in enumerate(PAIRS)
-        for scenario in load_scenarios(category)[EACH * number : EACH * (number + 1)]
-    ]
-    for item, (scenario, protocol) in zip(results, scenarios, strict=True):
+    names = [name for _, name in PAIRS for _ in range(EACH)]
+    for item, name in zip(results, names, strict=True):
+        scenario, protocol = scenarios_by_id()[item["id"]], get_protocol(name)
         with Conversation(scenario, protocol, environments={"bfcl": {"withheld": "official"}}) as conversation:
             messages = conversation.start()
             for said in [message["content"] for message in item["messages"] if message["role"] == "assistant"]:
                 messages = [*messages, {"role": "assistant", "content": said}, *conversation.reply(said).messages]
-        assert item["id"] == scenario.id and item["messages"] == messages[: len(item["messages"])]
+        assert item["messages"] == messages[: len(item["messages"])]
 
 
 class Methods(ProtocolMethods):
@@ -130,11 +112,8 @@ def test_bfcls_executor_gets_known_functions_and_literals_only():
         Methods().decode_execute("no tags", False)
     assert Methods().decode_execute("<think>a</think><answer>b</answer>", False) == []
     said = '<think>a</think><tool_call>[{"name":"nowhere","arguments":{}},{"name":"pwd","arguments":{}}]</tool_call>'
-    decoded = Methods().decode_execute(said, False)
-    assert decoded == [CALL_OF_NOTHING, "pwd()"]
-    data = Methods()._add_execution_results_prompting(
-        {"message": []},
-        ["Error during execution: name 'unknown_function' is not defined", "ok"],
-        {"model_responses": said, "model_responses_decoded": decoded},
-    )
+    response = {"model_responses": said, "model_responses_decoded": Methods().decode_execute(said, False)}
+    assert response["model_responses_decoded"] == [CALL_OF_NOTHING, "pwd()"]
+    results = ["Error during execution: name 'unknown_function' is not defined", "ok"]
+    data = Methods()._add_execution_results_prompting({"message": []}, results, response)
     assert data["message"][0]["content"] == 'Results: ["Error during execution: name \'nowhere\' is not defined","ok"]'

@@ -12,23 +12,16 @@ SINGLE = ("--environment", "bfcl_single", "--split", "all")
 
 
 def gold_player(messages):
-    """Gold of the task with these words and these functions; not of those that have none."""
-    system, user = messages[0]["content"], messages[1]["content"]
-    task = next(
-        task
-        for task in TASKS
-        if user.endswith(task.messages[-1]["content"])
-        and all(f"\n{item['name']}(" in system for item in task.functions)
-        and system.count("\n") >= len(task.functions)
-    )
+    """Gold of the first tasks of two categories, whose words are their own."""
+    tasks = (task for task in TASKS if task.category in ("simple_python", "irrelevance"))
+    task = next(task for task in tasks if messages[1]["content"].endswith(task.messages[-1]["content"]))
     (gold,) = task.gold()
     return PROTOCOL.render_calls("t", gold.calls) if gold.calls else PROTOCOL.render_answer("t", gold.answer)
 
 
 def test_single_turn_categories_are_averaged_as_the_leaderboard_does(tmp_path):
-    done = played(
-        lambda _: PROTOCOL.render_answer("t", "I cannot do this."), tmp_path / "a", *SINGLE, category="all", limit=2
-    )
+    refusal = PROTOCOL.render_answer("t", "I cannot do this.")
+    done = played(lambda _: refusal, tmp_path / "a", *SINGLE, category="all", limit=2)
     found = done.found
     assert done.status == 0 and len(found["categories"]) == 13 and found["overall"]["episodes"] == 26
     assert found["leaderboard"]["averages"] == {"non-live": 0.0, "live": 0.0, "irrelevance": 1.0}
@@ -59,5 +52,5 @@ def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
     assert [group["acc"]["mean"] for group in found["categories"].values()] == [1.0, 0.0]
     assert found["overall"]["tasks"] == 16 and found["overall"]["pass_at_k"]["acc"] == {"1": 0.5, "2": 0.5}
     acc = found["overall"]["acc"]
-    assert acc["high"] - acc["low"] > 0.3, "16 clusters, 8 of which pass"
+    assert acc["high"] - acc["low"] > 0.4, "16 clusters, 8 of which pass"
     assert "bfcl/multi_turn_base" in text(found)

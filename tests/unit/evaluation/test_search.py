@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.control_tokens import ECHO
 from support.evaluation import PROTOCOL, completion, gold_player, played
 from support.maze import write_maze
@@ -209,9 +208,7 @@ def test_the_search_does_not_depend_on_verdict_or_gold(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_search_has_no_score_of_bfcl_and_is_not_judged_with_plain_episodes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_has_no_score_of_bfcl_and_is_not_judged_with_plain_episodes(tmp_path: Path, capsys: Any) -> None:
     plain = played(GOLD, tmp_path / "plain", limit=1).found["cost"]
     done = played(lambda _: ANSWER, tmp_path / "all", *DFSDT, category="all", limit=1)
     assert (plain["strategy"], plain["branches"], done.found["cost"]["strategy"]) == ("plain", 1, "dfsdt")

@@ -20,13 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from interaction.endpoint import SAMPLING
 from recipe import evaluate
-from recipe.evaluation.server import (
-    adapter_flags,
-    context_length,
-    context_note,
-    profile_environment,
-    profile_flags,
-)
+from recipe.evaluation import server
 from recipe.evaluation.store import Settings
 from recipe.stage.weights import note_base
 
@@ -66,10 +60,8 @@ def test_what_a_model_folder_wishes_for_its_sampling_changes_no_reply(tiny, tmp_
     path.write_text(json.dumps(json.loads(path.read_text()) | wishes))
     one = ("--category", "base", "--limit", "4", "--concurrency", "1")
     silent = [word for name in SAMPLING if name != "temperature" for word in ("--leave-out", name)]
-    replies = []
-    for number, (model, more) in enumerate(
-        ((tiny, ()), (wishful, ()), (wishful, (*silent, "--", "--generation-config", "auto")))
-    ):
+    replies, wished = [], (*silent, "--", "--generation-config", "auto")
+    for number, (model, more) in enumerate(((tiny, ()), (wishful, ()), (wishful, wished))):
         evaluate.main(arguments(model, tmp_path / str(number), *one, *more))
         turns = [turn for line in kept(tmp_path / str(number)) for turn in line["episode"]["turns"]]
         replies.append([step["text"] for turn in turns for step in turn["steps"]])
@@ -96,12 +88,12 @@ def test_profiles_give_the_server_the_training_engines_environment_and_a_share_o
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    environment = profile_environment("cpu")
+    environment = server.profile_environment("cpu")
     assert environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "7"
-    assert {"--enforce-eager", "float32"} <= {*profile_flags("cpu")}
-    assert profile_flags("gpu8")[:2] == ["--gpu-memory-utilization", "0.8"]
-    assert profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
-    assert profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
+    assert {"--enforce-eager", "float32"} <= {*server.profile_flags("cpu")}
+    assert server.profile_flags("gpu8")[:2] == ["--gpu-memory-utilization", "0.8"]
+    assert server.profile_flags("gpu8_24gb")[2:] == ["--tensor-parallel-size", "2"]
+    assert server.profile_environment("gpu1")["TOKENIZERS_PARALLELISM"] == "true"
 
 
 def adapter_of(base, folder, rank=4, seed=0):
@@ -114,7 +106,7 @@ def adapter_of(base, folder, rank=4, seed=0):
 
 def test_vllm_makes_room_for_the_largest_of_the_adapters(tiny, tmp_path):
     for ranks, room in (((4,), "8"), ((8, 33), "64"), ((300, 16), "512")):
-        flags = adapter_flags({f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks})
+        flags = server.adapter_flags({f"of_{rank}": adapter_of(tiny, tmp_path / str(rank), rank) for rank in ranks})
         assert flags[:5] == ["--enable-lora", "--max-loras", str(len(ranks)), "--max-lora-rank", room]
         assert flags[5:] == ["--lora-modules", *(f"of_{rank}={tmp_path / str(rank)}" for rank in ranks)]
 
@@ -142,33 +134,24 @@ def test_the_context_is_that_of_the_flag_or_else_of_the_model_and_scaled_positio
         (["--max-model-len", "auto"], None),
         (["--max_model_len", "512"], 512),
     ):
-        assert context_length(tiny, flags) == context, flags
+        assert server.context_length(tiny, flags) == context, flags
     for kind, context in (("llama3", 2048), ("yarn", None), (None, 2048)):
         config = {"max_position_embeddings": 2048, "rope_parameters": {"rope_type": kind, "factor": 8.0}}
         (tmp_path / "config.json").write_text(json.dumps({"text_config": config}))
-        assert context_length(tmp_path, ["--dtype", "float32"]) == context, kind
-
-
-class Started(Exception):
-    """A server would be started now."""
+        assert server.context_length(tmp_path, ["--dtype", "float32"]) == context, kind
 
 
 def test_tasks_whose_gold_does_not_fit_are_counted_before_the_server_starts(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("recipe.evaluation.server.serve", Mock(side_effect=Started))
+    monkeypatch.setattr(server, "serve", Mock(side_effect=server.ServerError))
     for context, said in (("1000000", False), ("300", True)):
         given = ["--docs", "signature", "--limit", "2", "--out", str(tmp_path / context), "--", "--max-model-len"]
-        with pytest.raises(Started):
-            evaluate.main(["--model", str(tiny), *given, context])
-        assert ("over budget: gold of 8 of 8 tasks" in capsys.readouterr().out) == said
+        assert evaluate.main(["--model", str(tiny), *given, context]) == 1
+        printed = capsys.readouterr().out
+        assert ("over budget: gold of 8 of 8 tasks" in printed) == said and "starting vLLM" in printed
     categories = ("multi_turn_base", "multi_turn_long_context")
-    for context, reply, counts in (
-        ("1000000", 30, [6]),
-        ("2048", None, range(1, 6)),
-        ("2048", 40, range(2, 7)),
-    ):
+    for context, reply, counts in (("1000000", 30, [6]), ("2048", None, range(1, 6)), ("2048", 40, range(2, 7))):
         settings = Settings("m", None, "val", categories, "think_xml", "signature", 1, 0.0, reply, 3)
-        found = re.search(
-            r"of (\d) of 6 .* ([\d.]+) at most", context_note(tiny, ["--max-model-len", context], settings)
-        )
+        note = server.context_note(tiny, ["--max-model-len", context], settings)
+        found = re.search(r"of (\d) of 6 .* ([\d.]+) at most", note)
         assert found and int(found[1]) in counts
         assert float(found[2]) == pytest.approx(1 - int(found[1]) / 6, abs=1e-3)

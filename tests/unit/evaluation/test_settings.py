@@ -12,14 +12,13 @@ from support.own_environment import write_example
 from support.phone import write_phone
 
 from bfcl_env import load_scenarios
-from interaction import Conversation, get_protocol
 from interaction.record import VERSION
 from recipe import evaluate
 from recipe.evaluation.arguments import parse, settings_of
 from recipe.evaluation.server import server_command
 from recipe.evaluation.store import Settings, SettingsError, Store
 from recipe.settings import compose as compose_stage
-from recipe.stage.weights import note_sums
+from recipe.tools.policies import POLICIES, play
 
 GOLD = gold_player("base")
 DEFAULTS = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -100,21 +99,18 @@ def test_settings_without_an_episode_are_written_anew_and_hold_no_password(tmp_p
 HERE = ["--endpoint", "http://127.0.0.1:9/v1", "--served-name", "m"]
 BY_BFCL = {
     "": True,
-    "--option at_step_limit=official": True,
     "--option augment=false --option withheld=official": True,
     "--turn-policy max_steps_per_turn=21 --turn-policy max_steps=null": True,
     "--turn-policy max_steps_per_turn=20": False,
-    "--turn-policy max_result_chars=2000": False,
     "--option at_step_limit=judge --turn-policy max_steps_per_turn=21": False,
     "--option augment=true": False,
-    "--option empty_gold=official": False,
     "--environment bfcl_single": False,
 }
 
 
 def test_only_bfcls_own_rules_give_bfcls_score(tmp_path):
     for words, expected in BY_BFCL.items():
-        given, _ = parse(["--endpoint", "http://x/v1", "--served-name", "m", *words.split()], None)
+        given, _ = parse([*HERE, *words.split()], None)
         assert settings_of(given).by_bfcl() is expected, words
     for more, errors, official in (((), 4, True), (("--turn-policy", "max_format_errors_per_turn=1"), 2, False)):
         done = played(lambda _: "malformed", tmp_path / str(errors), *more, category=None, limit=1)
@@ -152,13 +148,9 @@ def test_a_mistake_on_the_command_line_is_named_before_anything_is_played(tmp_pa
 
 
 def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
-    out, own, changed = tmp_path / "out", write_example(tmp_path), tmp_path / "changed"
+    out, own, changed = tmp_path / "out", write_example(tmp_path), finished_run(tmp_path) / "stage2_base" / "hf"
     own.write_text(own.read_text().replace("parts[number % 4]", "['train', 'dev'][number % 2]"))
-    changed.mkdir()
-    (changed / "config.json").write_text('{"model_type": "qwen2"}')
     (changed / "model.safetensors").write_bytes(b"weights")
-    note_sums(changed)
-    (changed / "model.safetensors").write_bytes(b"weightz")
     for given, said in (
         (["--records", str(tmp_path)], "holds no episodes"),
         (["--model", str(tmp_path / "nothing")], "cannot be served"),
@@ -173,15 +165,8 @@ def test_what_cannot_be_evaluated_writes_nothing(tmp_path, capsys):
 
 
 def test_stored_episodes_are_judged_without_a_model(tmp_path, capsys):
-    protocol, lines = get_protocol("hermes"), []
-    for scenario in load_scenarios("multi_turn_miss_func")[:3]:
-        with Conversation(scenario, protocol) as conversation:
-            conversation.start()
-            for turn in scenario.turns:
-                if turn.gold:
-                    conversation.reply(protocol.render_calls("", turn.gold))
-                conversation.reply("done")
-            lines.append(json.dumps({"score": 1.0, "episode": conversation.record().to_dict()}))
+    records = [play(task, PROTOCOL, POLICIES["gold"]) for task in load_scenarios("multi_turn_miss_func")[:3]]
+    lines = [json.dumps({"score": 1.0, "episode": record.to_dict()}) for record in records]
     rollouts = tmp_path / "run" / "stage3_full" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
     old = lines[0].replace(f'"version": {VERSION}', '"version": 0')

@@ -91,9 +91,8 @@ def test_the_gpu_kernel_is_called_in_its_own_form(window, monkeypatch: pytest.Mo
     seen = []
     monkeypatch.setattr(attention, "varlen_attn", lambda *a, **k: seen.append(k) or varlen_attn(*a, **k))
     with FakeTensorMode(allow_non_fake_inputs=True):
-        q, k, v = (
-            torch.empty(49, n, SIZE, dtype=torch.bfloat16, requires_grad=True) for n in (HEADS, KV_HEADS, KV_HEADS)
-        )
+        empty = {"dtype": torch.bfloat16, "requires_grad": True}
+        q, k, v = (torch.empty(49, heads, SIZE, **empty) for heads in (HEADS, KV_HEADS, KV_HEADS))
         bounds = Bounds(torch.empty(5, dtype=torch.int32), 40)
         out = flash(q, k, v, bounds, 0.5, window)
         assert out.shape == q.shape and out.dtype == torch.bfloat16

@@ -7,36 +7,23 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
+from support.gold_episode import GOLD, SCENARIO, tokenizer
 from verl.utils.tokenizer.continuous_token import MergeResult
 
-from bfcl_env import load_scenarios
-from data_prep.sft import gold_messages
-from interaction import get_protocol
 from interaction.episode_file import path_of
 from interaction.record import EpisodeRecord
-from recipe.cpu.tiny_policy import make_tokenizer
 from rewards.step import compute_score
-
-PROTOCOL = get_protocol("think_xml", docs="signature")
-SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
-MESSAGES = gold_messages(SCENARIO, PROTOCOL)
-GOLD = [message["content"] for message in MESSAGES if message["role"] == "assistant"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer([message["content"] for message in MESSAGES])
 
 
 @pytest.fixture
-def play(make_loop, engine, tokenizer, tmp_path):
-    """Plays one episode with an engine that says `replies`; returns verl's output and that engine."""
+def play(make_loop, engine, tmp_path):
+    """Plays one episode, in a loop that `changed` may change; returns verl's output and the engine."""
 
-    def play(replies: list[Any] = GOLD, changed: Any = None, split: str = "train", **settings: Any) -> tuple[Any, Any]:
-        talker = engine(tokenizer, replies)
+    def play(changed: Any = None, split: str = "train", **settings: Any) -> tuple[Any, Any]:
+        talker = engine(tokenizer(), GOLD)
 
         async def run() -> Any:
-            loop = make_loop(tokenizer, talker, record_dir=tmp_path, **settings)
+            loop = make_loop(tokenizer(), talker, record_dir=tmp_path, **settings)
             if changed:
                 changed(loop)
             row = {"extra_info": {"split": split, "task_id": SCENARIO.id}, "data_source": "bfcl/miss_func"}
@@ -51,8 +38,8 @@ def play(make_loop, engine, tokenizer, tmp_path):
 def scored(play, tmp_path):
     """Plays and scores one episode; gives verl's fields and the stored line."""
 
-    def scored(*args: Any, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        output, _ = play(*args, **settings)
+    def scored(**settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        output, _ = play(**settings)
         result = compute_score("bfcl/miss_func", "", "[]", {"episode": output.extra_fields["episode"]})
         output.reward_score, output.extra_fields["reward_extra_info"] = result["score"], {**result, "note": "text"}
         fields = output.as_dict()
@@ -97,14 +84,13 @@ def test_a_validation_episode_of_a_guarded_source_is_the_guards(play):
         assert (output.record_header["part"], told["part"]) == (part, part)
 
 
-def test_the_token_that_verl_takes_from_a_step_is_the_environments(play, tokenizer):
+def test_the_token_that_verl_takes_from_a_step_is_the_environments(play):
     """A model may stop with the token that opens the next message (GLM): verl gives it to the environment."""
-    ending = [tokenizer.eos_token_id, *tokenizer.encode("\n", add_special_tokens=False)]
+    ending = [tokenizer().eos_token_id, *tokenizer().encode("\n", add_special_tokens=False)]
 
     def merge(runtime: list[int], appended: list[int], **_: Any) -> MergeResult:
         assert runtime[-2:] == ending, "the end of the step, and the newline that the loop has restored"
-        ids = [*runtime[:-2], *ending, *appended]
-        return MergeResult(ids, 2 + len(appended), kind="context", removed_prefix_token_count=2)
+        return MergeResult([*runtime, *appended], 2 + len(appended), kind="context", removed_prefix_token_count=2)
 
     def taken(loop: Any) -> None:
         loop.continuous_token_builder._merge_context_token_ids = merge
@@ -118,27 +104,20 @@ def test_the_token_that_verl_takes_from_a_step_is_the_environments(play, tokeniz
         assert [place for place, (one, other) in enumerate(pairs) if one != other] == ends[:-1]
 
 
-# What is stored.
-
-
-def test_the_stored_tokens_and_scores_are_those_that_verl_got(scored):
+def test_the_stored_tokens_and_scores_are_those_that_verl_got_and_verl_stores_no_record(scored):
     for settings in ({}, {"response_length": 300}, {"overlong": {"penalty": 1.0, "window": 1.0}}):
         fields, line = scored(record_tokens=True, **settings)
         tokens = line["tokens"]
-        assert (
-            list(line)[-5:] == ["score", "reward", "episode", "step_scores", "tokens"] and "note" not in line["reward"]
-        )
+        assert list(line)[-5:] == ["score", "reward", "episode", "step_scores", "tokens"]
+        assert "note" not in line["reward"]
         assert torch.equal(torch.tensor(tokens["prompt"]), fields["prompts"])
         assert torch.equal(torch.tensor(tokens["response"]), fields["responses"])
         assert torch.equal(torch.tensor(tokens["mask"]), fields["response_mask"])
         assert torch.equal(torch.tensor(tokens["logprobs"], dtype=torch.float32), fields["rollout_log_probs"])
         for step in (step for turn in line["episode"]["turns"] for step in turn["steps"]):
             assert set(tokens["mask"][slice(*step["tokens"])]) == {1}
-        assert sum(line["step_scores"]) == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
-        assert line["score"] == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
-
-
-def test_the_record_is_written_and_kept_out_of_what_verl_stores(scored):
+        for score in (sum(line["step_scores"]), line["score"]):
+            assert score == pytest.approx(fields["rm_scores"].sum().item(), abs=1e-5)
     fields, line = scored()
     assert "episode" not in fields["extra_fields"] and "tokens" not in line
     assert {"tokens", "record_tokens", "record_file", "record_header", "spans", "overlong_penalty"}.isdisjoint(fields)

@@ -4,34 +4,22 @@ verl's worker class and replay buffer run as they are; TransferQueue is a dictio
 """
 
 import asyncio
-from collections import defaultdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
+from support.gold_episode import GOLD, SCENARIO, tokenizer
+from support.queue import Queue
 from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.rollout.replica import TokenOutput
 
-from bfcl_env import load_scenarios
-from data_prep.sft import gold_messages
-from interaction import get_protocol
 from interaction.agent_loop import ENGINE_ATTEMPTS, ConversationAgentLoop
-from recipe.cpu.tiny_policy import make_tokenizer
+from recipe.settings import CONFIG_DIR
 from rewards.progress import compute_score
 
-SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
-MESSAGES = gold_messages(SCENARIO, get_protocol("think_xml", docs="signature"))
-GOLD = [message["content"] for message in MESSAGES if message["role"] == "assistant"]
 N = 4
-LOOPS = Path(__file__).parents[3] / "recipe" / "config" / "agent_loops.yaml"
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer([message["content"] for message in MESSAGES])
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +32,8 @@ def every_episode_ends():
 class Engines:
     """A script for each rollout, handed out in the order in which rollouts first ask."""
 
-    def __init__(self, engine, tokenizer, scripts):
-        self.waiting = [engine(tokenizer, script) for script in scripts]
+    def __init__(self, engine, scripts):
+        self.waiting = [engine(tokenizer(), script) for script in scripts]
         self.taken = {}
         self.most = 0
 
@@ -57,56 +45,49 @@ class Engines:
         return await self.taken[task].generate(**kwargs)
 
 
-class Queue:
-    """TransferQueue's functions over a dictionary."""
+class Rows(Queue):
+    """Keeps what the agent loop stores."""
 
     def __init__(self):
-        self.tags = defaultdict(lambda: defaultdict(dict))
+        super().__init__([])
         self.rows = {}
 
     async def async_kv_put(self, key, partition_id, tag):
-        self.tags[partition_id][key].update(tag)
+        self.tags[partition_id].setdefault(key, {}).update(tag)
 
     async def async_kv_batch_put(self, keys, fields, tags, partition_id):
         for place, (key, tag) in enumerate(zip(keys, tags, strict=True)):
-            self.tags[partition_id][key].update(tag)
+            await self.async_kv_put(key, partition_id, tag)
             self.rows[key] = fields[place]
-
-    def kv_list(self):
-        return self.tags
-
-    def kv_clear(self, partition_id, keys):
-        for key in keys:
-            self.tags[partition_id].pop(key, None)
 
 
 @pytest.fixture
 def queue(monkeypatch):
-    queue = Queue()
+    queue = Rows()
     monkeypatch.setattr(agent_loop_tq, "tq", queue)
     monkeypatch.setattr(replay_buffer, "tq", queue)
     return queue
 
 
 @pytest.fixture
-def worker_for(config, queue, tokenizer):
+def worker_for(config, queue):
     """verl's worker around an engine and a reward, without Ray."""
     worker_class = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
-    def make(engines, reward=compute_score, **settings):
+    def make(engines, reward=compute_score):
         async def score(data):
             (extra_info,) = data.non_tensor_batch["tool_extra_fields"]
             result = reward("bfcl/miss_func", "", "[]", extra_info)
             return {"reward_score": result["score"], "reward_extra_info": result}
 
         worker = worker_class.__new__(worker_class)
-        worker.config = config(n=N, **settings)
+        worker.config = config(n=N, engine_timeout=2)
         worker.rollout_config = worker.config.actor_rollout_ref.rollout
-        worker.llm_client, worker.tokenizer, worker.processor = engines, tokenizer, None
+        worker.llm_client, worker.tokenizer, worker.processor = engines, tokenizer(), None
         worker.hf_model_type, worker.dataset_cls, worker.tools = "qwen2", SimpleNamespace, []
         worker.mm_processor_kwargs, worker.distillation_enabled = {}, False
         worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=score))]
-        for entry in OmegaConf.load(LOOPS):
+        for entry in OmegaConf.load(CONFIG_DIR / "agent_loops.yaml"):
             agent_loop._agent_loop_registry[entry.name] = entry
         return worker
 
@@ -114,26 +95,32 @@ def worker_for(config, queue, tokenizer):
 
 
 PROMPT = {
-    "agent_name": "conversation",
-    "raw_prompt": [],
-    "data_source": "bfcl/miss_func",
-    "global_steps": 1,
+    **{"agent_name": "conversation", "raw_prompt": [], "data_source": "bfcl/miss_func", "global_steps": 1},
     "extra_info": {"split": "train", "task_id": SCENARIO.id},
 }
 TRAJECTORY = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
 
 
-def play_groups(worker, queue, groups=1):
-    """One training step's rollouts, as verl starts them. Returns the stored rows by key."""
+@pytest.fixture
+def play(worker_for, queue, engine):
+    """One training step's rollouts by these scripts, as verl starts them. Gives the stored rows by key."""
 
-    async def run():
-        for number in range(groups):
-            uid = f"group{number}"
-            queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
-            await worker._run_prompt({"uid": uid, **PROMPT}, {"temperature": 1.0}, TRAJECTORY)
+    def play(scripts, reward=compute_score):
+        queue.rows.clear()
+        engines = Engines(engine, scripts)
+        worker = worker_for(engines, reward)
 
-    asyncio.run(run())
-    return queue.rows
+        async def run():
+            for number in range(len(scripts) // N):
+                uid = f"group{number}"
+                queue.tags["train"][uid] = {"is_prompt": True, "status": "pending", "global_steps": 1}
+                await worker._run_prompt({"uid": uid, **PROMPT}, {"temperature": 1.0}, TRAJECTORY)
+
+        asyncio.run(run())
+        assert engines.most == N
+        return queue.rows
+
+    return play
 
 
 def buffer_of():
@@ -149,7 +136,7 @@ def sample(buffer, groups=1):
 DEAD = [ConnectionError("gone")] * ENGINE_ATTEMPTS
 
 
-def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(worker_for, queue, engine, tokenizer):
+def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(play, engine):
     for fault in (
         ConnectionError("gone"),
         [],
@@ -160,16 +147,14 @@ def test_a_fault_of_the_engine_is_played_again_and_counted_beside_its_siblings(w
         TokenOutput(token_ids=[5, 6], log_probs=[-1.0]),
         engine.HANGS,
     ):
-        queue.rows.clear()
-        engines = Engines(engine, tokenizer, [[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))
-        rows = play_groups(worker_for(engines, engine_timeout=2), queue)
-        assert len(rows) == engines.most == N
+        rows = play([[GOLD[0], fault, *GOLD]] + [GOLD] * (N - 1))
+        assert len(rows) == N
         assert sorted(row["extra_fields"]["engine_faults"] for row in rows.values()) == [0] * (N - 1) + [1], fault
         assert {row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()} == {1.0}, fault
 
 
-def test_a_lost_rollout_leaves_its_siblings_and_a_lost_group_the_others(worker_for, queue, engine, tokenizer):
-    rows = play_groups(worker_for(Engines(engine, tokenizer, [DEAD] * (N + 1) + [GOLD] * (N - 1))), queue, groups=2)
+def test_a_lost_rollout_leaves_its_siblings_and_a_lost_group_the_others(play):
+    rows = play([DEAD] * (N + 1) + [GOLD] * (N - 1))
     buffer = buffer_of()
     assert sorted(sample(buffer, groups=2).keys) == sorted(rows) and len(rows) == N - 1
     assert {key.split("_")[0] for key in rows} == {"group1"}
@@ -181,27 +166,25 @@ def broken_reward(data_source, solution_str, ground_truth, extra_info):
     raise ZeroDivisionError("my own mistake")
 
 
-def test_a_lost_batch_stops_the_training_and_says_who_failed(
-    worker_for, queue, engine, tokenizer, monkeypatch, trainer_for
-):
+def test_a_lost_batch_stops_the_training_and_says_who_failed(play, monkeypatch, trainer_for):
     monkeypatch.setattr(PPOTrainerSync, "step", lambda self, metrics, timing_raw: sample(self.replay_buffer))
     for script, reward, said in (
         (DEAD, compute_score, "of step 7 were lost because the inference engine failed"),
         (GOLD, broken_reward, ".* the reward compute_score of my_reward.py failed"),
     ):
-        assert not play_groups(worker_for(Engines(engine, tokenizer, [script] * N), reward), queue)
+        assert not play([script] * N, reward)
         with pytest.raises(RuntimeError, match=f"4 of 4 samples {said}"):
             trainer_for(buffer_of(), groups=1).step({}, {})
 
 
-def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, engine, tokenizer, caplog, trainer_for):
+def test_a_reward_that_raises_is_never_a_zero_and_is_named(play, caplog, trainer_for):
     calls = []
 
     def sometimes(*args):
         calls.append(args)
         return broken_reward(*args) if len(calls) == 1 else compute_score(*args)
 
-    rows = play_groups(worker_for(Engines(engine, tokenizer, [GOLD] * N), sometimes), queue)
+    rows = play([GOLD] * N, sometimes)
     assert len(rows) == N - 1 and all(row["rm_scores"].sum() == 1 for row in rows.values())
     assert "my own mistake" in caplog.text, "with the traceback into the user's file"
     buffer = buffer_of()
@@ -210,18 +193,13 @@ def test_a_reward_that_raises_is_never_a_zero_and_is_named(worker_for, queue, en
         trainer_for(buffer, groups=1, max_lost_share=0.1)._balance_batch(batch)
 
 
-def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, engine, tokenizer):
-    engines = Engines(engine, tokenizer, [[engine.HANGS]])
-    worker = worker_for(engines)
-
-    async def run():
-        rollout = worker._run_agent_loop({}, trajectory=TRAJECTORY, trace=False, session_id=0, uid="u", **PROMPT)
-        task = asyncio.create_task(rollout)
-        while not engines.taken:
-            await asyncio.sleep(0.001)
-        assert ConversationAgentLoop.live == 1
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+async def test_a_rollout_that_is_cancelled_leaves_no_live_episode(worker_for, engine):
+    engines = Engines(engine, [[engine.HANGS]])
+    row = {"session_id": 0, "uid": "u", **PROMPT}
+    task = asyncio.create_task(worker_for(engines)._run_agent_loop({}, trajectory=TRAJECTORY, trace=False, **row))
+    while not engines.taken:
+        await asyncio.sleep(0.001)
+    assert ConversationAgentLoop.live == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

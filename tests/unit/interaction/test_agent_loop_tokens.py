@@ -10,29 +10,25 @@ from functools import cache
 
 import pytest
 from support.chat_templates import quoted_by_bfcl
+from support.control_tokens import LLAMA as LLAMA_TOKENS
+from support.gold_episode import SCENARIO
 
 import bfcl_env
-from bfcl_env import gold, load_scenarios
+from bfcl_env import gold
 from data_prep.sft import gold_messages
 from interaction import Conversation, get_protocol
 from interaction.environment import DEFAULT, load_tasks
 from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 
-SCENARIO = next(item for item in load_scenarios("multi_turn_miss_func") if item.index == 93)
-LLAMA_TOKENS = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>")
-
 
 @dataclass(frozen=True)
 class Family:
     template: str
-    hf_model_type: str
-    """What verl chooses its ContinuousTokenBuilder by: qwen2 and qwen3 get Qwen's, llama the generic one."""
+    hf_model_type: str  # of verl's ContinuousTokenBuilder: qwen2 and qwen3 get Qwen's, llama the generic one
     protocol: str
-    head: str
-    """Prompt up to the text of the system message."""
+    head: str  # the prompt up to the text of the system message
     user: str
-    end: str
-    """Ending of a message; the engine says it."""
+    end: str  # of a message; the engine says it
     between: str
     assistant: str
 
@@ -43,13 +39,8 @@ class Family:
 CHATML = ("<|im_start|>system\n", "<|im_start|>user\n", "<|im_end|>", "\n", "<|im_start|>assistant\n")
 LLAMA_HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
 LLAMA_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-LLAMA = (
-    f"<|begin_of_text|>{LLAMA_HEADER.format('system')}{LLAMA_DATES}",
-    LLAMA_HEADER.format("user"),
-    "<|eot_id|>",
-    "",
-    LLAMA_HEADER.format("assistant"),
-)
+LLAMA_SYSTEM, LLAMA_USER, LLAMA_ASSISTANT = map(LLAMA_HEADER.format, ("system", "user", "assistant"))
+LLAMA = (f"<|begin_of_text|>{LLAMA_SYSTEM}{LLAMA_DATES}", LLAMA_USER, "<|eot_id|>", "", LLAMA_ASSISTANT)
 FAMILIES = {
     # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
     "Qwen2.5": Family(quoted_by_bfcl("arch"), "qwen2", "hermes", *CHATML),
@@ -65,7 +56,7 @@ def tokenizer_of(family):
     tokenizer = make_tokenizer([message["content"] for message in gold_messages(SCENARIO, protocol)])
     tokenizer.chat_template = family.template
     if family.end == "<|eot_id|>":
-        tokenizer.add_special_tokens({"additional_special_tokens": list(LLAMA_TOKENS)})
+        tokenizer.add_special_tokens({"additional_special_tokens": LLAMA_TOKENS})
         tokenizer.bos_token, tokenizer.eos_token = "<|begin_of_text|>", "<|eot_id|>"
     return tokenizer
 
@@ -86,10 +77,8 @@ def as_ids(tokenizer, text):
 
 def expected(family, tokenizer, engine):
     """Prompt ids, response ids, mask and log-probabilities, put together from hand-written text and engine ids."""
-    protocol = get_protocol(family.protocol, docs="signature")
-    conversation = Conversation(
-        SCENARIO, protocol, max_steps_per_turn=4, max_format_errors_per_turn=1, max_result_chars=300
-    )
+    policy = {"max_steps_per_turn": 4, "max_format_errors_per_turn": 1, "max_result_chars": 300}
+    conversation = Conversation(SCENARIO, get_protocol(family.protocol, docs="signature"), **policy)
     system, user = (message["content"] for message in conversation.start())
     response, mask, log_probs = [], [], []
     for ids, values in zip(engine.outputs, engine.log_probs, strict=True):
@@ -126,9 +115,8 @@ async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_
         assert output.extra_fields["episode"]["stop_reason"] == "completed"
         assert (output.prompt_ids, output.response_ids) == (prompt, response)
         assert (output.response_mask, output.response_logprobs) == (mask, log_probs)
-        assert talker.prompts[1:] == [
-            prompt + response[:start] for start, value in enumerate(mask) if start and value > mask[start - 1]
-        ], "each prompt is all that was said before, and an assistant header"
+        starts = [place for place, value in enumerate(mask) if place and value > mask[place - 1]]
+        assert talker.prompts[1:] == [prompt + response[:start] for start in starts], "all that was said before"
         assert len(set(talker.requests)) == 1
     assert by_letter[0] != as_ids(tokenizer, tokenizer.decode(by_letter[0])), "or the second one shows nothing"
     assert tokenizer.convert_tokens_to_ids(family.end) not in talker.outputs[0], "or the third one shows nothing"

@@ -7,25 +7,20 @@ from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from support.policies import ANSWER, say, think_xml
 
 import bfcl_env.environment
 from bfcl_env import Call, Options, load_scenarios
-from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy, get_protocol
+from interaction import Conversation, EpisodeRecord, StopReason, TurnPolicy
 from recipe.settings import CONFIG_DIR
 from rewards.metrics import episode_metrics
 
-think_xml = get_protocol("think_xml")
 GARBAGE = "I would rather not."
-ANSWER = think_xml.render_answer("t", "done")
-
-
-def say(name, /, **arguments):
-    return think_xml.render_calls("t", [Call(name, arguments)])
-
-
-LS, CD_NOWHERE, MKDIR = say("ls"), say("cd", folder="nowhere"), say("mkdir", dir_name="unasked")
+LIST = Call("ls", {})
+LS, CD_NOWHERE = say(LIST), say(Call("cd", {"folder": "nowhere"}))
+MKDIR = say(Call("mkdir", {"dir_name": "unasked"}))
 BASE = load_scenarios("multi_turn_base")[0]
-GOLD, SECOND = (think_xml.render_calls("t", turn.gold) for turn in BASE.turns[:2])
+GOLD, SECOND = (say(*turn.gold) for turn in BASE.turns[:2])
 
 
 def play(messages, scenario=BASE, cut=False, stop=None, environment=None, **policy):
@@ -53,39 +48,26 @@ def test_calls_bring_results_and_an_answer_brings_the_next_request():
 
 
 def test_a_reply_says_what_the_model_can_see_was_wrong():
-    both = think_xml.render_calls("t", [Call("ls", {}), Call("no_such", {})])
+    both = say(LIST, Call("no_such", {}))
     seen = {LS: None, GARBAGE: "missing_think", both: "unknown_function", CD_NOWHERE: "result", ANSWER: None}
     assert {text: play([text])[0].wrong for text in seen} == seen
     assert play([LS], cut=True)[0].wrong == "truncated"
 
 
+STEPS, ERRORS = "max_steps_per_turn", "max_format_errors_per_turn"
+OFFICIAL = {STEPS: 21, "environment": {"at_step_limit": "official"}}
 LIMITS = {
-    "one format error more than allowed": (
-        ([GARBAGE, GARBAGE, LS, GARBAGE], {"max_format_errors_per_turn": 2}),
-        ("format_errors", "limit", False, 4),
-    ),
-    "format errors of another turn": (
-        ([GARBAGE, ANSWER, GARBAGE, ANSWER, GARBAGE], {"max_format_errors_per_turn": 1}),
-        (None, "answer", False, 2),
-    ),
-    "all steps of a turn, which is judged as it stands": (
-        ([GOLD, LS, LS], {"max_steps_per_turn": 3}),
-        ("max_steps", "limit", True, 3),
-    ),
-    "an answer in the last allowed step": (([LS, ANSWER], {"max_steps_per_turn": 2}), (None, "answer", False, 2)),
-    "a message that the budget cuts, none of which runs": (
-        ([GOLD, LS], {"cut": True}),
-        ("max_tokens", "cut", False, 2),
-    ),
-    "BFCL's own step limit, which does not judge an earlier turn": (
-        ([GOLD, *[LS] * 20], {"max_steps_per_turn": 21, "environment": {"at_step_limit": "official"}}),
-        ("max_steps", "cut", False, 21),
-    ),
+    "one format error too many": ([GARBAGE, GARBAGE, LS, GARBAGE], {ERRORS: 2}, ("format_errors", "limit", False, 4)),
+    "format errors of another turn": ([GARBAGE, ANSWER] * 2, {ERRORS: 1}, (None, "answer", False, 2)),
+    "all steps of a turn": ([GOLD, LS, LS], {STEPS: 3}, ("max_steps", "limit", True, 3)),
+    "an answer in the last allowed step": ([LS, ANSWER], {STEPS: 2}, (None, "answer", False, 2)),
+    "a message that the budget cuts, none of which runs": ([GOLD, LS], {"cut": True}, ("max_tokens", "cut", False, 2)),
+    "BFCL's own limit, which judges no earlier turn": ([GOLD, *[LS] * 20], OFFICIAL, ("max_steps", "cut", False, 21)),
 }
 
 
 def test_limits_end_the_episode_and_judge_the_turn_as_it_stands():
-    for case, ((messages, how), expected) in LIMITS.items():
+    for case, (messages, how, expected) in LIMITS.items():
         reply, record = play(messages, **how)
         first, *later = record.turns
         assert (reply.stop_reason, first.ended, first.passed, len(first.steps)) == expected, case
@@ -126,7 +108,7 @@ def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, 
         conversation.start()
         for move in sequence:
             gold = scenario.turns[conversation.turn].gold if move == "gold" else ()
-            reply = conversation.reply(think_xml.render_calls("t", gold) if gold else move, truncated=move == "cut")
+            reply = conversation.reply(say(*gold) if gold else move, truncated=move == "cut")
             assert reply.done == (reply.stop_reason is not None) == (not reply.messages) == conversation.done
             if reply.done:
                 break
@@ -143,9 +125,6 @@ def test_any_sequence_of_messages_gives_a_consistent_record(sequence, category, 
     assert data == record.to_dict() and EpisodeRecord.from_dict(data) == record
 
 
-# Settings, each in the words of BFCL's evaluation where it is `official`.
-
-
 def test_what_bfcl_alone_lets_pass_is_a_setting():
     found = (item for item in load_scenarios("multi_turn_miss_param") if not item.turns[0].gold)
     scenario = next(item for item in found if "mkdir" in item.visible(0))
@@ -155,7 +134,7 @@ def test_what_bfcl_alone_lets_pass_is_a_setting():
     scenario = load_scenarios("multi_turn_miss_func")[0]
     early = [Call("cd", {"folder": "document"}), Call("sort", {"file_name": "final_report.pdf"})]
     for withheld, error in (("refused", "withheld_function"), ("official", None)):
-        _, record = play([think_xml.render_calls("t", early)], scenario, environment={"withheld": withheld})
+        _, record = play([say(*early)], scenario, environment={"withheld": withheld})
         assert [call.error for call in record.turns[0].steps[0].calls] == [None, error]
 
 

@@ -1,36 +1,30 @@
 """Environments as Gymnasium has them: its rules, and rewards that add up to what training pays."""
 
-import asyncio
 import re
 import warnings
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import gymnasium
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from support.evaluation import PROTOCOL
 from support.own_environment import write_example
 from support.phone import SAYS, write_phone
 
-from interaction import Conversation, StopReason, get_protocol
-from interaction.environment import UserWords, load_tasks
+from interaction import Conversation, StopReason
+from interaction.environment import load_tasks
 from interaction.gym_env import GymEnv
 from interaction.users import UserFault
 from rewards import all_or_nothing, outcome, progress, step
 from rewards import format as form
 
-ROOT = Path(__file__).parents[3]
-PROTOCOL = get_protocol("think_xml", docs="signature")
 ANSWER = PROTOCOL.render_answer("t", "done")
-REWARDS = (
-    form.compute_score,
-    progress.compute_score,
-    all_or_nothing.compute_score,
-    partial(outcome.compute_score, rule="priced"),
-    step.compute_score,
-)
+PRICED = partial(outcome.compute_score, rule="priced")
+REWARDS = (PRICED, *(module.compute_score for module in (form, progress, all_or_nothing, step)))
 TRAINING = [task for task in load_tasks("bfcl").values() if task.part == "train"]
 SOLO = [task for task in load_tasks("tau").values() if task.category.startswith("telecom_solo")]
 
@@ -43,11 +37,8 @@ def environment(name, tmp_path, reward=progress.compute_score):
 
 
 def gold_texts(task):
-    return [
-        PROTOCOL.render_calls("t", item.calls) if item.calls else PROTOCOL.render_answer("t", item.answer or "done")
-        for item in task.gold()
-        if not isinstance(item, UserWords)
-    ]
+    gold = task.gold()
+    return [PROTOCOL.render_calls("t", item.calls) if item.calls else ANSWER for item in gold]
 
 
 def play(env, task_id, texts):
@@ -56,26 +47,22 @@ def play(env, task_id, texts):
     steps = []
     for text in texts:
         steps.append(env.step(text))
-        if steps[-1][2] or steps[-1][3]:
+        if any(steps[-1][2:4]):
             break
     return steps
 
 
 def paid(reward, record):
     """What training pays for a record."""
-    result = reward("", "", "[]", {"episode": record})
-    return result["score"] if isinstance(result, dict) else result
+    return reward("", "", "[]", {"episode": record.to_dict()})["score"]
 
 
 def test_gymnasiums_checker_has_nothing_to_say(tmp_path):
     for name in ("bfcl", "tau", "own"):
-        gymnasium.register(f"{name}-v0", entry_point=partial(environment, name, tmp_path))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                check_env(gymnasium.make(f"{name}-v0", disable_env_checker=True).unwrapped)
-        finally:
-            del gymnasium.registry[f"{name}-v0"]
+        with patch.dict(gymnasium.registry), warnings.catch_warnings():
+            gymnasium.register(f"{name}-v0", entry_point=partial(environment, name, tmp_path))
+            warnings.simplefilter("error")
+            check_env(gymnasium.make(f"{name}-v0", disable_env_checker=True).unwrapped)
 
 
 def test_tasks_to_train_on_are_drawn_with_the_seed_and_held_out_ones_never():
@@ -129,17 +116,13 @@ def test_terminated_is_what_ends_by_itself_and_truncated_what_a_limit_ends(tmp_p
         assert (info["stop_reason"], terminated, truncated) == (reason, by_itself, not by_itself)
 
 
-def test_an_environment_that_asks_for_a_user_gets_one_or_is_refused(tmp_path):
+async def test_an_environment_that_asks_for_a_user_gets_one_or_is_refused(tmp_path):
     path = str(write_phone(tmp_path))
     with pytest.raises(UserFault, match="asks for the words of a user: give GymEnv a user"):
         GymEnv(path, progress.compute_score).reset()
-
-    async def in_a_notebook():
-        env = GymEnv(path, progress.compute_score, user={"kind": "scripted", "lines": list(SAYS)})
-        assert env.reset()[0].endswith(SAYS[0])
-        assert env.step(ANSWER)[2] and env.record().heard == SAYS
-
-    asyncio.run(in_a_notebook())
+    env = GymEnv(path, progress.compute_score, user={"kind": "scripted", "lines": list(SAYS)})
+    assert env.reset()[0].endswith(SAYS[0]), "also inside an event loop, as in a notebook"
+    assert env.step(ANSWER)[2] and env.record().heard == SAYS
     scored = []
     for lines in ([], SAYS[:1], ["???"], [SAYS[0], "???"]):
         env = GymEnv(path, lambda **_: scored.append(1) or 0.0, user={"kind": "scripted", "lines": [*lines]})
@@ -179,14 +162,14 @@ def test_wherever_an_episode_is_left_its_rewards_are_what_training_pays_for_it(t
                             if last is not None:
                                 conversation.reply(last, truncated=True)
                             conversation.stop(StopReason.max_tokens)
-                        record = conversation.record().to_dict()
-                        assert earned == pytest.approx(paid(reward, record), abs=1e-9), (reward, task.id, number)
+                        expected = paid(reward, conversation.record())
+                        assert earned == pytest.approx(expected, abs=1e-9), (reward, task.id, number)
                 earned = sum(made[1] for made in play(env, task.id, texts))
-                assert earned == pytest.approx(paid(reward, env.record().to_dict()), abs=1e-9), (reward, task.id)
+                assert earned == pytest.approx(paid(reward, env.record()), abs=1e-9), (reward, task.id)
 
 
 def test_the_documented_example_runs_and_prints_what_it_says(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), re.DOTALL)
-    (code,) = (block for block in blocks if "GymEnv(" in block)
+    page = (Path(__file__).parents[3] / "docs" / "elsewhere.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GymEnv(" in block)
     exec(compile(code, "docs/elsewhere.md", "exec"), {})
     assert re.fullmatch(r"multi_turn_\w+_\d+: 1\.000, completed\n", capsys.readouterr().out)

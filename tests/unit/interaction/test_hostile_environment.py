@@ -7,20 +7,18 @@ import signal
 from contextlib import suppress
 
 import pytest
-from support.evaluation import serving
+from support.evaluation import PROTOCOL, serving
 from support.own_environment import example
 
 import interaction.conversation
-from interaction import boundary, get_protocol
+from interaction import boundary
 from interaction.environment import load_tasks, named
 from interaction.gold import play_gold
 from recipe import evaluate
 from recipe.cpu.tiny_policy import make_tokenizer
 from rewards import progress
 
-PROTOCOL = get_protocol("think_xml", docs="signature")
 CALL = "    def call(self, call):\n"
-FINE = ("completed", None, 1.0)
 HOSTILE = {
     "time.sleep(3600)": "call('add'): has not returned within 1 s",
     "while True: pass": "call('add'): has not returned within 1 s",
@@ -46,7 +44,7 @@ def hostile(tmp_path, monkeypatch):
     path.write_text(f"{text}\nimport os, subprocess, sys, time\n{note}")
     tasks = [task for task in load_tasks(named(str(path))).values() if task.part == "test"]
     lines = {does.strip(): number for number, does in enumerate(path.read_text().splitlines(), 1)}
-    ends = {task.id: FINE for task in tasks}
+    ends = {task.id: ("completed", None, 1.0) for task in tasks}
     for task, (does, fault) in zip(tasks, HOSTILE.items(), strict=False):
         if fault:
             ends[task.id] = ("environment_error", fault.replace("FILE", f"{path.name}:{lines[does]}"), 0.0)
@@ -59,34 +57,25 @@ def hostile(tmp_path, monkeypatch):
 
 
 def gold(task):
-    """Gold's messages, which only healthy tasks could be made to play."""
+    """Gold's messages; only a healthy task could be made to play them."""
     call, answer = task.gold()
     return [PROTOCOL.render_calls("t", call.calls), PROTOCOL.render_answer("t", answer.answer)]
 
 
 def ends_of(episodes):
     """Of each task: how its episode ended, and what it is worth."""
-    return {
-        episode["task_id"]: (
-            episode["stop_reason"],
-            episode["fault"],
-            progress.compute_score("", "", "", {"episode": episode})["score"],
-        )
-        for episode in episodes
-    }
+    scored = [(one, progress.compute_score("", "", "", {"episode": one})["score"]) for one in episodes]
+    return {one["task_id"]: (one["stop_reason"], one["fault"], score) for one, score in scored}
 
 
-def test_siblings_end_as_they_would_alone_in_training(hostile, make_loop, engine, caplog):
+async def test_siblings_end_as_they_would_alone_in_training(hostile, make_loop, engine, caplog):
     path, tasks, ends = hostile
     tokenizer = make_tokenizer([*map(str, play_gold(tasks[-1], PROTOCOL)[0])])
-
-    async def run():
-        rows = [{"extra_info": {"split": "train", "environment": path.stem, "task_id": task.id}} for task in tasks]
-        loops = [make_loop(tokenizer, engine(tokenizer, gold(task)), policy={"call_timeout": 1}) for task in tasks]
-        pairs = zip(loops, rows, strict=True)
-        return await asyncio.gather(*[loop.run({}, **row, uid="u", global_steps=1) for loop, row in pairs])
-
-    assert ends_of(output.extra_fields["episode"] for output in asyncio.run(run())) == ends
+    rows = [{"extra_info": {"split": "train", "environment": path.stem, "task_id": task.id}} for task in tasks]
+    loops = [make_loop(tokenizer, engine(tokenizer, gold(task)), policy={"call_timeout": 1}) for task in tasks]
+    pairs = zip(loops, rows, strict=True)
+    outputs = await asyncio.gather(*[loop.run({}, **row, uid="u", global_steps=1) for loop, row in pairs])
+    assert ends_of(output.extra_fields["episode"] for output in outputs) == ends
     said = sorted(record.getMessage() for record in caplog.records if "environment fault" in record.getMessage())
     faults = {task_id: fault for task_id, (_, fault, _) in ends.items() if fault}
     assert said == sorted(f"environment fault in {task_id}, turn 0: {fault}" for task_id, fault in faults.items())
@@ -97,11 +86,7 @@ def test_siblings_end_as_they_would_alone_in_an_evaluation(hostile, tmp_path, mo
     opened = interaction.conversation.opened
     monkeypatch.setattr(interaction.conversation, "opened", lambda task, options, _: opened(task, options, 1))
     said = {task.open().begin().user: gold(task) for task in tasks}
-
-    def play(messages):
-        return said[messages[1]["content"]][len(messages) > 2]
-
-    with serving(play) as server:
+    with serving(lambda messages: said[messages[1]["content"]][len(messages) > 2]) as server:
         asked = ["--endpoint", server.url, "--out", str(tmp_path / "out"), "--split", "test", "--docs", "signature"]
         assert evaluate.main([*asked, "--environment", str(path)]) == 0
     lines = (tmp_path / "out" / "episodes.jsonl").read_text().splitlines()

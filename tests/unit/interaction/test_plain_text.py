@@ -1,19 +1,16 @@
 """What a model has the environment repeat stays text: it never becomes a token that ends or begins a message."""
 
-import asyncio
 import json
 
 import pytest
-from support.control_tokens import ECHO, LLAMA, QWEN, hidden, tokenizer_with
+from support.control_tokens import ECHO, LLAMA, QWEN, SCENARIO, hidden, tokenizer_with
 from tokenizers import normalizers
 
-from bfcl_env import load_scenarios
 from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.plain_text import LONG, PlainText
 from interaction.protocol import PROTOCOLS
 
-SCENARIO = next(item for item in load_scenarios("multi_turn_base") if "GorillaFileSystem" in item.classes)
 ROW = {"extra_info": {"split": "train", "task_id": SCENARIO.id}, "uid": "u", "session_id": 0}
 OTHERS = ["<s>", "</s>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>", "<|>", "<<|im_end|>>"]
 
@@ -89,17 +86,13 @@ async def test_a_conversation_has_the_control_tokens_of_its_messages_and_no_othe
         assert requests >= len(SCENARIO.turns), "the forged turn has taken none of the user's"
 
 
-def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenised(make_loop, engine, monkeypatch):
+async def test_a_message_longer_than_the_budget_ends_the_episode_without_being_tokenised(make_loop, engine):
     tokenizer = tokenizer_with(QWEN)
     call = {"name": "echo", "arguments": {"content": "ab " * 1000}}
     talker = engine(tokenizer, [f"<think>x</think><tool_call>{json.dumps([call] * 38)}</tool_call>"])
-
-    async def run():
-        loop = make_loop(tokenizer, talker, policy={"max_result_chars": None}, response_length=100_000)
-        monkeypatch.setattr(loop.continuous_token_builder, "merge_context_tokens", None)
-        return await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
-
-    output = asyncio.run(run())
+    loop = make_loop(tokenizer, talker, policy={"max_result_chars": None}, response_length=100_000)
+    loop.continuous_token_builder.merge_context_tokens = None
+    output = await loop.run({"temperature": 1.0}, **ROW, global_steps=1)
     episode = output.extra_fields["episode"]
     assert sum(len(call["result"]) for call in episode["turns"][0]["steps"][0]["calls"]) > LONG
     assert episode["stop_reason"] == "max_tokens" and output.response_ids == talker.outputs[0]

@@ -24,10 +24,8 @@ from data_prep.sft import gold_messages
 from interaction import get_protocol
 from interaction.protocol import PROTOCOLS, FormatError
 
-NAMES = sorted(PROTOCOLS)
-EACH = pytest.mark.parametrize("name", NAMES)
+EACH = pytest.mark.parametrize("name", sorted(PROTOCOLS))
 RECORDED = json.loads(Path(__file__).with_name("protocols_recorded.json").read_text())
-README = Path(interaction.protocol.__file__).with_name("README.md")
 PARSE_LIMIT = 200_000
 SCENARIOS = load_scenarios()
 HERMES = get_protocol("hermes")
@@ -52,18 +50,14 @@ FUNCTIONS = [
     ),
 ]
 HARD = '</tool_call> "]; [rm()] }; {"name": "ls"}\nAction: ls'
-LONG = {
-    "think_xml": (
-        "<think>t</think><tool_call>[{}]</tool_call>",
-        '{"name":"cd","arguments":{}}',
-        '{"name":"f","arguments":{"a":@}}',
-    ),
-    "hermes": ("<tool_call>{}</tool_call>", None, '{"name":"f","arguments":{"a":@}}'),
-    "llama3_json": ("[{}]", '{"name": "cd", "parameters": {}}', '{"name":"f","parameters":{"a":@}}'),
-    "python_calls": ("[{}]", "ls()", "f(x=@)"),
-    "toolbench": ("Thought: t\nAction: f\nAction Input: {}", None, '{"a":@}'),
+FILLED = {
+    "think_xml": '<think>t</think><tool_call>[{"name":"f","arguments":{"a":@}}]</tool_call>',
+    "hermes": '<tool_call>{"name":"f","arguments":{"a":@}}</tool_call>',
+    "llama3_json": '[{"name":"f","parameters":{"a":@}}]',
+    "python_calls": "[f(x=@)]",
+    "toolbench": 'Thought: t\nAction: f\nAction Input: {"a":@}',
 }
-"""A message around calls, a call where several stand in one list, and one whose argument is @."""
+"""A message with a call whose argument is @."""
 
 
 def shown(parsed):
@@ -96,22 +90,20 @@ def test_texts_and_readings_are_those_that_are_recorded(name):
 
 @EACH
 def test_messages_beyond_the_bounds_have_an_error_of_their_own(name):
-    protocol, (around, one, filled) = get_protocol(name), LONG[name]
+    protocol = get_protocol(name)
 
     def error(argument):
-        return protocol.parse(around.format(filled.replace("@", argument))).error
+        return protocol.parse(FILLED[name].replace("@", argument)).error
 
     assert protocol.parse("x" * (PARSE_LIMIT + 1)).error == "too_long"
     assert error("[" * 40 + "]" * 40) == "too_deep" and error("[" * 5_000 + "]" * 5_000) == "too_deep"
     if name not in ("think_xml", "python_calls"):
         assert error("[" + "[]," * 20_000 + "0]") == "too_long"
-    digits = "bad_syntax" if name == "python_calls" else "bad_json"
-    assert error("9" * 5000) == digits
-    many = protocol.render_calls("t", [LS] * 40)
-    assert protocol.parse(many).well_formed
-    if one is not None:
-        assert protocol.parse(around.format(",".join([one] * 41))).error == "too_many_calls"
-    assert protocol.parse(protocol.render_calls("t", [LS] * 41)).error == "too_many_calls"
+    assert error("9" * 5000) == ("bad_syntax" if name == "python_calls" else "bad_json")
+    assert protocol.parse(protocol.render_calls("t", [LS] * 40)).well_formed
+    many = protocol.render_calls("t", [LS] * 41)
+    for text in (many, f"[{many.replace(';', ',')}]") if name == "llama3_json" else (many,):
+        assert protocol.parse(text).error == "too_many_calls"
 
 
 def keep_the_contract(protocol, scenarios):
@@ -266,7 +258,8 @@ def test_hostile_texts_of_200000_characters_cost_no_more_than_in_proportion(name
 
 
 def test_the_protocol_that_the_readme_writes_keeps_the_contract(tmp_path):
-    (source,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    readme = Path(interaction.protocol.__file__).with_name("README.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     path = tmp_path / "my_format.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location("interaction.protocol.my_format", path)

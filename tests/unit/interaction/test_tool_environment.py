@@ -55,22 +55,16 @@ def test_types_defaults_and_docstrings_become_json_schema():
     assert [*tools] == ["put", "points_of"]
     schema = tools["put"].schema
     assert schema["description"] == "Put a point on the board." and schema["parameters"]["required"] == ["at", "color"]
+    point = {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.0}}
     assert schema["parameters"]["properties"] == {
-        "at": {
-            "type": "object",
-            "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.0}},
-            "required": ["x"],
-            "description": "where it goes",
-        },
+        "at": {"type": "object", "properties": point, "required": ["x"], "description": "where it goes"},
         "color": {"type": "string", "enum": ["red", "blue"]},
         "size": {"type": "string", "enum": ["s", "m"], "default": "s"},
         "note": {"type": "string", "nullable": True, "default": None},
         "schema": {"type": "integer", "default": 1},
     }
-    assert tools["points_of"].schema["parameters"]["properties"]["tags"] == {
-        "type": "object",
-        "additionalProperties": {"type": "array", "items": {"type": "integer"}},
-    }
+    tags = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
+    assert tools["points_of"].schema["parameters"]["properties"] == {"tags": tags}
 
 
 POINT = {"x": 1, "y": 2}
@@ -85,14 +79,12 @@ def test_a_wrong_call_is_an_error_and_changes_nothing():
     bad = ErrorKind.BAD_ARGUMENTS
     for call, kind, said in (
         (Call("put", {"at": {"x": True}, "color": "red"}), bad, "at.x: "),
-        (Call("put", {"at": {"x": "1"}, "color": "red"}), bad, "at.x: "),
         (Call("put", {"at": POINT, "color": "RED"}), bad, "color: "),
         (Call("put", {"at": POINT, "color": "red", "self": 1}), bad, "self: "),
         (Call("put", {"at": POINT, "color": "\ud800"}), bad, "JSON"),
         (Call("put", {"at": {"x": 10**1200}, "color": "red", "size": []}), bad, "size"),
         (Call("put", {}, (POINT, "red")), bad, "put takes"),
         (Call("put", {"at": {"x": -1}, "color": "red"}), ErrorKind.EXECUTION, "off the board"),
-        (Call("_hidden", {}), ErrorKind.UNKNOWN_FUNCTION, "_hidden"),
         (Call("__init__", {"points": []}), ErrorKind.UNKNOWN_FUNCTION, "__init__"),
     ):
         attempt = task([PUT]).open()

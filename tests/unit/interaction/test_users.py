@@ -25,7 +25,7 @@ from rewards import format as form
 from rewards import progress
 
 ANSWER = PROTOCOL.render_answer("a", "done")
-HELLO = AskUser(({"role": "system", "content": "You have a phone."}, {"role": "user", "content": "Hello."}))
+HELLO = AskUser(({"role": "user", "content": "Hello."},))
 
 
 @pytest.fixture
@@ -42,9 +42,6 @@ def begun(phone: Any, *words: str) -> Any:
         conversation.hear(said)
         conversation.reply(ANSWER)
     return closing(conversation)
-
-
-# In a conversation.
 
 
 def test_a_conversation_asks_and_hears_and_does_nothing_itself(phone: Any) -> None:
@@ -95,9 +92,7 @@ def test_a_user_fault_where_nobody_was_asked_is_the_environments(phone: Any, mon
     assert opening(phone, PROTOCOL) == []
 
 
-def test_an_episode_that_is_cut_does_not_pass_whatever_the_environment_says(
-    phone: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_episode_that_is_cut_does_not_pass_whatever_the_environment_says(phone: Any, monkeypatch: Any) -> None:
     generous = Verdicts((TurnResult(SAYS[0], True),), passed=True)
     monkeypatch.setattr(type(phone.open()), "verdicts", lambda _: generous)
     with begun(phone) as conversation:
@@ -106,9 +101,6 @@ def test_an_episode_that_is_cut_does_not_pass_whatever_the_environment_says(
         record = conversation.record()
     assert record.outcome is not None and not record.outcome.passed
     assert [turn.passed for turn in record.turns] == [False]
-
-
-# In a rollout.
 
 
 @pytest.fixture
@@ -159,9 +151,6 @@ def test_what_a_user_model_says_is_no_control_token_to_the_policy(rollouts: Any)
         counts.append(sum(token in special for token in [*output.prompt_ids, *output.response_ids]))
         assert output.extra_fields["episode"]["heard"][0] == words
     assert counts[0] == counts[1] > 0
-
-
-# A model behind a server.
 
 
 def user_of(url: str, **settings: Any) -> Any:
@@ -230,7 +219,7 @@ def test_a_request_has_the_settings_the_key_and_no_control_tokens(monkeypatch: p
     assert not {"temperature", "seed", "max_tokens"} & second.keys()
 
 
-def test_all_episodes_share_one_client_and_wait_outside_of_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_episodes_share_one_client_and_wait_outside_of_their_time(monkeypatch: Any) -> None:
     monkeypatch.setattr(users, "CONNECTIONS", 4)
     opened, now, most = [], [], []
     known = Endpoint.open
@@ -248,12 +237,10 @@ def test_all_episodes_share_one_client_and_wait_outside_of_their_time(monkeypatc
         now.pop()
         return "words"
 
-    async def many(url: str) -> list[str]:
-        made = [user_of(url, timeout=2.5, attempts=1) for _ in range(80)]  # as each episode makes its own
-        return await asyncio.gather(*(user.say(HELLO) for user in made))
-
     with serving(slow) as server:
-        assert asyncio.run(many(server.url)) == ["words"] * 80
+        made = [user_of(server.url, timeout=2.5, attempts=1) for _ in range(80)]  # as each episode makes its own
+        assert await asyncio.gather(*(user.say(HELLO) for user in made)) == ["words"] * 80
+        await made[0].close()
     assert max(most) <= 4 and len(opened) == 1
 
 
@@ -261,9 +248,6 @@ def test_an_address_is_of_this_machine_alone_or_not() -> None:
     local = ["http://127.9.9.9/v1", "http://localhost:8001/v1", "http://[::1]:8001/v1"]
     remote = ["http://0.0.0.0:8001/v1", "http://localhost.example.com/v1", "http://10.0.0.7/v1"]
     assert [url for url in [*local, *remote] if user_of(url).local] == local
-
-
-# What was said before.
 
 
 def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(tmp_path: Path) -> None:
@@ -274,12 +258,9 @@ def test_a_damaged_line_is_named_and_lines_that_are_missing_are_the_users_fault(
     for task_id, number in (("phone_9", 0), ("phone_0", 1)):
         with pytest.raises(UserFault, match=f"lines of .*{task_id}"):
             asyncio.run(user.say(AskUser((), task_id, number)))
-    for number, damage in enumerate(
-        (
-            *(b'{"task_id": "a", "li', b"[" * 100_000, b'{"task_id": "a", "lines": "abc"}'),
-            *(b'{"task_id": "\xff", "lines": []}', b'{"task_id": "a", "episode": 3}'),
-        )
-    ):
+    damages = [b"[" * 100_000, b'{"task_id": "a", "li', b'{"task_id": "\xff", "lines": []}']
+    damages += [b'{"task_id": "a", "lines": "abc"}', b'{"task_id": "a", "episode": 3}']
+    for number, damage in enumerate(damages):
         file = tmp_path / f"{number}.jsonl"
         file.write_bytes(whole + b"\n" + damage + b"\n")
         with pytest.raises(ValueError, match="line 2 holds no recording") as error:
@@ -300,8 +281,8 @@ def test_an_evaluation_is_played_again_against_the_words_of_another(tmp_path: Pa
     rollouts = tmp_path / "run" / "stage" / "rollouts" / "train"
     rollouts.mkdir(parents=True)
     (rollouts / "000001.jsonl").write_text(first)
-    for name, file in (("folder", "first"), ("file", "first/episodes.jsonl"), ("rollouts", "run")):
-        again = played(tmp_path / name, "kind=replay", f"file={tmp_path / file}")
+    for number, file in enumerate(("first", "first/episodes.jsonl", "run")):
+        again = played(tmp_path / str(number), "kind=replay", f"file={tmp_path / file}")
         episodes = [json.loads(line)["episode"] for line in again.splitlines()]
         assert [episode["heard"] for episode in episodes] == [list(SAYS)] * 8
         assert all(episode["outcome"]["passed"] for episode in episodes)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from data_prep.__main__ import main as prepare_data
 from recipe.cpu.tiny_policy import make_tiny_policy
@@ -21,9 +21,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@cache
-def _composed(stage: str, groups: tuple[str, ...]) -> DictConfig:
-    return compose(stage, groups)
+_composed = cache(compose)
 
 
 @pytest.fixture
@@ -61,11 +59,11 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def refusal() -> Callable[..., str]:
-    """What checks say is wrong, all of it; empty if nothing is."""
+    """What checks say is wrong, all of it; empty if nothing is. A function raises what is wrong itself."""
 
-    def refusal(*checks: Iterable[str]) -> str:
+    def refusal(*checks: Iterable[str] | Callable[[], Any]) -> str:
         try:
-            require(*checks)
+            require(*(check() or () if callable(check) else check for check in checks))
         except PreflightError as error:
             return str(error)
         return ""

@@ -1,6 +1,7 @@
 """The start model, its adapter, tokenizer and chat template: which they are, and whether they can be played with."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,14 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from interaction import get_protocol
-from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy, make_tokenizer
+from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tokenizer
 from recipe.files import PreflightError
 from recipe.preflight import check, check_model, model
-from recipe.stage.weights import note_base
+from recipe.stage.weights import note_base, note_sums
 
 
 @pytest.fixture
-def checked(configured, made, tmp_path):
+def checked(configured, refusal, made, tmp_path):
     """A configuration of the tiny data, and what all checks say."""
 
     def checked(*overrides: str, **given: Any) -> tuple[Any, str]:
@@ -26,12 +27,7 @@ def checked(configured, made, tmp_path):
         needs = ("launcher.needs.memory_gb=0", "launcher.needs.disk_gb=0")
         config = configured(*where, *needs, *overrides, **given)
         config.actor_rollout_ref.rollout.agent.agent_loop_config_path = "recipe/config/agent_loops.yaml"
-        try:
-            check(config)
-            check_model(config)
-        except PreflightError as error:
-            return config, str(error)
-        return config, ""
+        return config, refusal(lambda: check(config), lambda: check_model(config))
 
     return checked
 
@@ -68,16 +64,9 @@ def written(name: str, content: bytes) -> Any:
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def cut(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-
-
 def flipped(folder: Path) -> None:
     """One byte of weights whose checksums are noted."""
     content = bytearray((path := folder / "model.safetensors").read_bytes())
-    from recipe.stage.weights import note_sums
-
     note_sums(folder)
     content[-9] ^= 1
     path.write_bytes(content)
@@ -86,8 +75,6 @@ def flipped(folder: Path) -> None:
 BROKEN = [
     (edited("config.json", max_position_embeddings=64), "64 positions"),
     (edited("config.json", model_type="nothing-known"), "nothing-known"),
-    (edited("config.json", num_hidden_layers=9, layer_types=None), "missing"),
-    (edited("config.json", vocab_size=100), "another shape"),
     (edited("config.json", vocab_size=100), "config.json has vocab_size=100"),
     (edited("tokenizer_config.json", eos_token=None), "eos_token"),
     *[(written("config.json", text), "config.json") for text in (b"", b"[]", b"\xff\xfe{")],
@@ -96,24 +83,21 @@ BROKEN = [
     (lambda folder: (folder / "chat_template.jinja").unlink(), "chat template"),
     (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
     (lambda folder: (folder / "config.json").rename(folder / "adapter_config.json"), "config.json"),
-    (cut, "model.safetensors"),
+    (lambda folder: os.truncate(folder / "model.safetensors", 3000), "model.safetensors"),
     (flipped, "model.safetensors"),
     (swallowed, "think_xml"),
 ]
 
 
 def test_a_model_that_is_not_whole_or_does_not_fit_is_named(checked, policy, tmp_path):
-    wrong = []
     for number, (harm, word) in enumerate(BROKEN):
         folder = Path(shutil.copytree(policy, tmp_path / str(number)))
         harm(folder)
         _, said = checked(f"actor_rollout_ref.model.path={folder}")
-        if word not in said or "Traceback" in said:
-            wrong.append(f"{number}, {word}: {said or 'passed'}")
+        assert word in said and "Traceback" not in said, (number, word, said)
     for name in ("/no/such/model", "~nobody/m", "a b"):
         with pytest.raises(PreflightError, match="Set MODEL"):
             model.start_model(name)
-    assert not wrong, "\n".join(wrong)
 
 
 def test_prompts_and_lengths_have_to_fit_each_other(checked, policy, capsys):
@@ -128,11 +112,6 @@ def test_prompts_and_lengths_have_to_fit_each_other(checked, policy, capsys):
     assert "such rows are left out" in capsys.readouterr().out
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer(["made-up rules made-up request Results: [1] an earlier thought"] * 3)
-
-
 THINKS = CHAT_TEMPLATE.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
 CONTENT = "{{ message['content'] }}"
 TEMPLATES = [
@@ -143,35 +122,20 @@ TEMPLATES = [
     (CHAT_TEMPLATE.replace("messages %}", "messages if message.role != 'system' %}"), "think_xml", "role system"),
     (CHAT_TEMPLATE.partition("{% if add_generation_prompt %}")[0], "think_xml", "header"),
     ("{{ messages | length }}" + CHAT_TEMPLATE, "think_xml", "changes what it has written"),
-    (
-        CHAT_TEMPLATE.replace(CONTENT, "{{ message['content'] if message['role'] != 'assistant' }}"),
-        "think_xml",
-        "shows",
-    ),
+    (CHAT_TEMPLATE.replace(CONTENT, "{{ message['content'] if message['role'] != 'assistant' }}"), "think_xml", "show"),
 ]
 
 
-def test_a_template_that_rollouts_cannot_use_is_refused(tokenizer, refusal):
-    wrong = []
+def test_a_template_that_rollouts_cannot_use_is_refused(refusal):
+    tokenizer = make_tokenizer(["made-up rules made-up request Results: [1] an earlier thought"] * 3)
     for template, protocol, word in TEMPLATES:
         tokenizer.chat_template = template
         said = refusal(model.template(tokenizer, get_protocol(protocol), {}, []))
-        if word.removesuffix("s") not in said or bool(said) is not bool(word):
-            wrong.append(f"{word}: {said or 'passed'}")
-    assert not wrong, "\n".join(wrong)
+        assert word in said and bool(said) is bool(word), (word, said)
     last = "message['content'] if loop.last else message['content'].split('</think>')[-1]"
     tokenizer.chat_template, notes = CHAT_TEMPLATE.replace("message['content']", f"({last})"), list[str]()
     assert refusal(model.template(tokenizer, get_protocol("think_xml"), {}, notes)) == ""
     assert r"messages end with '<|im_end|>\n'; drops earlier thoughts" in notes[0]
-
-
-def make_adapter(folder: Path, base: Path) -> Path:
-    """An adapter with random weights, as a stage leaves it."""
-    lora = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=24, target_modules=["q_proj", "down_proj"])
-    made = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
-    made.save_pretrained(str(folder), save_embedding_layers=False)
-    note_base(folder, str(base))
-    return folder
 
 
 def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(configured, refusal, policy, tmp_path):
@@ -180,19 +144,21 @@ def test_an_adapter_that_is_trained_further_decides_rank_alpha_modules_and_base(
         return config.actor_rollout_ref.model, refusal(model.start(config, []))
 
     assert "one/adapter" in started("stage.adapter=continue")[1]
-    folder = make_adapter(tmp_path / "one" / "adapter", policy)
+    folder, base = tmp_path / "one" / "adapter", AutoModelForCausalLM.from_pretrained(policy)
+    lora = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=24, target_modules=["q_proj", "down_proj"])
+    get_peft_model(base, lora).save_pretrained(str(folder), save_embedding_layers=False)
+    note_base(folder, str(policy))
     shutil.copytree(policy, tmp_path / "one" / "hf")
     found, said = started("stage.adapter=continue", "actor_rollout_ref.model.lora_rank=8")
     assert said == "" and (found.path, found.lora_adapter_path) == (str(policy), str(folder))
     assert (found.lora_rank, found.lora_alpha, found.target_modules) == (4, 24, ["down_proj", "q_proj"])
     found, said = started("stage.adapter=new")
     assert said == "" and (found.path, found.lora_adapter_path) == (str(tmp_path / "one" / "hf"), None)
-    make_tiny_policy(other := tmp_path / "other")
-    changed = AutoModelForCausalLM.from_pretrained(other)
+    other = AutoModelForCausalLM.from_pretrained(policy)
     with torch.no_grad():
-        changed.model.norm.weight.mul_(2)
-    changed.save_pretrained(other)
-    assert "another model's" in started("stage.adapter=continue", f"actor_rollout_ref.model.path={other}")[1]
+        other.model.norm.weight.mul_(2)
+    other.save_pretrained(tmp_path / "other")
+    assert "another model's" in started("stage.adapter=continue", f"actor_rollout_ref.model.path={tmp_path}/other")[1]
     content = (folder / "adapter_model.safetensors").read_bytes()
     (folder / "adapter_model.safetensors").write_bytes(content[:900])
     assert "adapter_model.safetensors" in started("stage.adapter=continue")[1]

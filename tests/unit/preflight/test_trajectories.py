@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from support.stored import line, tokenizer, write_lines, write_rows
 
-from recipe.files import PreflightError
 from recipe.preflight import check_settings
 from recipe.preflight.trajectories import check_trajectories
 
@@ -15,7 +14,7 @@ PAIRS = [line(uid=str(number // 2), session=number % 2) for number in range(16)]
 
 
 @pytest.fixture
-def judged(configured, tmp_path):
+def judged(configured, refusal, tmp_path):
     """The problems, the notes and the configuration of a stage that learns from these lines."""
 
     def judged(lines: Any, *overrides: str, algorithm: str = "step_grained") -> tuple[str, str, Any]:
@@ -24,13 +23,9 @@ def judged(configured, tmp_path):
         limits = ("data.max_prompt_length=64", "data.max_response_length=64", f"{ROLLOUT}.max_model_len=128")
         given = (f"offline.files={path}", f"paths.run={tmp_path}", "actor_rollout_ref.model.path=the model")
         config = configured(*small, *limits, *given, f"algorithm={algorithm}", *overrides)
-        notes = list[str]()
-        try:
-            check_settings(config)
-            wrong = list(check_trajectories(config, tokenizer(), SimpleNamespace(vocab_size=2048), notes))
-        except PreflightError as error:
-            wrong = [str(error)]
-        return "\n".join(wrong), "\n".join(notes), config
+        model, notes = SimpleNamespace(vocab_size=2048), list[str]()
+        trained = check_trajectories(config, tokenizer(), model, notes)  # begins after the settings were filled in
+        return refusal(lambda: check_settings(config), trained), "\n".join(notes), config
 
     return judged
 

@@ -20,12 +20,11 @@ from rewards.votes import SOLVED
 WORDS = {"S": "AnswerStatus.Solved", "U": "Unsure", "N": "unsolved"}
 
 
-def write(path: Path, **queries: str) -> Path:
+def write(path: Path, **queries: str) -> None:
     """A file of votes; `a="SUN"` are three votes on query a."""
     path.parent.mkdir(parents=True, exist_ok=True)
     votes = {name: {str(number): WORDS[word] for number, word in enumerate(said)} for name, said in queries.items()}
     path.write_text(json.dumps({name: {"query": "q", "is_solved": given} for name, given in votes.items()}))
-    return path
 
 
 @pytest.fixture
@@ -111,12 +110,10 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
     values = {"a1": 1.0, "a2": 1.0, "b1": 0.0, "b2": 0.0, "c1": 1.0, "c2": 0.0}
     new, old = method("new", clusters=True, **values), method("old", clusters=True, **dict.fromkeys(values, 0.0))
     assert compare(new, old)[0].interval == pytest.approx(t_interval([1.0, 0.0, 0.5]))
-    for one, other, same in (
-        ({"a": 0.3, "b": 0.0}, {"a": 0.1 + 0.2, "b": 0.0}, True),
-        ({"a": 1.0, "b": 1.0}, {"a": 0.5, "b": 0.5}, False),
-    ):
-        (pair,) = compare(method("new", **one), method("old", **other))
-        assert (pair.same, pair.interval) == (same, None), "no interval of no width"
+    (pair,) = compare(method("new", a=0.3, b=0.0), method("old", a=0.1 + 0.2, b=0.0))
+    assert (pair.same, pair.interval) == (True, None)
+    (pair,) = compare(method("new", a=1.0, b=1.0), method("old", a=0.5, b=0.5))
+    assert (pair.same, pair.interval) == (False, None), "no interval of no width"
 
 
 VOTES = {"10": "Unsure", "2": "AnswerStatus.Solved", "0": "UNSOLVED"}
@@ -151,14 +148,9 @@ def evaluation(folder: Path, solved: dict[str, list[bool]], environment: str = "
     return folder
 
 
-def test_evaluations_stand_beside_votes_and_the_settings_that_differ_are_named(
-    example: Path, tmp_path: Path, report
-) -> None:
-    solved = {
-        "multi_turn_base_0": [True, False],
-        "multi_turn_base_1": [True] * 2,
-        "multi_turn_miss_func_0": [False] * 2,
-    }
+def test_evaluations_stand_beside_votes_and_settings_that_differ_are_named(example: Path, tmp_path: Path, report):
+    solved = {"multi_turn_base_0": [True, False], "multi_turn_base_1": [True] * 2}
+    solved |= {"multi_turn_miss_func_0": [False] * 2}
     mine = evaluation(tmp_path / "mine", solved)
     other = evaluation(tmp_path / "other", {**solved, "multi_turn_base_0": [True]}, docs="signature")
     said = " ".join(report(mine, "--compare", example, other)[1].split())

@@ -21,8 +21,7 @@ def line(step: int, task: object, rollout: int, launch: str | None = None, score
     named = {"environment": "bfcl", "task_id": f"multi_turn_base_{task}", "category": "multi_turn_base"}
     reward = {"acc": score, "progress": score, "acc_official": score}
     found = {**head, **named, "cluster": str(task), "part": "test", "score": score, "reward": reward}
-    episode = more.pop("episode", RECORD)
-    return {**found, **more, "episode": episode}  # as training writes it: last
+    return {**found, "episode": RECORD, **more}  # as training writes it: last
 
 
 def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None:
@@ -43,14 +42,12 @@ def test_every_reader_finds_in_parts_what_is_in_one_file(tmp_path: Path) -> None
 
 
 def test_of_an_episode_that_was_played_again_the_later_one_counts(tmp_path: Path) -> None:
-    played = [("first", "a", 0.1), ("first", "b", 0.2), ("second", "c", 0.3), ("second", "d", 0.4)]
-    lines = [json.dumps(line(1, 0, 0, launch, score, uid=uid)) + "\n" for launch, uid, score in played]
     path = path_of(tmp_path / STAGE / "rollouts", "train", 1)
-    path.parent.mkdir(parents=True)
-    for count, expected in ((2, [0.1, 0.2]), (4, [0.3, 0.4])):  # dynamic sampling; and a step played after a resume
-        path.write_text("".join(lines[:count]))
-        assert [place.header["score"] for place in headers(path)] == expected
-        assert [record["score"] for record in read_records(path)] == expected
+    for launch, scores in (("first", [0.1, 0.2]), ("second", [0.3, 0.4])):  # dynamic sampling; and after a resume
+        for score in scores:
+            append(path, line(1, 0, 0, launch, score, uid=str(score)))
+        assert [place.header["score"] for place in headers(path)] == scores
+        assert [record["score"] for record in read_records(path)] == scores
 
 
 DAMAGED = [

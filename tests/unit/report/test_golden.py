@@ -9,6 +9,7 @@ import pytest
 import yaml
 from support.runs import validated, write_metrics
 
+from interaction.episode_file import append, path_of
 from recipe.report import page
 from recipe.stage import state
 
@@ -34,17 +35,14 @@ def golden_run(run: Path, seed: int) -> Path:
         validation_of(stage, STEPS, (place + 1) / 2)
         metrics = []
         for step in range(1, STEPS + 1):
-            gain, lines = (place * STEPS + step) / 40, []
+            gain = (place * STEPS + step) / 40
             for name in NAMES[:4]:
                 score = round(gain + draw.random(), 3)
                 line = {"step": step, "uid": name, "session_id": 0, "task_id": name, "environment": "bfcl"}
                 line |= {"category": "base", "score": score, "reward": {"progress": score / 2}}
                 if step == STEPS:
                     line["seconds"] = {"total": score, "generate": score / 2, "environment": 0.25}
-                lines.append(json.dumps({**line, "episode": {}}) + "\n")
-            path = run / stage / "rollouts" / "train" / f"{step:06d}.jsonl"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(lines))
+                append(path_of(run / stage / "rollouts", "train", step), {**line, "episode": {}})
             data = {"critic/score/mean": gain, "train/progress": gain / 2, "actor/kl_loss": gain / 10}
             data |= {"train/stop/completed": 0.75, "train/stop/max_tokens": 0.25, "timing_s/step": 4.0 + gain}
             data |= {"training/rollout_actor_probs_pearson_corr": 0.99, "timing_s/gen": 1.0}
@@ -53,9 +51,8 @@ def golden_run(run: Path, seed: int) -> Path:
         (run / stage / "config").mkdir()
         settings = {"paths": {"run": str(run)}, "data": {"seed": seed}}
         (run / stage / "config" / "resolved.yaml").write_text(yaml.safe_dump(settings))
-    listed = [
-        {"name": stage, "folder": stage, "status": "done", "global_step": STEPS, "target": STEPS} for stage in STAGES
-    ]
+    ended = {"status": "done", "global_step": STEPS, "target": STEPS}
+    listed = [{"name": stage, "folder": stage, **ended} for stage in STAGES]
     (run / "curriculum.json").write_text(json.dumps({"stages": [*listed, {"name": "stage3", "status": "waiting"}]}))
     (run / "manifest.json").write_text(json.dumps({"starts": [{"stage": STAGES[0], "time": "2026-01-01T10:00:00"}]}))
     return run

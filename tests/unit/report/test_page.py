@@ -6,14 +6,47 @@ from pathlib import Path
 import pytest
 import yaml
 from support.browser import CHROMIUM, chromium
-from support.report_pages import EVIL, choose, listed, record, shown, store, think_xml
 from support.runs import STAGE, a_run, write_metrics
 
 from bfcl_env import load_scenarios
+from interaction import get_protocol
+from interaction.episode_file import append, path_of
 from recipe.report import figures
 from recipe.report import page as pages
+from recipe.tools.policies import play
+from rewards.progress import compute_score
 
 BASE = load_scenarios("multi_turn_base")
+EVIL = "</script><img src=x onerror=\"document.title='broken'\"><b id=injected>bold</b>"
+think_xml = get_protocol("think_xml")
+
+
+def choose(page, control, value):
+    event = "input" if control in ("search", "low", "high") else "change"
+    it = f"document.getElementById({control!r})"
+    page.value(f"{it}.value = {value!r}; {it}.dispatchEvent(new Event({event!r}))")
+
+
+def listed(page):
+    return page.value("[...document.querySelectorAll('#list button span:first-child')].map(it => it.textContent)")
+
+
+def shown(page):
+    return page.value("document.getElementById('episode').textContent")
+
+
+def record(scenario, *messages, sample=0):
+    """A stored line, played for real: these messages, or gold."""
+    episode = play(scenario, think_xml, lambda game: messages or game.gold()).to_dict()
+    metrics = compute_score("bfcl", "", None, {"episode": episode})
+    head = {"uid": "u", "session_id": sample, "task_id": scenario.id, "part": "test"}
+    task = {"environment": "bfcl", "category": scenario.category, "cluster": scenario.cluster}
+    return {**head, **task, "score": metrics["score"], "reward": metrics, "episode": episode}
+
+
+def store(run, split, step, *records):
+    for line in records:
+        append(path_of(run / "stage2_base" / "rollouts", split, step), {"split": split, "step": step, **line})
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +63,10 @@ def run(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "first"
     a_run(run, [0.1, 0.5] * 6, "stage2_base")
     call = json.dumps([{"name": "echo", "arguments": {"content": EVIL}}])
-    evil = think_xml.render_calls(EVIL, []).replace("[]", call)
-    failed = record(load_scenarios("multi_turn_miss_func")[0], step=12, sample=0, answers=["no tags at all"])
-    store(run, "stage2_base", "train", 1, [record(BASE[0], step=1, sample=0, answers=[evil, EVIL])])
-    store(run, "stage2_base", "train", 12, [record(BASE[1], step=12, sample=n, solved=True) for n in range(2)])
-    store(run, "stage2_base", "val", 12, [failed])
+    evil = think_xml.render_calls(f"I think {EVIL}", []).replace("[]", call)
+    store(run, "train", 1, record(BASE[0], evil, EVIL))
+    store(run, "train", 12, *(record(BASE[1], sample=n) for n in range(2)))
+    store(run, "val", 12, record(load_scenarios("multi_turn_miss_func")[0], "no tags at all"))
     (run / "manifest.json").write_text(json.dumps({"starts": [{"stage": "stage2_base", "time": "t", "x": EVIL}]}))
     return run
 
@@ -53,7 +85,7 @@ def test_it_opens_without_a_network_and_what_a_model_wrote_stays_text(page, run)
     assert [url for url in requests if not url.startswith("file:")] == []
     assert [e for e in page.events if e["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")] == []
     choose(page, "task", "multi_turn_base_0")
-    assert EVIL in shown(page) and page.value("document.getElementById('injected')") is None
+    assert f"I think {EVIL}" in shown(page) and page.value("document.getElementById('injected')") is None
     assert page.value("document.title") == "first"
     text = path.read_text()
     assert "<b id=injected" not in text and "<img" not in text
@@ -74,7 +106,7 @@ def test_a_click_shows_an_episode_and_filters_leave_what_was_asked_for(page, run
     assert "no tags at all" in shown(page) and "malformed" in shown(page)
     click(page, "#list li:last-child button")
     turns = BASE[1].turns
-    assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed") and "I do it" in shown(page)
+    assert shown(page).count("Turn ") == len(turns) == shown(page).count("passed")
     choose(page, "low", "1")
     assert listed(page) == ["multi_turn_base_1"] * 2
     choose(page, "low", "")
@@ -98,12 +130,12 @@ def test_an_episode_that_is_judged_as_a_whole_shows_its_outcome_and_differences(
         {"table": "orders", "row": EVIL, "expected": "{'a': 1, 'b': 2}", "found": "{'a': 7, 'b': 2}"},
         {"table": "users", "note": "gone", "found": "3"},
     ]
-    bfcl = record(BASE[0], step=1, sample=0, answers=[think_xml.render_answer("t", "x")])
-    own = {**record(BASE[0], step=1, sample=1, solved=True), "environment": "shop"}
+    bfcl = record(BASE[0], think_xml.render_answer("t", "x"))
+    own = {**record(BASE[0], sample=1), "environment": "shop"}
     own["episode"]["turns"] = [{**own["episode"]["turns"][0], "passed": None, "difference": items}]
     outcome = {"passed": False, "components": {"database": 1.0, "told": 0.0}}
     own["episode"] |= {"environment": "shop", "outcome": outcome}
-    store(tmp_path, "stage2_base", "train", 1, [bfcl, own])
+    store(tmp_path, "train", 1, bfcl, own)
     page.open(pages.write(tmp_path))
     assert sorted(listed(page)) == ["bfcl/multi_turn_base_0", "shop/multi_turn_base_0"]
     assert cells(page, 0, "th")[:4] == ["class", "attribute", "expected", "found"]

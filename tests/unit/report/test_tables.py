@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import product
 from math import inf, nan
 from pathlib import Path
 from statistics import variance
@@ -11,6 +12,7 @@ import pytest
 from mpmath import betainc
 from support.runs import STAGE, a_run
 
+from interaction.episode_file import append, path_of
 from recipe.evaluation.intervals import t_quantile
 from recipe.report import __main__ as command
 from recipe.report import page, tables
@@ -19,27 +21,17 @@ from recipe.report.tables import REWARD, Difference, Rise, compare, rise
 TIMES = 1000  # .7 % of coverage is one standard error of it
 
 
-def store(run: Path, step: int, scores: dict[str, list[float]]) -> Path:
-    """The stored episodes of a step; a task's scores are its rollouts."""
-    path = run / STAGE / "rollouts" / "train" / f"{step:06d}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    head = {"step": step, "environment": "bfcl", "category": "base", "cluster": "0", "uid": "u"}
-    lines = [
-        {**head, "session_id": n, "task_id": task, "score": score, "reward": {"progress": score / 2}, "episode": {}}
-        for task, values in scores.items()
-        for n, score in enumerate(values)
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
 def a_run_with_episodes(folder: Path, rise: float, shift: int = 0) -> Path:
     """Ten steps; the tasks of the last five are moved by `shift`."""
     run = a_run(folder, [0.5] * 5 + [0.5 + rise] * 5)
     for step in range(1, 11):
         late = step > 5
-        tasks = range(shift * late, shift * late + 4)
-        store(run, step, {f"base_{task}": [0.4 + rise * late, 0.6 + rise * late] for task in tasks})
+        head = {"step": step, "environment": "bfcl", "category": "base", "cluster": "0", "uid": "u"}
+        for task, n in product(range(shift * late, shift * late + 4), range(2)):
+            score = (0.4, 0.6)[n] + rise * late
+            line = {**head, "session_id": n, "task_id": f"base_{task}", "score": score}
+            line |= {"reward": {"progress": score / 2}, "episode": {}}
+            append(path_of(run / STAGE / "rollouts", "train", step), line)
     return run
 
 
@@ -66,11 +58,9 @@ def test_intervals_hold_the_true_difference_as_often_as_they_claim() -> None:
     for _ in range(TIMES):
         for name, (first, before, last, after, truth) in designs(rng).items():
             found = compare(played(rng, first, before), played(rng, last, after))
-            assert found is not None and found.interval is not None
             held[name] += found.interval[0] <= truth <= found.interval[1]
         values = rng.normal(0.0, 0.06, size=3) + rng.normal(0.0, 0.02, size=3)
         interval = Rise(tuple(Difference(0.0, value, 0.02) for value in values)).interval
-        assert interval is not None
         held["runs"] += interval[0] <= 0 <= interval[1]
     assert {name: count for name, count in held.items() if not 0.925 <= count / TIMES <= 0.975} == {}
 
@@ -105,7 +95,7 @@ def test_the_error_of_a_run_comes_from_its_episodes_and_runs_give_an_interval(tm
     spread = 10 * 0.01 / 9 / 10  # the variance of the mean of one task's ten episodes
     assert found.runs[0].standard_error == pytest.approx((2 * 4 * spread / 4**2) ** 0.5)
     assert progress is not None and progress.difference == pytest.approx(0.1)
-    store(one, 8, {})
+    path_of(one / STAGE / "rollouts", "train", 8).write_text("")
     for run, said in (
         (two, "+0.200 +- 0.024 [+0.153, +0.247], one run"),
         (one, "no stored episodes"),

@@ -1,12 +1,12 @@
 """Held-out tasks: which count, how far they moved, and that groups, guards and runs are never pooled."""
 
-import json
 from pathlib import Path
 from statistics import stdev
 
 import pytest
 from support.runs import STAGE, a_run, validated
 
+from recipe.evaluation.intervals import wilson
 from recipe.report import figures
 from recipe.report.validation import moved, rows, table, validations
 
@@ -62,19 +62,13 @@ def test_guards_clusters_and_categories_of_two_environments_are_kept_apart(run: 
     found = {name: [share for share, _ in shares] for name, shares, _ in rows([run])[1]}
     assert found.pop("all, official") == [1.0, 1.0] and found.pop("all") == [0.0, 1.0]
     assert found == {"easy, guard": [1.0, 0.0], "long, guard": [1.0, 1.0], "all, guard": [1.0, 0.5]}
-
-    def line(environment: str, task: int, acc: float) -> str:
-        names = {"environment": environment, "task_id": str(task), "category": "all_there_is", "cluster": str(task)}
-        scored = {"part": "test", "score": acc, "reward": {"acc": acc}, "episode": {}}
-        return json.dumps({"step": 9, "session_id": 0, **names, **scored}) + "\n"
-
-    path = run / STAGE / "rollouts" / "val" / "000009.jsonl"
-    path.write_text("".join(line("a", task, 1.0) + line("b", task, 0.0) for task in range(8)))
-    measured = {row["category"]: row for row in validations(run) if row["step"] == 9}
+    for environment, solved in (("a", 6), ("b", 2)):
+        passed = {f"all_there_is_{task}": [float(task < solved)] for task in range(8)}
+        validated(run, 12, passed, environment=environment)
+    measured = {row["category"]: row for row in validations(run) if row["step"] == 12}
     shares = {name: (row["tasks"], row["acc"].value) for name, row in measured.items()}
-    assert shares == {"a/all_there_is": (8, 1.0), "b/all_there_is": (8, 0.0), "all": (16, 0.5)}
-    low, high = measured["all"]["acc"].interval
-    assert high - low > 0.3, "16 clusters; as 8 that each hold a pass and a failure they would not differ at all"
+    assert shares == {"a/all_there_is": (8, 0.75), "b/all_there_is": (8, 0.25), "all": (16, 0.5)}
+    assert measured["all"]["acc"].interval == pytest.approx(wilson(8, 16)), "16 clusters, not 8"
 
 
 def test_the_bands_are_the_intervals_of_the_table_over_all_steps(run: Path) -> None:

@@ -47,31 +47,18 @@ def paid(success, contribution):
 
 
 TWO_OF_THREE = [paid(1 / 3, DOORS_GAIN), paid(1 / 3, LIGHTS_GAIN)]
-READ_AND_FLY = say(call("fly"), call("setHeadlights", mode="on"))
+REDO = [DARK, LIGHTS] * 2
+FLY = say(call("fly"), call("setHeadlights", mode="on"))
 TRAJECTORIES = {
     "gold in two messages": (CAR, [UNLOCK, LIGHTS, ANSWER], [paid(1 / 2, DOORS_GAIN), paid(1 / 2, LIGHTS_GAIN), 2]),
     "a parse error first": (CAR, [GARBAGE, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
     "an error result first": (CAR, [START, UNLOCK, LIGHTS, ANSWER], [0, *TWO_OF_THREE, 2]),
-    "an error beside the right call": (
-        CAR,
-        [READ_AND_FLY, UNLOCK, ANSWER],
-        [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 2],
-    ),
+    "an error beside gold's call": (CAR, [FLY, UNLOCK, ANSWER], [paid(0, LIGHTS_GAIN), paid(1 / 3, DOORS_GAIN), 2]),
     "the right read, repeated, and the next turn": (STOCKS, [NVIDIA, NVIDIA, ANSWER, FUND, ANSWER], [1, 0, 1, 1, 2]),
-    "the wrong read, so unsolved": (STOCKS, [APPLE, ANSWER], [paid(1, 0), 0]),
     "the wrong read, then the right one": (STOCKS, [APPLE, NVIDIA, ANSWER], [paid(1 / 2, 0), paid(1 / 2, 1), 1]),
-    "the right write, repeated": (LOCKS, [LOCK, LOCK, ANSWER], [1, 0, 1]),
     "the right state by other calls": (CAR, [FRONT, REAR, LIGHTS, ANSWER], [paid(1 / 3, 0), *TWO_OF_THREE, 2]),
-    "undone and done again, twice": (
-        CAR,
-        [UNLOCK, LIGHTS, DARK, LIGHTS, DARK, LIGHTS, ANSWER],
-        [*TWO_OF_THREE, paid(1 / 3, 0), 0, 0, 0, 2],
-    ),
-    "the wrong order, which fails": (
-        ENGINE,
-        [START, BRAKE, START, ANSWER],
-        [0, paid(1 / 3, 1 / 2), paid(1 / 3, 1 / 2), 1],
-    ),
+    "undone and done again, twice": (CAR, [UNLOCK, LIGHTS, *REDO, ANSWER], [*TWO_OF_THREE, paid(1 / 3, 0), 0, 0, 0, 2]),
+    "the wrong order, which fails": (ENGINE, [START, BRAKE, START, ANSWER], [0, *[paid(1 / 3, 1 / 2)] * 2, 1]),
     "cut in the second message": (CAR, [UNLOCK, CUT], [paid(1 / 2, 2 / 3), 0]),
     "nothing": (STOCKS, [], []),
 }

@@ -6,9 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.policies import play, say
 
-from bfcl_env import Call, load_scenarios
 from recipe.reward import sample_record
 from rewards import step as step_reward
 from rewards import votes
@@ -52,13 +50,6 @@ def test_votes_are_averaged_and_put_into_the_formula(record, tmp_path):
     assert result["step_scores"] == pytest.approx([(1 + 14 / 15) / 2, 2 / 3, 0.5, 0.25, 0.75, 0.5, 0.0, 1 + 0.25])
     assert (result["voted"], result["score"]) == (1.0, pytest.approx(sum(result["step_scores"])))
     assert score(record, path, alpha=3)["step_scores"][2] == pytest.approx((3 * 0.5 + 0.5) / 4)
-
-
-def test_the_calls_of_a_turn_earn_no_more_than_solving_it_unless_configured(tmp_path):
-    record = play(load_scenarios("multi_turn_base")[0], [say(Call("ls", {}))] * 4)
-    path = write(tmp_path / "votes.jsonl", record, s0=BEST, s1=BEST, s2=BEST, s3=BEST)
-    assert score(record, path)["step_scores"] == [0.25] * 4
-    assert score(record, path, bound=math.inf)["step_scores"] == [1.0] * 4
 
 
 def test_an_episode_without_votes_follows_the_rules(record, tmp_path):

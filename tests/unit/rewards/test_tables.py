@@ -21,8 +21,7 @@ from rewards.metrics import METRIC_KEYS, STOP_REASONS, episode_metrics
 
 GOLD = "cd"
 """The function that gold calls in every turn."""
-ANSWER = "answer"
-GARBAGE = "garbage"
+ANSWER, GARBAGE = "answer", "garbage"
 
 
 def ok(name, error=None, **arguments):
@@ -44,35 +43,25 @@ def turn(*steps, gold=True, passed=False, reached=True):
     }
 
 
-def unreached():
-    return turn(reached=False)
-
-
 def episode(*turns, stop_reason="completed"):
     passed = bool(turns) and all(turn["passed"] for turn in turns)
     return {"stop_reason": stop_reason, "facts": {}, "outcome": {"passed": passed}, "turns": list(turns)}
 
 
 GOOD = [[ok("cd", folder="x")], ANSWER]
-
-PASS = turn(*GOOD, passed=True)
+PASS, FAIL = turn(*GOOD, passed=True), turn(*GOOD)
 FREE = turn(ANSWER, gold=False, passed=True)
-FAIL = turn(*GOOD)
-
+UNREACHED = turn(reached=False)
 
 FORM = {
     "gold's calls": ([FAIL], 2.0),
     "always answering": ([turn(ANSWER), turn(ANSWER)], 0.0),
-    "stopping after one good turn": ([FAIL, unreached(), unreached(), unreached()], 0.5),
+    "stopping after one good turn": ([FAIL, UNREACHED, UNREACHED, UNREACHED], 0.5),
     "cut in the second turn": ([FAIL, turn([ok("a", x=1)], GARBAGE)], 1.75),
     "calling once, then only answering": ([FAIL, turn(ANSWER), turn(ANSWER), turn(ANSWER)], 0.5),
     "paying every turn with ls()": ([turn([ok("ls")], ANSWER)] * 2, 1.0),
-    "one error": ([turn([bad("cd", folder="y")], ANSWER)], 1.0),
     "one error beside one success": ([turn([bad("cd", folder="y"), ok("cd", folder="x")], ANSWER)], 1.5),
-    "the same pair failing and then working has failed": (
-        [turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)],
-        1.0,
-    ),
+    "a pair that failed first": ([turn([bad("cd", folder="x")], [ok("cd", folder="x")], ANSWER)], 1.0),
     "gold's call counts again in another turn": ([FAIL, FAIL], 2.0),
     "another read in every turn": ([turn([ok("cat", file=name)], ANSWER) for name in "abcd"], 2.0),
     "what worked in an earlier turn and is an error now": (
@@ -85,11 +74,9 @@ FORM = {
 """Mean of w + s over the turns, none of which passed: the reward is a quarter of it."""
 
 FORMAT = {
-    "gold with a turn in which nothing is to be called": (episode(PASS, FREE), 2.0),
     "half solved, the rest as well written": (episode(PASS, FAIL), 1.25),
-    "half solved, then silent": (episode(PASS, unreached()), 1.0),
+    "half solved, then silent": (episode(PASS, UNREACHED), 1.0),
     "solved, with one malformed message of three": (episode(turn(GARBAGE, *GOOD, passed=True)), 1.5 + 2 / 6),
-    "solved, by a call that is paid no more": (episode(*[turn([ok("ls")], passed=True)] * 2), 1.5),
     "only turns passed in which nothing is to be called": (episode(FREE, FREE, FAIL), 0.5),
     "one turn with gold makes the others count": (episode(FREE, FREE, PASS), 2.0),
 }
@@ -117,49 +104,25 @@ def test_each_episode_is_paid():
         assert score(all_or_nothing, record) == (record["outcome"]["passed"] and expected), case
 
 
-# Any record.
-
-CALLS = st.builds(
-    lambda name, error: ok(name, error), st.sampled_from(["a", "b", GOLD]), st.sampled_from([None, "result"])
+CALLS = st.builds(ok, st.sampled_from(["a", "b", GOLD]), st.sampled_from([None, "result"]))
+STEPS = st.lists(st.just(GARBAGE) | st.lists(CALLS, max_size=4), max_size=4)
+TURNS = st.builds(
+    lambda steps, **how: turn(*steps, **how), STEPS, gold=st.booleans(), passed=st.booleans(), reached=st.booleans()
 )
-STEPS = st.builds(
-    lambda well_formed, calls: {"well_formed": well_formed, "calls": calls if well_formed else []},
-    st.booleans(),
-    st.lists(CALLS, max_size=4),
-)
-
-
-@st.composite
-def turns(draw):
-    """Also what no environment writes: turns that passed without a message, or were not reached."""
-    passed = draw(st.booleans())
-    return {
-        "facts": {"has_gold": draw(st.booleans()), "passed_official": passed},
-        "passed": passed,
-        "reached": draw(st.booleans()),
-        "steps": draw(st.lists(STEPS, max_size=4)),
-    }
-
-
-RECORDS = st.builds(
-    lambda found: {"turns": found, "stop_reason": None, "outcome": None, "facts": {}},
-    st.lists(turns(), min_size=1, max_size=6),
-)
+"""Also those that no environment writes: that passed without a message, or were not reached."""
 
 
 @settings(max_examples=200, deadline=None)
-@given(RECORDS)
-def test_any_record_earns_at_least_its_progress_and_at_most_what_perfect_writing_would(record):
+@given(st.lists(TURNS, min_size=1, max_size=6))
+def test_any_record_earns_at_least_its_progress_and_at_most_what_perfect_writing_would(turns):
+    record = episode(*turns)
     progress = episode_metrics(record)["progress"]
     assert progress - 1e-9 <= score(format_reward, record) <= 0.5 + 1.5 * progress + 1e-9
 
 
-# Metrics, and what stands beside the rewards.
-
-
 def test_metrics_count_what_happened_under_the_same_keys_as_floats():
     first = turn([ok("ls"), bad("cd", folder="y")], GARBAGE, ANSWER, passed=True)
-    counts = episode_metrics(episode(first, FREE, unreached(), stop_reason="max_steps"))
+    counts = episode_metrics(episode(first, FREE, UNREACHED, stop_reason="max_steps"))
     assert (counts["format_rate"], counts["call_success_rate"]) == (3 / 4, 1 / 2)
     assert (counts["turns"], counts["steps"], counts["calls"]) == (2.0, 4.0, 2.0)
     assert (counts["acc"], counts["acc_official"], counts["stop/max_steps"]) == (0.0, 0.0, 1.0)

@@ -3,9 +3,8 @@
 import json
 from contextlib import nullcontext
 
-import pytest
-from omegaconf import OmegaConf
 from support.evaluation import PROTOCOL, serving
+from support.stages import config_of
 
 from recipe import evaluate
 from recipe.gates import check_logged
@@ -16,18 +15,8 @@ from recipe.stage import choosing, state
 BY_SCORE = {"stage": "stage2_base", "setting": "stage.handover_metric", "metric": "val_dev/score"}
 
 
-@pytest.fixture
-def config():
-    """A stage whose settings of choosing are to be changed."""
-    return OmegaConf.create(
-        {
-            "stage": {"name": "stage2_base", "gate": None, "handover": "last", "handover_metric": "val_dev/score"},
-            "actor_rollout_ref": {"model": {"path": None}},
-        }
-    )
-
-
-def test_deciding_by_tasks_that_are_reported_is_refused(config):
+def test_deciding_by_tasks_that_are_reported_is_refused(tmp_path):
+    config = config_of(tmp_path)
     for metric in ("val/score", "val_test/acc", "val-core/bfcl/base/acc/mean@1"):
         gate, handover = config.copy(), config.copy()
         gate.stage.gate = {"kind": "minimum", "value": 0.5, "metric": metric}
@@ -64,14 +53,14 @@ def test_a_validation_is_logged_over_all_tasks_each_part_and_the_guard_alone():
     }
 
 
-def test_what_has_decided_goes_on_to_the_models_that_start_from_it(config, tmp_path):
-    stage = tmp_path / "run" / "stage2_base"
-    for folder in ("hf", "best/global_step_4", "checkpoints/global_step_4/actor/huggingface"):
-        (stage / folder).mkdir(parents=True)
+def test_what_has_decided_goes_on_to_the_models_that_start_from_it(tmp_path):
+    stage, config = tmp_path / "run" / "stage2_base", config_of(tmp_path, stage__name="stage2_base")
+    models = [stage / name for name in ("hf", "best/global_step_4", "checkpoints/global_step_4/actor/huggingface")]
+    for model in models:
+        model.mkdir(parents=True)
     config.stage.handover = "best"
     state.update(stage, chose=tuple(choosing.decisions(config)))
-    for folder in ("hf", "best/global_step_4", "checkpoints/global_step_4/actor/huggingface"):
-        assert choosing.of_model(stage / folder) == [BY_SCORE]
+    assert [choosing.of_model(model) for model in models] == [[BY_SCORE]] * 3
     config.stage.update({"name": "stage3_full", "handover": "last"})
     config.actor_rollout_ref.model.path = str(stage / "hf")
     assert choosing.decisions(config) == [BY_SCORE]

@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from safetensors.torch import save_file
 from support.stages import config_of, save
 
-from recipe.files import PreflightError
 from recipe.stage import end as ends
 from recipe.stage import starts, state
 from recipe.stage.end import StageEnd
@@ -18,13 +17,6 @@ from recipe.stage.export import ExportError
 from recipe.stage.state import Verdict
 
 LEAVE = {"kind": "leave_at", "metric": "m", "value": 1.0, "window": 2}
-
-
-def a_stage(folder: Path, **changes: Any) -> Any:
-    """Its configuration; its folder is there."""
-    config = config_of(folder, **{f"stage__{name}": value for name, value in changes.items()})
-    Path(config.paths.stage).mkdir(parents=True)
-    return config
 
 
 def trained(config: Any, *scores: float) -> None:
@@ -46,9 +38,8 @@ def flip(path: Path) -> None:
 
 
 def test_old_checkpoints_go_whichever_start_wrote_them_and_never_the_newest(tmp_path):
-    for number, (steps, tracked, kept) in enumerate(
-        [((1, 2, 3, 4), 4, [3, 4]), ((12, 1, 2, 3), 3, [2, 3, 12]), ((10, 11, 5), 5, [5, 10, 11])]
-    ):
+    starts_of = [((1, 2, 3, 4), 4, [3, 4]), ((12, 1, 2, 3), 3, [2, 3, 12]), ((10, 11, 5), 5, [5, 10, 11])]
+    for number, (steps, tracked, kept) in enumerate(starts_of):
         config = config_of(tmp_path / str(number))
         for step in steps:
             save(config, step)
@@ -56,16 +47,6 @@ def test_old_checkpoints_go_whichever_start_wrote_them_and_never_the_newest(tmp_
         (checkpoints / state.TRACKER).write_text(str(tracked))
         state.prune(config)
         assert sorted(state.step_folders(checkpoints)) == kept
-
-
-def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
-    config = config_of(tmp_path)
-    rollouts = tmp_path / "stage" / "rollouts" / "train"
-    rollouts.mkdir(parents=True)
-    for name, text in {"2": '{"a": 1}\n{"a"', "3": '{"a": 1}\n', "4": ""}.items():
-        (rollouts / f"{name}.jsonl").write_text(text)
-    starts.repair(config)
-    assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
 
 
 def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_are_asked_for(tmp_path):
@@ -86,8 +67,8 @@ def test_a_stage_is_done_only_at_its_last_step_and_trains_on_where_more_epochs_a
     assert not ends.at_target(config)
 
 
-def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, capsys):
-    config = a_stage(tmp_path, gate=LEAVE)
+def test_a_gate_makes_the_next_step_the_last_after_a_kill_too_and_that_counts_as_done(tmp_path, capsys):
+    config = config_of(tmp_path, stage__gate=LEAVE)
     end = StageEnd(config, planned=20, done=0)
     assert [end(step, {"m": value}) for step, value in enumerate((0.5, 1.0, 1.2, 0.0), 1)] == [20, 20, 4, 4]
     assert "GATE left at step 4 of 20" in capsys.readouterr().out
@@ -96,10 +77,6 @@ def test_a_gate_makes_the_next_step_the_last_and_that_counts_as_done(tmp_path, c
     done = ends.finish(config)
     assert done.gate == Verdict(passed=True, stops=False, text=str(done.reason))
     assert (done.global_step, done.target) == (4, 20)
-
-
-def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_path):
-    config = config_of(tmp_path, stage__gate=LEAVE)
     metrics = tmp_path / "stage" / "metrics"
     metrics.mkdir(parents=True)
     lines = [json.dumps({"step": step, "data": {"m": 1.0}}) for step in (1, 2, 3)]
@@ -107,8 +84,8 @@ def test_a_stage_that_was_killed_after_its_gate_is_left_after_it_is_resumed(tmp_
     assert [StageEnd(config, planned=20, done=done).last for done in (1, 2)] == [20, 3]
 
 
-def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
-    config = a_stage(tmp_path, handover="best")
+def test_the_best_validated_checkpoint_is_handed_on_with_the_metric_by_which_it_was_chosen(tmp_path):
+    config = config_of(tmp_path, stage__handover="best")
     trained(config, 0.2, 0.7, 0.5, float("nan"))
     done = ends.finish(config)
     assert (done.model_step, done.best and done.best.value) == (2, 0.7)
@@ -119,6 +96,9 @@ def test_the_best_validated_checkpoint_is_handed_on(tmp_path):
     checkpoint = Path(config.trainer.default_local_dir) / "global_step_2" / "actor" / "huggingface"
     assert exported == (checkpoint / "model.safetensors").read_bytes()
     assert [path.name for path in (tmp_path / "stage" / "best").iterdir()] == ["global_step_2"]
+    config.stage.handover_metric = "val_dev/acc"  # by which nothing has been chosen
+    assert ends.at_target(config), "nothing is trained again"
+    assert ends.finish(config).model_step == 2 and state.look(tmp_path / "stage").chose == (chose,)
 
 
 def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
@@ -139,7 +119,7 @@ def test_a_model_that_is_not_what_it_says_is_not_handed_on(tmp_path):
 
 def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_is_forgotten(tmp_path):
     for metric, done in (("val_dev/score", 0), ("val_dev/acc", 1)):
-        config = a_stage(tmp_path / str(done), handover="best")
+        config = config_of(tmp_path / str(done), stage__handover="best")
         trained(config, 0.9)
         assert (best := state.look(Path(config.paths.stage)).best) and best.step == 1
         config.stage.handover_metric = metric
@@ -147,17 +127,8 @@ def test_a_best_model_of_a_training_that_is_not_continued_or_by_another_metric_i
         assert state.look(Path(config.paths.stage)).best is None
 
 
-def test_a_stage_that_is_only_exported_again_notes_the_metric_by_which_its_best_was_chosen(tmp_path):
-    config = a_stage(tmp_path, handover="best")
-    trained(config, 0.9, 0.1)
-    config.stage.handover_metric = "val_dev/acc"
-    assert ends.at_target(config), "nothing is trained again"
-    assert ends.finish(config).model_step == 1
-    assert [item["metric"] for item in state.look(tmp_path / "stage").chose or ()] == ["val_dev/score"]
-
-
 def test_a_gate_on_validation_that_no_longer_is_has_not_chosen_the_last_model(tmp_path):
-    config = a_stage(tmp_path, gate={**LEAVE, "metric": "val_dev/acc", "window": 1})
+    config = config_of(tmp_path, stage__gate={**LEAVE, "metric": "val_dev/acc", "window": 1})
     assert StageEnd(config, planned=4, done=0)(1, {"val_dev/acc": 1.0}) == 2
     save(config, 2)
     ends.finish(config)
@@ -187,12 +158,16 @@ def test_what_would_save_or_end_otherwise_is_a_problem(tmp_path):
         assert len([*ends.problems(config)]) == bool(changes), changes
 
 
-def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there(tmp_path):
-    config = config_of(tmp_path)
+def test_a_start_goes_on_from_the_newest_checkpoint_whose_last_file_is_there_and_ends_lines_that_were_cut(tmp_path):
+    config, rollouts = config_of(tmp_path), tmp_path / "stage" / "rollouts" / "train"
     tracker = save(config, 2).parent / state.TRACKER
     for step in (3, 4):
         save(config, step)
+    rollouts.mkdir(parents=True)
+    for name, text in {"2": '{"a": 1}\n{"a"', "3": '{"a": 1}\n', "4": ""}.items():
+        (rollouts / f"{name}.jsonl").write_text(text)
     assert starts.repair(config) == ["from the checkpoint of step 4"]
+    assert [path.read_text()[-1:] for path in sorted(rollouts.iterdir())] == ["\n", "\n", ""]
     tracker.write_text("")  # cut off
     starts.repair(config)
     assert tracker.read_text() == "4"
@@ -215,7 +190,7 @@ def test_in_a_cluster_nothing_is_removed_that_another_node_may_have_the_rest_of(
 
 @pytest.mark.parametrize("handover", ["last", "best"])
 def test_a_damaged_export_is_made_again_from_its_checkpoint(tmp_path, handover):
-    config = a_stage(tmp_path, handover=handover)
+    config = config_of(tmp_path, stage__handover=handover)
     trained(config, 0.9, 0.1)
     stage, first = tmp_path / "stage", ends.finish(config)
     weights = (stage / "hf" / "model.safetensors").read_bytes()
@@ -237,12 +212,3 @@ def test_a_checkpoint_is_known_by_its_whole_name_and_a_tracker_by_its_number(tmp
     for content in (b"", b"-4", b"1.5", b"\xff", b"9" * 10_000):
         (folder / state.TRACKER).write_bytes(content)
         assert state.latest(folder) == 0, content
-
-
-def test_checkpoints_whose_state_cannot_be_read_are_of_an_unknown_start(tmp_path):
-    config = config_of(tmp_path)
-    save(config, 3)
-    for content in (b"", b"[]", b'{"began": 1}'):
-        (tmp_path / "stage" / state.FILE).write_bytes(content)
-        with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
-            starts.check_same_start(config)

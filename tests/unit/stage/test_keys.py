@@ -29,9 +29,7 @@ GIVEN = [
 ]
 
 
-def test_a_start_writes_and_prints_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_writes_and_prints_no_key(tmp_path, monkeypatch, capsys) -> None:
     import verl.utils.tracking as tracking
 
     for name in ("train", "val"):
@@ -74,9 +72,7 @@ def test_a_refusal_repeats_no_key() -> None:
         assert "hunter2" not in str(refused.value), given
 
 
-def test_an_evaluation_keeps_no_key_and_goes_on_with_another(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_keeps_no_key_and_goes_on_with_another(tmp_path, capsys) -> None:
     with serving(gold_player("base")) as server:
         for key in (KEY.replace("/", ""), "hunter2another"):
             url = server.url.replace("://", f"://me:{key}@")

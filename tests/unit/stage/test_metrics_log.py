@@ -6,16 +6,9 @@ import pytest
 
 from recipe.stage.metrics_log import TRAINED_FILE, note_trained, parts_of, trained_files
 
-STEP = {
-    "timing_s/step": 20.0,
-    "timing_s/gen": 8.0,
-    "timing_s/old_log_prob": 2.0,
-    "timing_s/ref": 1.0,
-    "timing_s/update_actor": 6.0,
-    "timing_s/update_weights": 0.5,
-    "timing_s/save_checkpoint": 0.5,
-    "timing_s/testing": 5.0,
-}
+TIMED = {"step": 20.0, "gen": 8.0, "old_log_prob": 2.0, "ref": 1.0, "update_actor": 6.0}
+TIMED |= {"update_weights": 0.5, "save_checkpoint": 0.5, "testing": 5.0}
+STEP = {f"timing_s/{name}": value for name, value in TIMED.items()}
 PLAYED = {"generate": 6.0, "environment": 1.0, "user": 2.0, "reward": 0.5, "total": 10.0}
 SAID = {f"train/seconds/{name}": value for name, value in PLAYED.items()}
 

@@ -92,15 +92,12 @@ def test_a_link_to_a_larger_disk_is_set_aside_with_what_is_behind_it(tmp_path):
     assert sorted(state.step_folders(tmp_path / "aside" / "stage" / "checkpoints")) == [5] and not link.exists()
 
 
-def test_the_model_that_a_start_reads_is_not_set_aside(finished, tmp_path):
-    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
-        starts.check_same_start(of_model(tmp_path, str(tmp_path / "stage" / "hf"), "disable"))
-
-
-def test_another_start_is_refused_before_anything_changes(finished, tmp_path):
+def test_another_start_or_one_of_a_model_that_it_sets_aside_is_refused_before_anything_changes(finished, tmp_path):
     before = tree(tmp_path)
     with pytest.raises(PreflightError, match="checkpoints of another start: model=/a .*not /b .*resume_mode=disable"):
         starts.check_same_start(of_model(tmp_path))
+    with pytest.raises(PreflightError, match="which trainer.resume_mode=disable sets aside"):
+        starts.check_same_start(of_model(tmp_path, str(tmp_path / "stage" / "hf"), "disable"))
     assert tree(tmp_path) == before
 
 
@@ -143,9 +140,10 @@ def test_checkpoints_of_other_settings_are_refused_and_of_an_unknown_start_too(f
             starts.check_same_start(config_of(tmp_path, **change))
             pytest.fail(said)
     starts.check_same_start(config_of(tmp_path, trainer__n_gpus_per_node=4, trainer__nnodes=2))
-    (tmp_path / "stage" / state.FILE).unlink()
-    with pytest.raises(PreflightError, match="checkpoints of an unknown start"):
-        starts.check_same_start(config_of(tmp_path))
+    for content in (b"", b"[]", b'{"began": 1}'):
+        (tmp_path / "stage" / state.FILE).write_bytes(content)
+        with pytest.raises(PreflightError, match=r"unknown start.*state\.json.*resume_mode=disable"):
+            starts.check_same_start(config_of(tmp_path))
 
 
 def test_a_saved_position_means_the_same_rows_only_among_the_same_rows(finished, tmp_path):

@@ -2,10 +2,9 @@
 
 import json
 import os
-from pathlib import Path
 
 import pyarrow.parquet as parquet
-import pytest
+from support.entries import write
 
 from data_prep.__main__ import main as prepare_data
 from interaction.environment import part_of
@@ -15,10 +14,10 @@ from tau_env.tasks import DOMAINS, SHARES, SMALL, load_tasks, size
 PREPARE = ["--environment", "tau", "--tiny", "--docs", "signature", "--option", "policy=none"]
 
 
-def test_each_split_puts_the_tasks_that_it_says_on_each_side_and_no_cluster_or_fault_set_on_two() -> None:
+def test_each_split_puts_the_tasks_that_it_says_on_each_side_and_no_cluster_or_fault_set_on_two():
     for by in ("faults", "size", "official"):
-        parts: dict[object, set[str]] = {}
-        for task in load_tasks(by):  # type: ignore[arg-type]
+        parts = {}
+        for task in load_tasks(by):
             if by != "official" or task.task.domain == "telecom":  # tau2-bench's own puts some customers on both
                 parts.setdefault(task.cluster, set()).add(task.part)
             if task.task.domain == "telecom":
@@ -31,7 +30,7 @@ def test_each_split_puts_the_tasks_that_it_says_on_each_side_and_no_cluster_or_f
             assert abs(found.count(part) / len(found) - share) < 0.05, (category, part)
     for task in load_tasks("size"):
         if task.task.domain == "telecom":
-            assert (task.part == "train") is (size(telecom, task.task) <= SMALL)  # type: ignore[arg-type]
+            assert (task.part == "train") is (size(telecom, task.task) <= SMALL)
     for name in DOMAINS:
         named = json.loads(source.read(f"domains/{name}/split_tasks.json"))
         official = [task for task in load_tasks("official") if task.task.domain == name and task.mode == "user"]
@@ -39,7 +38,7 @@ def test_each_split_puts_the_tasks_that_it_says_on_each_side_and_no_cluster_or_f
         assert {task.task.number for task in official if task.part != "train"} == set(named["test"])
 
 
-def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> None:
+def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path):
     assert prepare_data([*PREPARE, "--out", str(tmp_path), "--option", "split=size"]) == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["options"]["split"] == "size" and manifest["tau2_data"]["from"].startswith("inspect-evals")
@@ -50,14 +49,10 @@ def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path: Path) -> Non
     assert "train" in own.values()  # by the split that the environment has without a word
 
 
-def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "tau2"
     for name in source.SHA256:
-        path = folder / name.removesuffix(".gz")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source.read(name))
+        write(folder, source.read(name), name.removesuffix(".gz"))
     monkeypatch.setattr(os, "environ", {**os.environ})
     arguments = [*PREPARE, "--tau2-data", str(folder), "--out", str(tmp_path / "o")]
     try:

@@ -3,14 +3,11 @@
 import json
 from pathlib import Path
 
-from support.evaluation import completion, serving
+from support.evaluation import PROTOCOL, completion, played, serving
 
-from interaction import get_protocol
 from interaction.call import Call
-from recipe import evaluate
 from tau_env.exchange import STOP, written
 
-PROTOCOL = get_protocol("think_xml", docs="signature")
 ASK = "Please turn mobile data on."
 FAULTS = [429, b"{not json", completion(""), completion("\x00\x1b")]
 
@@ -32,15 +29,12 @@ def user(messages: list[dict[str, str]]) -> str:
 
 
 def test_agent_and_user_talk_by_taus_rules_and_faults_of_the_users_server_cost_nothing(tmp_path: Path) -> None:
-    with serving(agent) as model, serving(user, ["none", *FAULTS]) as person:
-        arguments = ["--endpoint", model.url, "--out", str(tmp_path), "--environment", "tau", "--docs", "signature"]
-        arguments += ["--domain", "telecom", "--mode", "user", "--split", "all", "--limit", "8", "--backoff", "0.01"]
-        arguments += ["--option", "policy=none", "--option", "split=size", "--option", "one_thing_a_message=true"]
-        arguments += ["--user", "kind=endpoint", "--user", f"url={person.url}", "--user", "backoff=0.001"]
-        assert evaluate.main([*arguments, "--user", "attempts=20"]) == 0
-    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    assert json.loads((tmp_path / "results.json").read_text())["lost"] == [] and len(lines) == 24
-    by_task = {line["task_id"]: line["episode"] for line in lines}
+    given = "--environment tau --domain telecom --mode user --split all --user kind=endpoint --user backoff=0.001 "
+    given += "--user attempts=20 --option policy=none --option split=size --option one_thing_a_message=true"
+    with serving(user, ["none", *FAULTS]) as person:
+        done = played(agent, tmp_path, *given.split(), "--user", f"url={person.url}", category=None, limit=8)
+    assert done.status == 0 and done.found["lost"] == [] and len(done.lines) == 24
+    by_task = {line["task_id"]: line["episode"] for line in done.lines}
     assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
     solved = by_task["telecom/[mobile_data_issue]data_mode_off[PERSONA:None]"]
     assert solved["outcome"]["passed"] and solved["facts"]["passed_official"]

@@ -8,7 +8,7 @@ import pytest
 
 from interaction import Conversation, StopReason, get_protocol
 from interaction.call import Call
-from interaction.environment import AskUser, Task, UserWords, load_tasks
+from interaction.environment import Task, UserWords, load_tasks
 from interaction.gold import play_gold
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault
@@ -79,10 +79,8 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     needless = [call.facts.get("needless") for step in record.turns[0].steps for call in step.calls]
     assert needless == [True, True, None, None]
     episode = {"episode": record.to_dict()}
-    paid = [
-        compute_score("tau", "", "[]", episode, rule=rule, **more)["score"]
-        for rule, more in (("official", {}), ("clean", {}), ("priced", {"price": 0.3}))
-    ]
+    rules: dict[str, Any] = {"official": {}, "clean": {}, "priced": {"price": 0.3}}
+    paid = [compute_score("tau", "", "[]", episode, rule=rule, **more)["score"] for rule, more in rules.items()]
     assert paid == [1.0, 0.0, pytest.approx(0.4)]
 
 
@@ -110,16 +108,15 @@ def test_words_beside_a_call_count_officially_alone() -> None:
 
 
 class Talk:
-    """A conversation with a user; keeps what its model is shown."""
+    """A conversation with a user; `shown` is what its model was shown last."""
 
     def __init__(self, task: Task) -> None:
         self.conversation = Conversation(task, PROTOCOL, **SHORT)
-        self.asked: list[AskUser] = []
         self._note(self.conversation.begin())
 
     def _note(self, reply: Any) -> Any:
         if reply.ask is not None:
-            self.asked.append(reply.ask)
+            self.shown = "\n".join(message["content"] for message in reply.ask.messages)
         return reply
 
     def say(self, words: str) -> Any:
@@ -127,9 +124,6 @@ class Talk:
 
     def answer(self, text: str) -> Any:
         return self._note(self.conversation.reply(PROTOCOL.render_answer("t", text)))
-
-    def shown(self) -> str:
-        return "\n".join(message["content"] for message in self.asked[-1].messages)
 
 
 def asked(answer: str) -> Talk:
@@ -149,7 +143,7 @@ def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent
         assert reply.done and reply.stop_reason == StopReason.user_stop, mark
     now = asked("Please turn mobile data on.")
     reply = now.say(f"I will. {written(Call('toggle_data', {}))}")
-    assert reply.ask is not None and "Mobile Data is now ON" in now.shown()
+    assert reply.ask is not None and "Mobile Data is now ON" in now.shown
     reply = now.say("It is on now.")
     assert [message["content"] for message in reply.messages] == ["It is on now."]
     now.answer("Then it works.")
@@ -171,17 +165,17 @@ def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
         reply = now.say(words)
         assert reply.ask is not None and not reply.done, words[:80]
         assert now.conversation.record().facts["writes"] == 0, words[:80]
-        assert any(word in now.shown() for word in ("Error", "not found")), words[:80]
+        assert any(word in now.shown for word in ("Error", "not found")), words[:80]
 
 
 def test_a_user_that_never_stops_calling_is_told_so_and_then_a_fault_of_the_user() -> None:
     now = asked("Please check everything.")
     for _ in range(10):
         assert now.say(written(Call("check_status_bar", {}))).ask is not None
-    assert "Status Bar" in now.shown().split("<tool_response>")[-1]
+    assert "Status Bar" in now.shown.split("<tool_response>")[-1]
     for _ in range(3):
         assert now.say(written(Call("toggle_data", {}))).ask is not None
-    assert "Tell the agent" in now.shown() and now.conversation.record().facts["writes"] == 0
+    assert "Tell the agent" in now.shown and now.conversation.record().facts["writes"] == 0
     with pytest.raises(UserFault, match="in a row"):
         now.say(written(Call("check_status_bar", {})))
 
@@ -206,7 +200,5 @@ def test_the_user_never_sees_the_agents_functions_the_database_or_gold() -> None
         now.say("Hello.")
         now.conversation.reply(PROTOCOL.render_calls("t", [Call("get_customer_by_id", {"customer_id": "C1001"})]))
         now.answer("Hm.")
-        shown = now.shown()
-        assert "get_customer_by_id" not in shown and "john.smith@example.com" not in shown
-        assert "env_assertion" not in shown and "transfer_to_human_agents" not in shown
-        assert task.task.story.reason in shown
+        hidden = ("get_customer_by_id", "john.smith@example.com", "env_assertion", "transfer_to_human_agents")
+        assert task.task.story.reason in now.shown and not any(word in now.shown for word in hidden)

@@ -100,26 +100,11 @@ def test_an_environment_that_a_text_makes_fail_exit_or_hang_is_found(tmp_path: P
         assert status == 1 and "FOUND: the environment failed" in said and re.search(found, said), said
 
 
-SHORTCUT = """
-from interaction.tool_environment import Call, ToolTask
-
-class Box:
-    def look(self, color: str) -> int:
-        '''How much is in it.'''
-        return {"red": 3}[color]
-
-def load_tasks():
-    gold = [Call("look", {"color": "red"})]
-    yield ToolTask("box", "look_0", Box, [("How much is in the red box?", gold)], part="train")
-
-AUDIT_POLICIES = {"looks": lambda task: [Call("look", {"color": "red"})]}
-"""
-
-
 def test_a_shortcut_that_the_environment_names_is_played_to_its_end_and_found(tmp_path: Path, audit: Audit) -> None:
-    (own := tmp_path / "box.py").write_text(SHORTCUT)
-    status, said = audit("--environment", own, "--tasks", "all")
-    assert status == 1 and "progress, looks: look_0" in said, said
+    own = write_example(tmp_path)
+    own.write_text(f"{own.read_text()}\n\nAUDIT_POLICIES = {{'peeks': lambda task: [task.call]}}\n")
+    status, said = audit("--environment", own, "--tasks", "1")
+    assert status == 1 and re.search(r"progress, peeks: move_\d+", said), said
 
 
 def test_what_cannot_be_audited_is_refused_and_any_play_is_shown(tmp_path: Path, audit: Audit) -> None:

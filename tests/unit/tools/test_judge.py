@@ -43,12 +43,8 @@ def command(source: Path, url: str, out: Path, *more: str) -> list[str]:
 
 
 def votes_in(out: Path) -> dict[str, tuple[float, ...]]:
-    return {
-        task: query.votes
-        for method in sources.methods([out])
-        for given in method.subsets.values()
-        for task, query in given.items()
-    }
+    subsets = [given for method in sources.methods([out]) for given in method.subsets.values()]
+    return {task: query.votes for given in subsets for task, query in given.items()}
 
 
 def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
@@ -65,16 +61,15 @@ def test_the_votes_are_files_that_the_report_reads(tmp_path: Path) -> None:
     assert entry["is_solved"] == dict.fromkeys("012", "AnswerStatus.Solved")
 
 
-FAULTS = (429, None, 20.0, b"{", {"choices": []}, completion("It is solved."), completion(VOTE, "length"))
-"""A status, a closed connection, silence, malformed replies, no vote, and a vote that is cut off."""
+FAULTS = (429, completion("It is solved."), completion(VOTE, "length"))
+"""One of the server, no vote, and a vote that is cut off."""
 
 
 def test_a_fault_is_asked_again_and_is_no_vote(tmp_path: Path) -> None:
     mine = write_episodes(tmp_path / "mine", {"multi_turn_base_1": "Unsolved"})
     for number, fault in enumerate(FAULTS):
         with serving(says, ["none", fault]) as server:
-            seconds = "2" if isinstance(fault, float) else "60"
-            assert judge.main(command(mine, server.url, tmp_path / str(number), "--timeout", seconds)) == 0, fault
+            assert judge.main(command(mine, server.url, tmp_path / str(number))) == 0, fault
         assert len(server.requests) == 4, fault
         assert votes_in(tmp_path / str(number)) == {"multi_turn_base_1": (0.0,) * 3}, fault
 
@@ -96,10 +91,6 @@ def test_only_votes_that_are_missing_are_asked_for_and_files_are_written_when_no
         (mine / "episodes.jsonl").write_text(text.replace("I am multi_turn_base_0,", "So I am multi_turn_base_0,"))
         assert asked() == 3
         assert asked("--temperature", "0.5") == 9, "another way to vote"
-    mine = write_episodes(tmp_path / "more", {f"multi_turn_base_{number}": "Solved" for number in range(8)})
-    with serving(says, [503] * 1000) as server:
-        assert judge.main(command(mine, server.url, tmp_path / "gone", "--attempts", "1")) == judge.LOST_STATUS
-    assert len(server.requests) == 10, "a server that is gone is given up"
 
 
 NO_VOTE = (

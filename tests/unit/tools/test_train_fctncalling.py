@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from support.runs import write_metrics
 
 from recipe.preflight import check_settings
 from recipe.settings import compose
@@ -13,22 +14,13 @@ from recipe.tools import train_fctncalling as command
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
-FLAGS = {
-    "--seed": ("10", "11"),
-    "--algorithm_name": ("TPPO", "APPO"),
-    "--experiment_name": ("default", "my run"),
-    "--num_mini_batch": ("2", "4"),
-    "--ppo_epoch": ("1", "3"),
-    "--lr": ("1e-7", "2.5e-6"),
-    "--critic_lr": ("5e-6", "1.25e-5"),
-    "--dataset_path": ("mine.parquet", "others/more.parquet"),
-    "--model_name_or_path": ("models/tiny", "Org/Model-7B"),
-    "--n_rollout_threads": ("16", "24"),
-    "--gradient_cp_steps": ("4", "2"),
-    "--max_new_tokens": ("128", "256"),
-    "--save_interval": ("30", "7"),
-}
-"""Flag -> the documented value, and another one. Of 16 episodes there are mini-batches and parts of them."""
+SMALL = "--n_rollout_threads 16 --dataset_path mine.parquet --model_name_or_path models/tiny".split()
+"""Flags without a default, and so many episodes that there are mini-batches and parts of them."""
+OTHERS = shlex.split("""
+    --seed 11 --algorithm_name APPO --experiment_name 'my run' --num_mini_batch 4 --ppo_epoch 3 --lr 2.5e-6
+    --critic_lr 1.25e-5 --dataset_path others/more.parquet --model_name_or_path Org/Model-7B --n_rollout_threads 24
+    --gradient_cp_steps 2 --max_new_tokens 256 --save_interval 7
+""")
 SETTINGS = {
     "paths.run": ("outputs/fctncalling/default/tiny/mine/TPPO", "outputs/fctncalling/my run/Model-7B/more/APPO"),
     "trainer.experiment_name": ("default", "my run"),
@@ -52,8 +44,7 @@ SETTINGS = {
     "critic.optim.lr": (5e-6, 1.25e-5),
     "interaction.max_tokens_per_reply": (128, 256),
 }
-"""Setting -> its value with the documented flags, and with the others."""
-SMALL = ["--n_rollout_threads", "16", "--dataset_path", "mine.parquet", "--model_name_or_path", "models/tiny"]
+"""Setting -> its value by default, and with the other flags."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +68,8 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_each_flag_lands_where_it_is_documented_to(capsys: pytest.CaptureFixture[str]) -> None:
-    for number in (0, 1):
-        assert command.main([*(text for flag in FLAGS for text in (flag, FLAGS[flag][number])), "--dry-run"]) == 0
+    for number, flags in enumerate((SMALL, OTHERS)):
+        assert command.main([*flags, "--dry-run"]) == 0
         train = printed(capsys)
         assert train[:5] == ["python", "-m", "recipe.train", "--config-name", "fctncalling"]
         config = compose("fctncalling", train[5:])
@@ -97,20 +88,15 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(folder: Path, capsys: pyte
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_runs_what_a_dry_run_prints_and_links_curves_and_report(folder: Path, monkeypatch, capsys) -> None:
     ran: list[list[str]] = []
 
     def train(arguments: list[str]) -> int:
         ran.append(arguments[1:])
         (run,) = [Path(text.partition("=")[2]) for text in arguments if text.startswith("paths.run=")]
-        for name, text in (
-            ("tensorboard/events", "curves"),
-            ("metrics/1.jsonl", '{"step": 1, "data": {"critic/score/mean": 0.5}}\n'),
-        ):
-            (path := run / "fctncalling" / name).parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_metrics(run, "fctncalling", "1.jsonl", [(1, {"critic/score/mean": 0.5})])
+        (run / "fctncalling" / "tensorboard").mkdir(exist_ok=True)
+        (run / "fctncalling" / "tensorboard" / "events").write_text("curves")
         return 0
 
     monkeypatch.setattr(command, "_run", train)

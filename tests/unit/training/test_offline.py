@@ -1,5 +1,4 @@
-"""What stands in for the agent loop offline: the columns that verl's trainer reads are those of an episode that was
-played, and the order of rows follows from the seed of the data."""
+"""What stands in for the agent loop offline: verl's trainer reads the same columns as of an episode that was played."""
 
 import json
 from pathlib import Path
@@ -13,7 +12,6 @@ from omegaconf import OmegaConf
 from support.gold_episode import play
 from support.gold_episode import tokenizer as gold_tokenizer
 from support.stored import line, tokenizer, write_lines
-from verl.trainer.ppo.utils import create_rl_sampler
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
@@ -41,31 +39,11 @@ def test_verl_gets_the_columns_of_the_episode_as_it_was_played(make_loop: Any, e
     assert again["extra_fields"]["reward_extra_info"] == pytest.approx(numbers)
 
 
-@pytest.fixture
-def rows(tmp_path: Path):
-    """verl's data set of 12 stored trajectories."""
+def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(tmp_path: Path, monkeypatch: Any) -> None:
     path = write_lines(tmp_path / "000001.jsonl", [line(uid=str(number)) for number in range(12)])
     stored = {"limits": ROOMY, "vocabulary": 2048, "grouped": False, "log_probs": True}
-    config = OmegaConf.create({"stored": stored, "shuffle": True})
-    return offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config), config
-
-
-def test_the_order_of_rows_follows_from_the_seed_of_the_data_and_differs_by_epoch(rows: Any) -> None:
-    data, config = rows
-
-    def epochs(seed: int) -> list[list[int]]:
-        sampler = create_rl_sampler(OmegaConf.merge(config, {"seed": seed}), data)
-        return [list(sampler) for _ in range(3)]
-
-    first = epochs(3)
-    assert epochs(3) == first != epochs(4)
-    assert len({tuple(order) for order in first}) == 3 and all(sorted(order) == [*range(12)] for order in first)
-
-
-def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
-    rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, config = rows
+    config = OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": {"stored": stored}})
+    data = offline.StoredRows([str(path)], tokenizer=tokenizer(), config=config.data)
     tags, fields = dict[str, Any](), dict[str, Any]()
 
     async def put(keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
@@ -78,11 +56,8 @@ def test_what_verl_draws_is_put_where_it_looks_for_what_was_played(
 
     for module in (verls, offline):
         monkeypatch.setattr(module, "tq", SimpleNamespace(async_kv_batch_put=put, kv_put=put_one))
-    manager = offline.StoredTrajectories.create(
-        config=OmegaConf.create({"paths": {"stage": str(tmp_path)}, "data": config}), llm_client=None
-    )
-    drawn = collate_fn([data[5], data[2]])
-    batch = get_tensordict({**drawn, "uid": ["x", "y"]})
+    manager = offline.StoredTrajectories.create(config=config, llm_client=None)
+    batch = get_tensordict({**collate_fn([data[5], data[2]]), "uid": ["x", "y"]})
     assign_non_tensor_data(batch, "global_steps", 9)
     manager.generate_sequences(batch)
     assert set(tags) == {"x", "y", "x_0_0", "y_0_0"} and tags["x"] == {"status": "finished"}

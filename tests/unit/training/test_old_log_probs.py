@@ -67,31 +67,26 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_of_so_many_steps_one_is_measured_and_after_a_disagreement_the_next(steps, capfd):
-    for every, computes, expected in (
-        (1, "agrees agrees agrees", "ttt"),
-        (3, "agrees agrees agrees agrees agrees", "teete"),
-        (3, "differs differs differs differs", "tttt"),
-        (3, "differs agrees agrees agrees agrees", "tteet"),
-        (3, "agrees agrees agrees differs agrees", "teett"),
-        (3, "unlikely agrees agrees", "tte"),
-        (3, "nan nan nan", "ttt"),
-        (3, "nothing agrees agrees", "tte"),
+def test_of_so_many_steps_one_is_measured_after_a_disagreement_the_next_and_each_where_the_two_differ(steps, capfd):
+    every_third = "stage.old_log_probs_every=3"
+    for setting, computes, expected in (
+        (every_third, "agrees agrees agrees agrees agrees", "teete"),
+        (every_third, "differs differs differs differs", "tttt"),
+        (every_third, "differs agrees agrees agrees agrees", "tteet"),
+        (every_third, "agrees agrees agrees differs agrees", "teett"),
+        (every_third, "unlikely agrees agrees", "tte"),
+        (every_third, "nan nan nan", "ttt"),
+        (every_third, "nothing agrees agrees", "tte"),
+        ("stage.old_log_probs_every=1", "agrees agrees agrees", "ttt"),
+        ("algorithm.rollout_correction.rollout_is=token", "agrees agrees", "tt"),
+        ("algorithm.rollout_correction.rollout_rs=token_k1", "agrees agrees", "tt"),
+        ("algorithm.rollout_correction.bypass_mode=true", "agrees agrees", "tt"),
+        ("actor_rollout_ref.rollout.calculate_log_probs=false", "agrees agrees", "tt"),
+        ("offline.files=rollouts", "agrees agrees", "tt"),
     ):
-        assert steps(computes, f"stage.old_log_probs_every={every}")[0] == expected, computes
+        assert steps(computes, setting)[0] == expected, (setting, computes)
         why = capfd.readouterr().out.count(f"more than {TOLERANCE:g}")
         assert why == ({*computes.split()} != {"agrees"}), "once"
-
-
-def test_where_the_engines_are_not_the_same_numbers_or_not_there_each_step_is_verls(steps):
-    for setting in (
-        "algorithm.rollout_correction.rollout_is=token",
-        "algorithm.rollout_correction.rollout_rs=token_k1",
-        "algorithm.rollout_correction.bypass_mode=true",
-        "actor_rollout_ref.rollout.calculate_log_probs=false",
-        "offline.files=rollouts",
-    ):
-        assert steps("agrees agrees", setting)[0] == "tt", setting
 
 
 def test_a_step_that_takes_the_engines_logs_no_comparison_of_the_two(steps):
