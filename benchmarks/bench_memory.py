@@ -234,7 +234,7 @@ def measure(point: Point, cuda: bool = False) -> tuple[int, int, float]:
         with fake, torch.device(device), nullcontext(Card()) if cuda else Live() as live:
             model = _make_model(point, mesh, attention)
             trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-            optimizer = torch.optim.AdamW(trained)
+            optimizer = torch.optim.AdamW(trained, foreach=True)  # the default on GPUs
             for parameter in trained:
                 parameter.grad = torch.zeros_like(parameter)
             optimizer.step()

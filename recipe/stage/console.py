@@ -48,6 +48,7 @@ LEAST_FREE = 32 * 10**6
 CAUSES = {
     r"\nRAY (its \w+ has died)": r"Ray could not go on: \1. The machine may be too busy for it",
     r"CLUSTER node (.*) was lost": r"the cluster has lost the node \1. `bash run_cluster.sh` there joins it again",
+    r"\nRAY (worker .* memory ran out.*)": r"\1",
     r"(?:WorkerProc|EngineCore) failed to start[\s\S]*?\b((?:\w+\.)*\w*Error: .*)": r"vLLM could not start: \1",
     r"\nRAY (worker .*)": r"\1",
     r"GCS.*(unavailable|is dead|connection.*lost)|Failed to connect to GCS|lost connection to the GCS": (

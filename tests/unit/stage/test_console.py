@@ -37,6 +37,7 @@ def test_a_known_cause_in_a_log_is_named(tmp_path):
         "RuntimeError: [enforce fail] PytorchStreamWriter failed writing file data/1": "the disk is full",
         "RAY its raylet has died. Load 9.0 on 2 cores": "its raylet has died",
         ran_out: "memory",
+        f"{vllm}{ran_out}\nRuntimeError: Engine core initialization failed": "because memory ran out",
         vllm: "vLLM could not start: ModuleNotFoundError: No module named 'flashinfer'",
         "ray.exceptions.ActorDiedError: The actor died unexpectedly": "a worker process died",
         "torch.OutOfMemoryError: CUDA out of memory": "out of memory",
