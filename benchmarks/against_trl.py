@@ -189,7 +189,8 @@ def main() -> None:
         return train_with_trl(given)
     from benchmarks.rises import git
     from interaction.environment import load_tasks
-    from recipe.evaluation.intervals import t_interval
+    from recipe.evaluation.intervals import CHANGE, interval
+    from recipe.report.tables import brackets
 
     prepare(given)
     peak = dict.fromkeys(SIDES, 0.0)
@@ -213,9 +214,9 @@ def main() -> None:
     }.items():
         theirs, ours = (solved(side, step, given) for side, step in zip(SIDES, at, strict=True))
         more = [ours[task] - theirs[task] for task in ours]
-        low, high = t_interval(more, [load_tasks("bfcl_single")[task].cluster for task in ours])
+        sure = brackets(interval(more, [load_tasks("bfcl_single")[task].cluster for task in ours], bounds=CHANGE))
         means = f"{fmean(theirs.values()):.3f} | {fmean(ours.values()):.3f}"
-        text.append(f"| held-out tasks solved, {name} | {means} | {fmean(more):+.3f} [{low:+.3f}, {high:+.3f}] |")
+        text.append(f"| held-out tasks solved, {name} | {means} | {fmean(more):+.3f}{sure} |")
     source = shlex.join(["python", "-m", "benchmarks.against_trl", *sys.argv[1:]])
     text += ["", f"`{source}`, {time.strftime('%Y-%m-%d')}, commit {git('rev-parse', '--short', 'HEAD')}"]
     (given.out / "table.md").write_text("\n".join(text) + "\n")

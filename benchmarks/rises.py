@@ -3,9 +3,9 @@
     python -m benchmarks.rises run NAME --seeds 1-5 [ARGUMENT ...]    # one run a seed, with these arguments
     python -m benchmarks.rises table NAME                             # the table, from the results
 
-Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage. The table is
-made from these files alone, so seeds may be run at different times. It replaces the text behind `<!-- rises NAME -->`
-in docs/data/rises.md. A run is refused while files differ from the commit.
+Each run leaves `docs/data/rises/NAME_SEED.json`: commit, command, date and the difference of each stage, with each
+task's cluster and values. The table is made from these files alone, so seeds may be run at different times. It replaces
+the text behind `<!-- rises NAME -->` in docs/data/rises.md. A run is refused while files differ from the commit.
 """
 
 import argparse
@@ -15,13 +15,12 @@ import re
 import shlex
 import subprocess
 from collections import defaultdict
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from recipe.report import validation
-from recipe.report.tables import Difference, Rise, brackets, stage_rows
+from recipe.report.tables import Difference, Rise, Task, brackets, stage_rows
 
 RESULTS, PAGE = Path("docs/data/rises"), Path("docs/data/rises.md")
 OF = {"all": "acc", "all, official": "acc_official"}
@@ -52,12 +51,28 @@ def measure(name: str, seed: int, arguments: list[str]) -> None:
         "commit": git("rev-parse", "HEAD"),
         "command": shlex.join([*profile, f"RUN={run}", f"SEED={seed}", "bash", "run_all.sh", *arguments]),
         "date": f"{began:%Y-%m-%d}",
-        "rows": [{"stage": stage, "of": of, **asdict(difference)} for stage, of, difference in found],
+        "rows": [as_row(stage, of, difference) for stage, of, difference in found],
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}_{seed}.json"
-    path.write_text(json.dumps(result, indent=1).replace("Infinity", "1e999") + "\n")
+    path.write_text(json.dumps(result, indent=1) + "\n")
     print(path)
+
+
+def as_row(stage: str, of: str, difference: Difference) -> dict[str, Any]:
+    """A difference as JSON; `tasks` has a line of text for each task: its name, cluster, and two values."""
+    tasks = [
+        "\t".join(["/".join(map(str, name)), "/".join(task.cluster), f"{task.first:.6g}", f"{task.last:.6g}"])
+        for name, task in difference.tasks.items()
+    ]
+    row = {"stage": stage, "of": of, "first": difference.first, "last": difference.last, "missing": difference.missing}
+    return {**row, "all_tasks": difference.all_tasks, "tasks": tasks}
+
+
+def from_row(row: dict[str, Any]) -> Difference:
+    lines = [line.split("\t") for line in row["tasks"]]
+    tasks = {name: Task(cluster, float(first), float(last)) for name, cluster, first, last in lines}
+    return Difference(row["first"], row["last"], tasks, row["missing"], row["all_tasks"])
 
 
 def table(name: str) -> str:
@@ -66,10 +81,10 @@ def table(name: str) -> str:
     rows: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for result in results:
         for row in result["rows"]:
-            rows[row.pop("stage"), row.pop("of")].append(Difference(**row))
+            rows[row["stage"], row["of"]].append(from_row(row))
     lines = ["| stage | of | before -> after | mean difference [95 %] | each run |", "| --- | --- | --- | --- | --- |"]
     for (stage, of), runs in rows.items():
-        rise = Rise(tuple(runs))
+        rise = Rise(tuple(runs), of_shares=of != "reward")
         moved = f"{rise.difference:+.3f}{brackets(rise.interval)}"
         each = ", ".join(map(str, runs))
         lines.append(f"| {stage} | {of} | {rise.windows} | {moved} | {each} |")

@@ -1,75 +1,43 @@
-"""How sure a measured number is: 95 % intervals that respect clusters, Student's t, and the unbiased pass@k.
+"""How sure a measured number is: the one 95 % interval of this project, and the unbiased pass@k and pass^k.
 
-The four categories are the same 200 tasks in four dresses, and samples of one task are even more alike, so results
-come in clusters: one per scenario index. An interval that takes them for independent is too narrow. Where each cluster
-has one result, as for one category and one sample, everything here is the ordinary formula.
+The four categories of BFCL are the same 200 tasks in four dresses, and samples of one task are even more alike, so
+results come in clusters. Several runs of one experiment are seeds. An interval that takes either for independent is
+too narrow.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from math import comb, sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 import numpy as np
 
 Interval = tuple[float, float]
+SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)
+"""The bounds of a share, and of the difference of two."""
 
 Z = NormalDist().inv_cdf(0.975)
-RESAMPLES = 10_000
-T_BELOW_10 = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
-"""The 97.5 % points of Student's t with 1 to 9 degrees of freedom."""
+T_TO_10 = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139)
+"""The 97.5 % points of Student's t with 1 to 10 degrees of freedom."""
+NOTHING = 1e-9
+"""A difference that is rounding and no more."""
 
 
-def wilson(successes: float, trials: float) -> Interval:
-    """Wilson's score interval for a proportion (E. B. Wilson, 1927), 95 %. `trials` may be an effective number."""
-    share = successes / trials
-    centre = share + Z**2 / (2 * trials)
-    half = Z * sqrt(share * (1 - share) / trials + Z**2 / (4 * trials**2))
-    scale = 1 + Z**2 / trials
+def wilson(share: float, trials: float, quantile: float = Z) -> Interval:
+    """Wilson's score interval for a share (E. B. Wilson, 1927), 95 %. `trials` may be an effective number."""
+    centre = share + quantile**2 / (2 * trials)
+    half = quantile * sqrt(share * (1 - share) / trials + quantile**2 / (4 * trials**2))
+    scale = 1 + quantile**2 / trials
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
-def effective_trials(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """How many independent 0/1 results would be as informative as these, which are alike within a cluster.
-
-    The variance of a simple random sample over that of the clustered one, linearised over clusters (Kish's design
-    effect). It lies between the number of clusters and of values; where all values are equal it is that of clusters.
-    """
-    mean, groups = fmean(values), _sums(values, clusters)
-    count = len(groups)
-    if count == len(values) or mean in (0.0, 1.0) or count < 2:
-        return float(count)
-    spread = sum((total - mean * size) ** 2 for total, size in groups)
-    variance = spread * count / (count - 1) / len(values) ** 2
-    informative = mean * (1 - mean) / variance if variance else len(values)
-    return min(float(len(values)), max(float(count), informative))
-
-
-def proportion_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
-    """95 % interval for the share of ones in `values`: Wilson's, at the effective number of trials."""
-    trials = effective_trials(values, clusters)
-    return wilson(fmean(values) * trials, trials)
-
-
-def mean_interval(values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
-    """95 % interval for the mean of `values` between 0 and 1 that are no proportion, such as progress.
-
-    Percentile bootstrap over whole clusters, with a fixed seed so that the same results give the same interval.
-    """
-    groups = np.asarray(_sums(values, clusters), dtype=float)
-    drawn = np.random.default_rng(0).integers(len(groups), size=(RESAMPLES, len(groups)))
-    totals = groups[drawn].sum(axis=1)
-    low, high = np.quantile(totals[:, 0] / totals[:, 1], [0.025, 0.975])
-    return float(low), float(high)
 
 
 def t_quantile(degrees: float) -> float:
     """The value that Student's t with `degrees` degrees of freedom, 1 or more, stays below with probability 0.975.
 
-    Below 10 from the table, a fraction rounded down; from 10 on by the expansion in 1 / degrees (Abramowitz and
-    Stegun, Handbook of Mathematical Functions, 26.7.5), right to 5 digits.
+    Below 10 from the table, between two of its numbers a little too large; from 10 on by the expansion in 1 / degrees
+    (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5), right to 5 digits.
     """
     if degrees < 10:
-        return T_BELOW_10[int(degrees) - 1]
+        return float(np.interp(-1 / max(degrees, 1.0), [-1 / known for known in range(1, 11)], T_TO_10))
     terms = (
         (Z**3 + Z) / 4,
         (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
@@ -79,20 +47,73 @@ def t_quantile(degrees: float) -> float:
     return Z + sum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
-def t_interval(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
-    """95 % interval for the mean of `values`, by Student's t over clusters; without clusters each value is one.
+def interval(
+    values: Sequence[float],
+    clusters: Iterable[Hashable],
+    seeds: Iterable[Hashable] | None = None,
+    bounds: Interval | None = None,
+) -> Interval | None:
+    """95 % interval for a mean of `values` that covers other tasks and, where there are several seeds, other seeds.
 
-    Raises:
-        ValueError: fewer than two clusters, which say nothing about their spread.
+    Each seed's mean counts the same. The variance is that over clusters, plus that over seeds, minus that over their
+    cells, which is in both (A. C. Cameron, J. B. Gelbach and D. L. Miller, Robust Inference with Multiway Clustering,
+    2011), and at least the larger of the two. Degrees of freedom are Satterthwaite's.
+
+    Args:
+        clusters: of each value. Clusters of one name are one cluster in all seeds.
+        seeds: of each value; None where there is one.
+        bounds: the least and the largest that a value can be. With them the interval is Wilson's, at the number of
+            trials that would have this variance (E. L. Korn and B. I. Graubard, 1998), and never passes them; without
+            them Student's t.
+
+    Returns:
+        None where the values do not show how far they spread: they are of one cluster and one seed, or all alike
+        within the bounds.
     """
-    mean = fmean(values)
-    groups = _sums([value - mean for value in values], range(len(values)) if clusters is None else clusters)
-    count = len(groups)
-    if count < 2:
-        raise ValueError("an interval needs at least two values, of two clusters")
-    spread = sum(total**2 for total, _ in groups) * count / (count - 1)
-    half = t_quantile(count - 1) * sqrt(spread) / len(values)
-    return mean - half, mean + half
+    cluster, seed = _numbered(clusters), _numbered([0] * len(values) if seeds is None else seeds)
+    weights = 1 / (np.bincount(seed)[seed] * (seed.max() + 1))
+    mean = float(weights @ values)
+    cells = np.zeros((cluster.max() + 1, seed.max() + 1))
+    np.add.at(cells, (cluster, seed), weights * (np.asarray(values) - mean))
+    parts = [_variance(cells.sum(axis)) for axis in (1, 0) if cells.shape[1 - axis] > 1]
+    if not parts:
+        return None
+    if len(parts) == 2:
+        there = np.zeros(cells.shape, bool)
+        there[cluster, seed] = True
+        parts.append(_variance_of_cells(cells, there))
+    if sum(variance for variance, _ in parts) < max(parts)[0]:
+        parts = [max(parts)]
+    variance = sum(variance for variance, _ in parts)
+    moved = variance > NOTHING**2
+    quantile = t_quantile(variance**2 / sum(part**2 / free for part, free in parts) if moved else parts[0][1])
+    if bounds is None:
+        return (mean - quantile * sqrt(variance), mean + quantile * sqrt(variance)) if moved else None
+    low, width = bounds[0], bounds[1] - bounds[0]
+    share = min(1.0, max(0.0, (mean - low) / width))
+    inside = share * (1 - share) > NOTHING
+    if inside and not moved:
+        return None
+    trials = share * (1 - share) * width**2 / variance if inside else len(cells)
+    return tuple(low + width * end for end in wilson(share, trials, quantile))  # type: ignore[return-value]
+
+
+def _numbered(names: Iterable[Hashable]) -> np.ndarray:
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names])
+
+
+def _variance(totals: np.ndarray) -> tuple[float, float]:
+    """Variance of the sum of independent totals, and its degrees of freedom."""
+    return float((totals**2).sum()) * totals.size / (totals.size - 1), totals.size - 1
+
+
+def _variance_of_cells(cells: np.ndarray, there: np.ndarray) -> tuple[float, float]:
+    """Minus the variance over cells, (clusters, seeds): around the mean of a cluster that several seeds have."""
+    seeds = there.sum(1, keepdims=True)
+    apart = np.where(seeds > 1, there * (cells - cells.sum(1, keepdims=True) / seeds), cells)
+    variance = float((apart**2 * np.where(seeds > 1, seeds / np.maximum(seeds - 1, 1), 1)).sum())
+    return -variance, max(there.sum() - len(cells) - cells.shape[1] + 1, len(cells) - 1)
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
@@ -111,11 +132,3 @@ def pass_all_k(samples: int, passed: int, k: int) -> float:
     if not 0 < k <= samples:
         raise ValueError(f"k={k} needs at least {k} samples of each task, there are {samples}")
     return comb(passed, k) / comb(samples, k)
-
-
-def _sums(values: Sequence[float], clusters: Sequence[Hashable]) -> list[tuple[float, int]]:
-    """Sum and number of the values of each cluster."""
-    groups: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        groups.setdefault(cluster, []).append(value)
-    return [(sum(items), len(items)) for items in groups.values()]

@@ -13,7 +13,7 @@ from typing import Any
 
 from interaction.environment import Task, averages_of, load_tasks
 from interaction.record import EpisodeRecord
-from recipe.evaluation.intervals import mean_interval, pass_all_k, pass_at_k, proportion_interval
+from recipe.evaluation.intervals import SHARE, interval, pass_all_k, pass_at_k
 from recipe.evaluation.store import EPISODES, SettingsError, finished_lines
 from recipe.files import aligned
 from rewards.metrics import STOP_REASONS, episode_metrics, passed_official
@@ -118,8 +118,9 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
         estimated["acc_bfcl"] = [float(bool(verdict.valid)) for verdict, _ in asked], [cluster for _, cluster in asked]
     found: dict[str, Any] = {"episodes": len(items), "tasks": len({item.key for item in items})}
     for name, (values, among) in estimated.items():
-        low, high = (mean_interval if name == "progress" else proportion_interval)(values, among)
+        low, high = interval(values, among, bounds=SHARE) or (None, None)
         found[name] = {"mean": fmean(values), "low": low, "high": high}
+    found["call_rate"] = fmean(episode["calls"] > 0 for episode in metrics)
     found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
     found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
     if samples and samples > 1:
@@ -231,11 +232,13 @@ def text(found: Mapping[str, Any]) -> str:
 def _accuracy_table(rows: Mapping[str, Any]) -> str:
     by_source = ["acc_bfcl"] if all("acc_bfcl" in group for group in rows.values()) else []
     names = ("progress", *ACCURACIES, *by_source)
-    lines = [["category", "tasks", "episodes", *names, "format", "calls ok", "calls"]]
+    rates = {"called": "call_rate", "format": "format_rate", "calls ok": "call_success_rate"}
+    lines = [["category", "tasks", "episodes", *names, *rates, "calls"]]
     for category, group in rows.items():
-        means = ("{mean:.3f} [{low:.3f}, {high:.3f}]".format(**group[name]) for name in names)
-        rates = f"{group['format_rate']:.3f}", f"{group['call_success_rate']:.3f}", f"{group['calls']:.1f}"
-        lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *rates])
+        forms = ("{mean:.3f}" + " [{low:.3f}, {high:.3f}]" * (group[name]["low"] is not None) for name in names)
+        means = (form.format(**group[name]) for form, name in zip(forms, names, strict=True))
+        shares = (f"{group[name]:.3f}" for name in rates.values())
+        lines.append([category, str(group["tasks"]), str(group["episodes"]), *means, *shares, f"{group['calls']:.1f}"])
     return aligned(lines)
 
 

@@ -181,7 +181,8 @@ def validation_panels(
         for key, found in points.items():
             if len(found) > 1:
                 drawn = [(step, measured.value) for step, measured in found]
-                lines[key].append(Line(name, drawn, number, band=[measured.interval for _, measured in found]))
+                band = [measured.interval or (measured.value,) * 2 for _, measured in found]
+                lines[key].append(Line(name, drawn, number, band=band))
     panels = list[Panel]()
     for category, metric in sorted(lines, key=lambda key: key[0] != OVERALL):
         title = METRICS[metric] + ("" if category == OVERALL else f": {category}")

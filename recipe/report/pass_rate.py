@@ -19,7 +19,7 @@ from statistics import fmean, pstdev
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from recipe.evaluation.intervals import Interval, t_interval
+from recipe.evaluation.intervals import CHANGE, NOTHING, Interval, interval
 from recipe.files import aligned, write_atomic
 from recipe.report.page import render
 
@@ -34,8 +34,6 @@ STEPTOOL = {
 """StepTool's files, in the order of its tables: what a table calls the subset, and of which kind it is."""
 
 AVERAGE, ALL = "Average", "all"
-NOTHING = 1e-9
-"""A difference of two means of votes that is rounding and no more."""
 
 WHAT = (
     "In percent. A vote is worth 1 (Solved), 0.5 (Unsure) or 0 (Unsolved); of an evaluation or a run it is the "
@@ -44,8 +42,8 @@ WHAT = (
     "Average weighs them the same; their +- is the mean of the subsets'."
 )
 PAIRED = (
-    "The same queries under both, each counting the same; the brackets are 95 % by Student's t over clusters of "
-    "queries that resemble each other."
+    "The same queries under both, each counting the same; the brackets are 95 % over clusters of queries that resemble "
+    "each other."
 )
 
 
@@ -147,7 +145,7 @@ def figures(method: Method) -> dict[str, Figure]:
 def compare(method: Method, baseline: Method) -> list[Paired]:
     """The differences to a baseline, subset by subset and over all queries; empty where no query is in both.
 
-    The means of a query's votes are compared. The interval is Student's t over clusters of queries.
+    The means of a query's votes are compared.
     """
     pairs: dict[str, list[tuple[float, float, Hashable]]] = defaultdict(list)
     for subset in ordered(method.subsets):
@@ -160,11 +158,9 @@ def compare(method: Method, baseline: Method) -> list[Paired]:
     for subset, pairs_of in pairs.items():
         before, after, clusters = zip(*pairs_of, strict=True)
         moves = [new - old for old, new in zip(before, after, strict=True)]
-        interval = t_interval(moves, clusters) if len({*clusters}) > 1 else None
-        if interval is not None and interval[1] - interval[0] < NOTHING:
-            interval = None
         means, same = (fmean(before), fmean(after)), all(abs(move) <= NOTHING for move in moves)
-        found.append(Paired(method.name, baseline.name, subset, len(moves), *means, same, interval))
+        sure = interval(moves, clusters, bounds=CHANGE)
+        found.append(Paired(method.name, baseline.name, subset, len(moves), *means, same, sure))
     return found
 
 

@@ -1,24 +1,19 @@
 """How much the reward of each stage moved, and how sure that is.
 
 Within a run the first and the last steps are compared task by task, on the tasks that both have: a window with easier
-tasks is no progress. The standard error comes from the episodes: it covers which were sampled and which tasks the
-windows share. It does not cover another run. Several runs are taken as seeds of one experiment: the mean of their
-differences, and an interval from the spread of these.
+tasks is no progress. Several runs are taken as seeds of one experiment. The interval is that of
+`recipe.evaluation.intervals`: over clusters of tasks, and over seeds.
 """
 
-from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from interaction.environment import task_key_of
-from recipe.evaluation.intervals import Interval, t_interval, t_quantile
+from recipe.evaluation.intervals import CHANGE, Interval, interval
 from recipe.files import aligned
 from recipe.report.episodes import headers
 from recipe.stage.metrics_log import read_steps, trained_files
@@ -31,49 +26,39 @@ LOSS, HELD_OUT_LOSS = "train/loss", "val/loss"
 WINDOW = 5
 
 MEANING = (
-    "+- is one standard error over the run's own episodes, task by task: it says nothing about another run. Brackets "
-    "are 95 %: of one run from its standard error, of several by Student's t on the runs' differences. Windows are "
-    "compared on the tasks that both have. The correlation is the smallest of the probabilities that engine and "
-    "trainer give the sampled tokens; far below 1 the two have different weights."
+    "Windows are compared on the tasks that both have. Brackets are 95 %: over clusters of tasks, and over seeds where "
+    "there are several runs. The correlation is the smallest of the probabilities that engine and trainer give the "
+    "sampled tokens; far below 1 the two have different weights."
 )
 
-Episodes = Mapping[Hashable, Sequence[float]]
-"""Task -> a value of each of its episodes in one window of steps."""
+Episodes = Mapping[Hashable, tuple[Hashable, Sequence[float]]]
+"""Task -> its cluster, and a value of each of its episodes in one window of steps."""
+
+
+class Task(NamedTuple):
+    """A task that both windows have: the means over its episodes."""
+
+    cluster: Hashable
+    first: float
+    last: float
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One run: the mean over tasks in its last steps and in its first."""
+    """One run: the mean over tasks in its first steps and in its last, each task counting the same."""
 
     first: float
     last: float
-    standard_error: float | None = None
-    """None where it cannot be told; then `missing` says why."""
-    degrees: float = inf
-    """Degrees of freedom of the standard error."""
-    tasks: int = 0
-    """How many are compared; 0 where step means are."""
+    tasks: Mapping[Hashable, Task]
+    """Those that are compared; none where step means are."""
+    missing: str = ""
+    """Why no task is compared."""
     all_tasks: bool = True
     """Whether both windows have the same tasks."""
-    missing: str = ""
-
-    @property
-    def value(self) -> float:
-        return self.last - self.first
-
-    @property
-    def interval(self) -> Interval | None:
-        """95 % interval for this run's difference; None without a standard error."""
-        if self.standard_error is None:
-            return None
-        half = t_quantile(self.degrees) * self.standard_error
-        return self.value - half, self.value + half
 
     def __str__(self) -> str:
-        if self.standard_error is None:
-            return f"{self.value:+.3f} ({self.missing}: no error)"
-        some = "" if self.all_tasks else f" on {self.tasks} tasks"
-        return f"{self.value:+.3f} +- {self.standard_error:.3f}{some}"
+        some = f" ({self.missing})" if self.missing else "" if self.all_tasks else f" on {len(self.tasks)} tasks"
+        return f"{self.last - self.first:+.3f}{some}"
 
 
 @dataclass(frozen=True)
@@ -81,20 +66,38 @@ class Rise:
     """The same stage in one or several runs, which are never pooled as if they were one."""
 
     runs: tuple[Difference, ...]
+    of_shares: bool = True
+    """Whether the values lie between 0 and 1."""
+
+    @property
+    def first(self) -> float:
+        return fmean(run.first for run in self.runs)
+
+    @property
+    def last(self) -> float:
+        return fmean(run.last for run in self.runs)
 
     @property
     def difference(self) -> float:
-        return fmean(run.last for run in self.runs) - fmean(run.first for run in self.runs)
+        return self.last - self.first
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval: of several runs by Student's t on their differences, of one run its own."""
-        return t_interval([run.value for run in self.runs]) if len(self.runs) > 1 else self.runs[0].interval
+        """95 % interval of the difference; of shares within what a share that begins at `first` can move."""
+        tasks = [(number, task) for number, run in enumerate(self.runs) for task in run.tasks.values()]
+        if not all(run.tasks for run in self.runs):
+            return None
+        moves = [task.last - task.first for _, task in tasks]
+        clusters, seeds = [task.cluster for _, task in tasks], [number for number, _ in tasks]
+        found = interval(moves, clusters, seeds, CHANGE if self.of_shares else None)
+        if found is None or not self.of_shares:
+            return found
+        return max(found[0], 0 - self.first), min(found[1], 1 - self.first)
 
     @property
     def windows(self) -> str:
         """The means of the two windows."""
-        return f"{fmean(run.first for run in self.runs):.3f} -> {fmean(run.last for run in self.runs):.3f}"
+        return f"{self.first:.3f} -> {self.last:.3f}"
 
     def __str__(self) -> str:
         one = len(self.runs) == 1
@@ -102,46 +105,23 @@ class Rise:
         return f"{said}{brackets(self.interval)}{', one run' if one else ''}"
 
 
-def compare(first: Episodes, last: Episodes, drawn: bool = False) -> Difference | None:
-    """The difference between two windows on the tasks that both have, each task counting the same; None without any.
-
-    With G tasks in common, d_t the difference of task t's means and s^2/n the variance of one such mean:
-
-        variance = (1 - f) var(d_t) / G  +  f sum_t (s^2/n in the first window + s^2/n in the last) / G^2
-
-    as of two-stage sampling, tasks and then episodes (W. G. Cochran, Sampling Techniques, 3rd ed. 1977, chapter 10).
-    f is the share of all tasks that are compared: 0 where they stand for tasks that nobody has played (`drawn`), else
-    f = G^2 / (G1 G2), with G1 and G2 tasks in the windows (Lincoln and Petersen). A task with one episode has no s^2:
-    then f is 0, and the error rather too large. Degrees of freedom are Satterthwaite's.
-    """
-    tasks = [task for task in first if task in last]
+def compare(first: Episodes, last: Episodes) -> Difference | None:
+    """The difference between two windows on the tasks that both have; None without any."""
+    tasks = {task: Task(first[task][0], fmean(first[task][1]), fmean(last[task][1])) for task in first if task in last}
     if not tasks:
         return None
-    windows = [np.asarray(values, float) for task in tasks for values in (first[task], last[task])]
-    sizes = np.array([values.size for values in windows])
-    starts, flat = np.cumsum(sizes) - sizes, np.concatenate(windows)
-    means = np.add.reduceat(flat, starts) / sizes
-    squares = np.add.reduceat((flat - np.repeat(means, sizes)) ** 2, starts)
-    start, end = float(means[::2].mean()), float(means[1::2].mean())
-    count, all_tasks = len(tasks), len(tasks) == len(first) == len(last)
-    share = count**2 / (len(first) * len(last)) if sizes.min() > 1 and not drawn else 0.0
-    if share < 1 and count == 1:
-        return Difference(start, end, tasks=1, all_tasks=all_tasks, missing="one task in both windows")
-    free = sizes - 1.0
-    terms = share * squares / np.maximum(free, 1) / sizes / count**2
-    if share < 1:
-        terms = np.append(terms, (1 - share) * np.var(means[1::2] - means[::2], ddof=1) / count)
-        free = np.append(free, count - 1)
-    variance = float(terms.sum())
-    known = terms > 0
-    degrees = variance**2 / float((terms[known] ** 2 / free[known]).sum()) if variance else inf
-    return Difference(start, end, sqrt(variance), degrees, count, all_tasks)
+    means = (fmean(task.first for task in tasks.values()), fmean(task.last for task in tasks.values()))
+    return Difference(*means, tasks, all_tasks=len(tasks) == len(first) == len(last))
 
 
 def stage_dirs(run: Path) -> list[Path]:
-    """The folders of a run that hold metrics of training, in the order of their names."""
-    found = (path.parent for path in run.glob("*/metrics") if any(path.iterdir()))
-    return sorted(path for path in found if path.name != BEFORE)
+    """The folders of a run that hold metrics of training, in the order in which they were first started."""
+    began = {stage: min(stage.joinpath("metrics").iterdir()).name for stage in run.glob("*") if _measured(stage)}
+    return sorted(began, key=lambda stage: (began[stage], stage))
+
+
+def _measured(stage: Path) -> bool:
+    return stage.name != BEFORE and stage.joinpath("metrics").is_dir() and any(stage.joinpath("metrics").iterdir())
 
 
 def trained_stages(run: Path) -> list[Path]:
@@ -162,7 +142,7 @@ def values_of(stage: Path, name: str) -> list[float]:
 def rise(stages: list[Path], metric: str) -> Rise | None:
     """How a metric of training moved in a stage of several runs; None if any has fewer than two windows of steps.
 
-    Where a step of a window has no stored episodes, step means have to do, and there is no standard error.
+    Where a step of a window has no stored episodes, step means have to do, and there is no interval.
     """
     runs = []
     for stage in stages:
@@ -174,26 +154,31 @@ def rise(stages: list[Path], metric: str) -> Rise | None:
         before, after = (fmean(steps[step] for step in part) for part in (first, last))
         if not start or not end:
             missing = "the data's rewards" if (stage / BATCHES_FILE).exists() else "no stored episodes"
-            runs.append(Difference(before, after, missing=missing))
+            runs.append(Difference(before, after, {}, missing))
         else:
-            runs.append(compare(start, end) or Difference(before, after, missing="no task in both windows"))
-    return Rise(tuple(runs)) if runs else None
+            runs.append(compare(start, end) or Difference(before, after, {}, "no task in both windows"))
+    return Rise(tuple(runs), of_shares=metric != REWARD) if runs else None
 
 
-def _episodes(stage: Path, steps: list[int], metric: str) -> dict[Hashable, list[float]]:
-    """Task -> values of its stored episodes in these steps; empty if a step has none that is whole."""
-    values: dict[Hashable, list[float]] = defaultdict(list)
+def _episodes(stage: Path, steps: list[int], metric: str) -> Episodes:
+    """Task -> cluster and values of its stored episodes in these steps; empty if a step has none that is whole."""
+    values: dict[Hashable, tuple[Hashable, list[float]]] = {}
     for step in steps:
         found = False
         for path, uids in trained_files(stage, step).items():
             for header in (place.header for place in headers(path)):
                 value = header["score"] if metric == REWARD else header["reward"].get(metric.removeprefix("train/"))
                 if value is not None and (uids is None or header["uid"] in uids):
-                    values[task_key_of(header)].append(float(value))
+                    values.setdefault(task_key_of(header), (cluster_of(header), []))[1].append(float(value))
                     found = True
         if not found:
             return {}
     return values
+
+
+def cluster_of(header: Mapping[str, Any]) -> tuple[str, str]:
+    """The cluster of a stored episode's task; two environments may have clusters of one name."""
+    return header["environment"], header["cluster"]
 
 
 def stage_rows(runs: Sequence[Path]) -> list[dict[str, Any]]:

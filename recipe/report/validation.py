@@ -1,7 +1,7 @@
 """Held-out tasks: shares and means of each validation with 95 % intervals, and how much they moved over a run.
 
-Where the dev tasks have decided something in a run, only test tasks count. They stand for tasks that
-nobody has played, so the standard error of a move covers which tasks they are, and which episodes were sampled.
+Where the dev tasks have decided something in a run, only test tasks count. They stand for tasks that nobody has played,
+so an interval covers which tasks they are.
 """
 
 import re
@@ -15,21 +15,24 @@ from textwrap import fill
 from typing import Any
 
 from interaction.environment import task_key_of, task_name
-from recipe.evaluation.intervals import Interval, mean_interval, proportion_interval
+from recipe.evaluation.intervals import SHARE, Interval, interval
 from recipe.files import aligned
 from recipe.report.episodes import Place, headers, validation_files
-from recipe.report.tables import Episodes, Rise, brackets, compare, trained_stages
+from recipe.report.tables import Episodes, Rise, brackets, cluster_of, compare, trained_stages
 from recipe.stage import choosing
 from recipe.stage.metrics_log import read_steps
 from recipe.stage.starts import BEFORE
 
-METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress"}
+CALLED = "called"
+METRICS = {"acc": "solved", "acc_official": "solved, official", "progress": "progress", CALLED: "called"}
+"""Of an episode's reward, and what a table calls it; `CALLED` is whether it made a call."""
 OVERALL, GUARD_MARK = "all", ", guard"
 """The category that stands for all of a validation; behind the category of what its guard played."""
 WARM_START = "warm start"
 MEANING = (
-    "Shares of test tasks that are solved, each task counting the same; since: how far the last "
-    "column is above that one, task by task. Brackets are 95 %."
+    "Shares of test tasks that are solved, each task counting the same (called: of tasks with at least one call); "
+    "since: how far the last column is above that one, task by task. Brackets are 95 %: over clusters of tasks, and "
+    "over seeds where there are several runs. Where all tasks moved alike there is none."
 )
 
 
@@ -38,10 +41,10 @@ class Measured:
     """A mean over held-out tasks with its 95 % interval."""
 
     value: float
-    interval: Interval
+    interval: Interval | None
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
+        return f"{self.value:.3f}" + (f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]" if self.interval else "")
 
 
 Header = Mapping[str, Any]
@@ -59,14 +62,19 @@ def validation(run: Path, path: Path) -> list[Validation]:
     """One validation of a run, `<run>/<stage>/rollouts/val/<step>.jsonl`: each category, all together, a guard's."""
     rows = []
     for category, played in by_category(place.header for place in reported(run, path)).items():
-        clusters = [(header["environment"], header["cluster"]) for header in played]
+        clusters = [cluster_of(header) for header in played]
         row = {"stage": path.parents[2].name, "step": int(path.stem), "category": category, "tasks": len(played)}
         for name in METRICS:
-            values = [float(header["reward"].get(name, 0.0)) for header in played]
-            interval = (mean_interval if name == "progress" else proportion_interval)(values, clusters)
-            row[name] = Measured(fmean(values), interval)
+            values = [value_of(header, name) or 0.0 for header in played]
+            row[name] = Measured(fmean(values), interval(values, clusters, bounds=SHARE))
         rows.append(row)
     return rows
+
+
+def value_of(header: Header, metric: str) -> float | None:
+    """One of `METRICS` of a stored episode; None where its reward has none."""
+    value = header["reward"].get("calls" if metric == CALLED else metric)
+    return value if value is None else float(value > 0) if metric == CALLED else float(value)
 
 
 def by_category(played: Iterable[Header]) -> dict[str, list[Header]]:
@@ -146,9 +154,9 @@ def rows(runs: Sequence[Path]) -> tuple[list[str], list[Row]]:
         since = {}
         for at, title in enumerate(titles[:-1]):
             if at == 0 or title == WARM_START:
-                since[title] = [one for run in values if (one := compare(run[at], run[-1], drawn=True))]
+                since[title] = [one for run in values if (one := compare(run[at], run[-1]))]
         if all(len(moved) == len(runs) for moved in since.values()):  # else columns have no task in common
-            means = [[[*map(fmean, run[at].values())] for run in values] for at in range(len(titles))]
+            means = [[[fmean(given) for _, given in run[at].values()] for run in values] for at in range(len(titles))]
             shares = [(fmean(map(fmean, one)) if all(one) else nan, len(one[0])) for one in means]
             found.append((name, shares, {title: Rise(tuple(moved)) for title, moved in since.items()}))
     return titles, found
@@ -164,11 +172,13 @@ def _values(path: Path) -> dict[str, Episodes]:
             metrics[f"{name}, official"] = "acc_official"
         elif name.startswith("multi_turn"):
             metrics[f"{name}, progress"] = "progress"
+        if name == OVERALL or "irrelevance" in name:
+            metrics[f"{name}, {CALLED}"] = CALLED  # a model that hardly calls refuses well
         for row, metric in metrics.items():
-            values = defaultdict(list)
+            values: dict[Any, Any] = {}
             for header in played:
-                if (value := header["reward"].get(metric)) is not None:
-                    values[task_key_of(header)].append(float(value))
+                if (value := value_of(header, metric)) is not None:
+                    values.setdefault(task_key_of(header), (cluster_of(header), []))[1].append(value)
             found |= {row: values} if values else {}
     return found
 

@@ -10,7 +10,7 @@ from support.phone import write_phone
 from support.runs import a_run, validated
 
 from interaction.environment import load_tasks, named
-from recipe.evaluation.intervals import t_interval
+from recipe.evaluation.intervals import CHANGE, interval
 from recipe.report import __main__ as command
 from recipe.report import sources
 from recipe.report.pass_rate import AVERAGE, Figure, Method, Query, compare, figures, together
@@ -105,11 +105,11 @@ def test_two_methods_are_compared_on_the_queries_that_both_have_by_clusters() ->
     before, after = method("old", a=0, b=0.5, c=1), method("new", b=1, c=1, d=0)
     (pair,) = compare(after, before)
     assert (pair.queries, pair.before, pair.after) == (2, 0.75, 1.0)
-    assert pair.interval == pytest.approx(t_interval([0.5, 0.0]))
+    assert pair.interval == pytest.approx(interval([0.5, 0.0], "ab", bounds=CHANGE))
     assert compare(after, method("old", subset="another", b=1)) == []
     values = {"a1": 1.0, "a2": 1.0, "b1": 0.0, "b2": 0.0, "c1": 1.0, "c2": 0.0}
     new, old = method("new", clusters=True, **values), method("old", clusters=True, **dict.fromkeys(values, 0.0))
-    assert compare(new, old)[0].interval == pytest.approx(t_interval([1.0, 0.0, 0.5]))
+    assert compare(new, old)[0].interval == pytest.approx(interval([1, 1, 0, 0, 1, 0], "aabbcc", bounds=CHANGE))
     (pair,) = compare(method("new", a=0.3, b=0.0), method("old", a=0.1 + 0.2, b=0.0))
     assert (pair.same, pair.interval) == (True, None)
     (pair,) = compare(method("new", a=1.0, b=1.0), method("old", a=0.5, b=0.5))

@@ -39,7 +39,7 @@ def golden_run(run: Path, seed: int) -> Path:
             for name in NAMES[:4]:
                 score = round(gain + draw.random(), 3)
                 line = {"step": step, "uid": name, "session_id": 0, "task_id": name, "environment": "bfcl"}
-                line |= {"category": "base", "score": score, "reward": {"progress": score / 2}}
+                line |= {"category": "base", "cluster": name[-1], "score": score, "reward": {"progress": score / 2}}
                 if step == STEPS:
                     line["seconds"] = {"total": score, "generate": score / 2, "environment": 0.25}
                 append(path_of(run / stage / "rollouts", "train", step), {**line, "episode": {}})
