@@ -30,6 +30,7 @@ from recipe.settings import as_list
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "user", "function": "user"}
 """Role in a file -> role in training. Results are messages of the user, as in a rollout."""
+RESULTS = ("tool", "function")
 QUERY = ("query_id", "query", "task_id")
 """Fields that conversations of one query or task have in common, in whatever file."""
 NOT_READ = ("tools", "functions", "enable_thinking")
@@ -158,7 +159,10 @@ def _faults(row: Any) -> Iterator[str]:
     if "assistant" not in roles[1:] or roles[0] == "assistant" or "system" in roles[1:]:
         yield "messages: expected one of the assistant, after a message that it answers, and a system message first"
     for number, (message, role) in enumerate(zip(messages, roles, strict=True)):
-        content = message.get("content")
+        content, before = message.get("content"), roles[number - 1] if number else None
+        if (role in RESULTS and before != "assistant") or (role == "user" and before in RESULTS):
+            expected = "the assistant's calls, all their results in one message, as the protocol writes it"
+            yield f"messages[{number}]: {role} after {before or 'nothing'}; expected {expected}"
         if role not in [*ROLES]:
             yield f"messages[{number}].role: is {shown(role)}; expected one of {', '.join(ROLES)}"
         if message.get("tool_calls") or message.get("function_call"):

@@ -79,6 +79,13 @@ def test_what_cannot_be_learned_is_named_by_file_line_and_field(tmp_path: Path) 
         (line(said("user", "\ud800"), TALK[1]), "messages[0].content"),
         (line(TALK[0], said("assistant", "Look.", tool_calls=[{}])), "messages[1]: calls are not read"),
         (line(TALK[0], said("assistant", "No.", weight=0)), "messages[1].weight"),
+        (line(*TALK, said("tool", tool_call_id="b"), said("tool"), TALK[1]), "all their results in one message"),
+        (line(*TALK, said("tool"), said("function"), TALK[1]), "messages[3]: function after tool"),
+        (line(*TALK, said("function"), said("user"), TALK[1]), "messages[3]: user after function"),
+        (line(TALK[0], said("tool"), TALK[1]), "messages[1]: tool after user"),
+        (line(said("system"), said("tool"), TALK[1]), "messages[1]: tool after system"),
+        (line(said("tool"), TALK[1]), "messages[0]: tool after nothing"),
+        (line(*TALK, said("tool", [{"type": "text", "text": "x"}]), TALK[1]), "messages[2].content"),
     ):
         path.write_text("\n".join([line(*TALK), bad, line(*TALK)]))
         assert f"1 mistakes, listed above, the first {path}, line 2, " in (found := refusal(path)), bad
