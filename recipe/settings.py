@@ -9,6 +9,7 @@ import importlib.util
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -187,11 +188,29 @@ def detect_hardware() -> str:
     return os.environ.get("HARDWARE") or {0: "cpu", 1: "gpu1"}.get(count_gpus(), "gpu8")
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, mark: str = "'") -> str:
     """A text as the value of an override, in quotes where Hydra would take its characters for something else."""
     if re.fullmatch(r"[A-Za-z0-9_./:-]+", text):
         return text
-    return "'" + re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + "\\'" * bool(match[2]), text) + "'"
+    return mark + re.sub(rf"(\\*)({mark}|$)", lambda match: match[1] * 2 + rf"\{mark}" * bool(match[2]), text) + mark
+
+
+def read_overrides(lines: Sequence[str]) -> list[Override]:
+    """What Hydra reads from overrides. PreflightError: it reads no key, or not one value, and how to write it."""
+    parser, found = OverridesParser.create(), list[Override]()
+    for line in lines:
+        try:
+            found += parser.parse_overrides([line])
+            wrong = found[-1].is_sweep_override() or not found[-1].key_or_group
+        except HydraException:
+            wrong = True
+        if wrong:
+            key, equals, value = line.partition("=")
+            items = ",".join(quoted(item.strip(" '\""), '"') for item in value.strip("[]").split(","))
+            way = f"[{items}]" if value.startswith("[") else quoted(value, '"') if equals else "VALUE"
+            said = f"A list is written [a,b], a section {{a: b}}, a text in quotes: {shlex.quote(f'{key}={way}')}"
+            raise PreflightError(f"{shown(line, quote=False)}: Hydra does not read it as KEY=VALUE. {said}")
+    return found
 
 
 def as_list(files: Any) -> list[str]:
@@ -217,13 +236,11 @@ def compose(
         del os.environ["RUN"]  # as good as none
     name, own, known = name.removesuffix(".yaml"), str((folder or CONFIG_DIR).absolute()), list[str]()
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        if several := [one.input_line for one in parsed if one.is_sweep_override()]:
-            raise ValueError(f"{several[0]}: a list is written [a,b], and a text with commas is quoted, \"'a,b'\".")
+        parsed = read_overrides(overrides)
         choices = [override for override in parsed if _is_choice(override, own)]
         chosen = [str(override.input_line) for override in choices]
         if not any(override.key_or_group == group for override in choices):
-            chosen.append(f"{group}={detect_hardware()}")
+            chosen.append(f"{group}={quoted(detect_hardware())}")
         config = deepcopy(_composed(name, tuple(chosen), own))
         known = [*_keys(OmegaConf.to_container(config))]
         values = [override for override in parsed if override not in choices]
@@ -342,7 +359,8 @@ def command(arguments: Sequence[str], name: str = "stage1", group: str = "hardwa
     overrides = [argument for argument in rest if "=" in argument and not argument.startswith("-")]
     options = [argument for argument in rest if argument not in overrides]
     if not any(override.startswith(f"{group}=") for override in overrides):
-        overrides.append(f"{group}={detect_hardware()}")
+        overrides.append(f"{group}={quoted(detect_hardware())}")
+    read_overrides(overrides)
     sys.argv[1:] = [*overrides, *options]  # argparse wants them side by side
     folder = str((known.config_dir or CONFIG_DIR).absolute())
     hydra.main(version_base=None, config_path=folder, config_name=known.config_name)(

@@ -1,5 +1,6 @@
 """What a configuration may hold: shipped ones pass, mistakes are named, right overrides arrive as Hydra has them."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -53,7 +54,11 @@ BAD = {
     "~trainer.total_epochs": "trainer.total_epochs is missing",
     "hydra.run.dir=x": "hydra is not known",
     "hardware=gpu9": "Could not find 'hardware/gpu9' Available options in 'hardware': cpu gpu1 gpu8",
-    "data.train_files=a,b": "a list is written [a,b]",
+    "data.train_files=a,b": "A list is written [a,b]",
+    "data.train_files=data/lr=1e-6/x.parquet": "quotes: 'data.train_files=\"data/lr=1e-6/x.parquet\"'",
+    "data.train_files=[a=b.parquet, c(1), d": '\'data.train_files=["a=b.parquet","c(1)",d]\'',
+    "trainer.total_epochs": "trainer.total_epochs=VALUE",
+    "=3": "Hydra does not read it as KEY=VALUE",
     "data.train_batch_size=abc": "data.train_batch_size='abc'; expected a whole number",
     "data.train_batch_size=???": "data.train_batch_size is missing",
     "trainer.total_epochs=${nope}": "trainer.total_epochs: Interpolation key 'nope' not found",
@@ -171,6 +176,16 @@ def test_a_users_folder_of_configurations_is_built_on_ours_and_comes_first(tmp_p
     with pytest.raises(SystemExit) as end:
         command(sys.argv[1:])
     assert end.value.code and "show something" in str(end.value.code)
+
+
+def test_what_is_said_of_a_text_that_hydra_does_not_read_is_how_to_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("a=b", "{a}", "f(1)", "~/x", "a,b", "é", "it's", 'a"b', "a#b", "(\\", "x=\\'y", "glob(*)", "a=[b]"):
+        line = f"trainer.experiment_name={text}"
+        written = shlex.split(line_of([line]).rpartition("quotes: ")[2])
+        assert compose("stage1", written).trainer.experiment_name == text
+        monkeypatch.setattr("sys.argv", ["recipe.train"])
+        with pytest.raises(PreflightError, match="quotes: "):
+            command([line, "--cfg", "job"])
 
 
 def test_a_text_is_quoted_so_that_it_is_read_back_and_runs_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
