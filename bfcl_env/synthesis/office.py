@@ -123,7 +123,9 @@ class Messages(Domain):
     message = named(Names.sentence)
 
     def start(self) -> dict[str, Any]:
-        people = {self.names.person(): f"USR{number}" for number in self.random.sample(range(100, 999), 4)}
+        people: dict[str, str] = {}
+        while len(people) < 3:  # of four draws two may be the same name
+            people = {self.names.person(): f"USR{number}" for number in self.random.sample(range(100, 999), 4)}
         me, *others = people.values()
         return {
             "random_seed": self.random.randint(1, 10**6),

@@ -84,6 +84,12 @@ def test_what_is_not_well_made_or_what_the_held_out_half_has_is_thrown_away():
     assert all(overlap(item) for item in load_scenarios(split="val"))
 
 
+def test_a_world_can_be_drawn_whatever_names_coincide():
+    for owner in Shape().classes:
+        for seed in range(450):
+            propose(Random(seed), "dev", Shape((owner,), turns=(1, 1), operations=1))
+
+
 def test_the_command_writes_the_same_environment_in_every_process(tmp_path):
     file, written = tmp_path / "tasks.json", []
     sizes = "--train 60 --dev 2 --test 3 --turns 2 4 --forms multi_turn_miss_param".split()
