@@ -41,6 +41,7 @@ DEAD = {
     "critic.grad_clip": (1.0, "critic.optim.clip_grad"),
     f"{ACTOR}.fsdp_config.dtype": ("bfloat16", f"{ACTOR}.fsdp_config.mixed_precision.param_dtype"),
     f"{ROLLOUT}.do_sample": (True, f"{ROLLOUT}.temperature"),
+    f"{ROLLOUT}.repetition_penalty": (None, f"{ROLLOUT}.temperature"),
     f"{ROLLOUT}.multi_turn.max_assistant_turns": (None, "interaction.train.max_steps_per_turn"),
     f"{ROLLOUT}.multi_turn.max_tool_response_length": (256, "interaction.train.max_result_chars"),
     "algorithm.filter_groups.max_num_gen_batches": (0, "stage.max_gen_batches"),
@@ -60,6 +61,8 @@ def problems(config: DictConfig) -> Iterator[str]:
     for name in set(as_list(config.trainer.logger)) - {"console", "file", "rl_insight", "vemlp_wandb"}:
         if importlib.util.find_spec(name) is None:
             yield f"trainer.logger has {name}, and no such package is installed. Install it, or leave it out."
+    if OmegaConf.select(config, "distillation.enabled"):
+        yield "distillation.enabled=true: nothing here supports it yet. Leave it out."
     for check in CHECKS:
         yield from check(config)
 
@@ -330,6 +333,9 @@ def notes(config: DictConfig) -> Iterator[str]:
     """What is set but does nothing, or something else than it seems."""
     actor, policy, stage = config.actor_rollout_ref.actor, config.actor_rollout_ref, config.stage
     loss, mode = actor.policy_loss.loss_mode, config.trainer.v1.trainer_mode
+    for key, whole in {"top_p": 1, "top_k": -1, "engine_kwargs.vllm.logits_processors": None}.items():
+        if (value := OmegaConf.select(policy.rollout, key)) not in (whole, 0, None):
+            yield f"{ROLLOUT}.{key}={value}: the engine plays with other probabilities than are trained. Leave it out"
     for key, (default, live) in DEAD.items():
         if (value := OmegaConf.select(config, key)) != default and value != OmegaConf.select(config, live):
             yield f"{key}={value} does nothing. Set {live}"

@@ -73,6 +73,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*OFFLINE, f"{ROLLOUT}.n=2"], f"{ROLLOUT}.n=2"),
     ([*OFFLINE, f"{MODEL}.lora_adapter_path=a", LORA], "offline.old_log_probs=step"),
     (["interaction.protocol=xml"], "interaction.protocol"),
+    (["distillation.enabled=true"], "distillation.enabled"),
     (["+interaction.train.environments.bfcl.augmnt=true"], "augmnt"),
 ]
 
@@ -165,11 +166,16 @@ NOTES = [
     (["interaction.overlong.train=false", f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"], "overlong.train=false"),
     (["interaction.record_tokens=true", "interaction.record_dir=null"], "record_dir=null"),
     ([FILTER, "stage.gate.value=1.0", "stage.gate.window=2"], "val_dev/"),
+    ([f"{ROLLOUT}.top_p=0.9"], f"{ROLLOUT}.top_p=0.9: the engine plays with other"),
+    ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_k=20: the engine plays with other"),
+    ([f"+{ROLLOUT}.engine_kwargs.vllm.logits_processors=[a.B]"], "logits_processors=['a.B']"),
+    ([f"+{ROLLOUT}.repetition_penalty=1.2"], f"{ROLLOUT}.repetition_penalty=1.2 does nothing"),
 ]
 
 
 def test_what_is_set_and_does_nothing_is_a_line_and_the_recipe_as_it_is_has_none(configured):
     assert [*settings.notes(configured()), *settings.notes(configured(stage="stage3"))] == []
+    assert [*settings.notes(configured(f"{ROLLOUT}.top_k=0", f"{ROLLOUT}.val_kwargs.top_p=0.8"))] == []
     missing = [given for given, word in NOTES if not any(word in note for note in settings.notes(configured(*given)))]
     assert missing == []
     assert "NOTE" in summary(configured(*NOTES[0][0])) and "inert" in summary(configured(GPU))
