@@ -4,6 +4,7 @@ A gate compares the mean over the metric's last `window` values: one value of a 
 validation has a value only where one was made. Without a gate a stage trains its epochs.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -51,18 +52,23 @@ class Gate:
         """Whether the curriculum ends when this gate fails."""
         return self.required or self.kind == "minimum"
 
+    @property
+    def _least(self) -> float:
+        """What the metric has to reach. NaN never does."""
+        return -math.inf if self.value is None else self.value
+
     def _means(self, values: Sequence[float]) -> list[float]:
         return [fmean(values[end - self.window : end]) for end in range(self.window, len(values) + 1)]
 
     def reason_to_leave(self, values: Sequence[float]) -> str | None:
         """Why to leave the stage now, given the metric's values so far; None to stay."""
         means = self._means(values)
-        reached = bool(means) and (self.value is None or means[-1] >= self.value)
+        reached = bool(means) and means[-1] >= self._least
         if self.kind == "leave_at" and reached:
             return f"{self.metric} reached {means[-1]:.3f} (gate {self.value:g})"
         if self.kind == "plateau" and reached:
-            best, since = means[0], 0  # means since the last one that was a rise
-            for mean in means[1:]:
+            best, since = -math.inf, 0  # means since the last one that was a rise
+            for mean in means:
                 best, since = (mean, 0) if mean > best + self.min_delta else (best, since + 1)
             if since >= self.patience:
                 return f"{self.metric} stays at {means[-1]:.3f} for {self.patience} values"
@@ -71,12 +77,14 @@ class Gate:
     def judge(self, values: Sequence[float]) -> tuple[bool, str]:
         """Whether the gate is passed at the end of a stage, and a sentence about it."""
         means = self._means(values)
-        if self.value is None:
-            return True, f"{self.metric} was still moving at the last step" if means else "too few steps for a plateau"
+        if not means and self.value is None:
+            return True, "too few steps for a plateau"
         if not means:
             return False, f"{len(values)} values of {self.metric}, fewer than the gate's window of {self.window}"
-        passed = means[-1] >= self.value
-        how = f"is {means[-1]:.3f}, {'not below' if passed else 'below'} the gate's {self.value:g}"
+        passed = means[-1] >= self._least
+        if passed and self.value is None:
+            return True, f"{self.metric} was still moving at the last step"
+        how = f"is {means[-1]:.3f}, and the gate asks for {self._least:g}"
         return passed, f"{self.metric} over the last {self.window} values {how}"
 
 

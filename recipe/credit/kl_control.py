@@ -9,6 +9,7 @@ TRL 0.10.1, `PPOTrainer.step`), kl the sum over an episode's own tokens, mean ov
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ class EpisodeKLController(AdaptiveKLController):
 
     def observe(self, kl: float, episodes: int) -> None:
         """Adapt the coefficient to a step of so many episodes, given its nats an episode, mean over them."""
-        super().update(kl, episodes)
+        if not math.isnan(kl):  # which would stay in it
+            super().update(kl, episodes)
 
     def save(self, folder: Path) -> None:
         """Write the coefficient of the next step into the folder of a checkpoint."""

@@ -15,6 +15,7 @@ SHOWN = {
     "train/progress": "progress {:.3f}",
     "train/acc": "accuracy {:.3f}",
     "actor/kl_loss": "kl {:.4f}",
+    "actor/grad_norm": "grad_norm {:.3g}",
     "perf/throughput": "{:.0f} tokens/s",
     "timing_s/step": "{:.1f} s",
 }

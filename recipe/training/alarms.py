@@ -1,6 +1,8 @@
 """Lines for the log when a step's episodes look as if something other than learning goes on."""
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 
 START = 3
 """Steps whose mean is what turns per episode are compared with."""
@@ -8,6 +10,13 @@ CORRELATION, LEAST = "training/rollout_actor_probs_pearson_corr", 0.9
 """verl's, of the probabilities of engine and trainer, and a value far below what rounding explains."""
 SCORES = ("critic/score/min", "critic/score/max")
 """verl's names for the lowest and the highest score of a step."""
+
+
+def not_finite(metrics: Mapping[str, float]) -> list[str]:
+    """An alarm where numbers of the update itself are NaN or infinite."""
+    updated = [(name, value) for name, value in metrics.items() if name.startswith(("actor/", "critic/"))]
+    names = sorted(name for name, value in updated if isinstance(value, Real) and not math.isfinite(value))[:5]
+    return [f"ALARM not finite: {', '.join(names)}; verl skips an update whose gradient is not"] if names else []
 
 
 class Alarms:
@@ -37,7 +46,7 @@ class Alarms:
         lines = [
             f"{share:.0%} of the {what} (stage.alarms.{name}={self.thresholds[name]}){also}; see {where}"
             for name, (share, what, where) in shares.items()
-            if share > self.thresholds[name]
+            if not share <= self.thresholds[name]  # NaN is an alarm, here and below
         ]
         if nothing and not lines:
             protocol = "interaction.protocol; " * (well_formed < 0.9)
@@ -45,17 +54,17 @@ class Alarms:
                 f"nothing was earned: every sample scored 0. Unless 0 is the best score, see {protocol}a warm start "
                 "(bash run_sft.sh), easier tasks, or a reward that pays for progress (pkg://rewards.progress)"
             )
-        if (correlation := metrics.get(CORRELATION, 1.0)) < LEAST:
+        if not (correlation := metrics.get(CORRELATION, 1.0)) >= LEAST:
             lines.append(
                 f"engine and trainer disagree on what was sampled: the correlation of their probabilities is "
-                f"{correlation:.3f}, below {LEAST} ({CORRELATION}); does the engine get the trainer's weights?"
+                f"{correlation:.3f}, not {LEAST} or more ({CORRELATION}); does the engine get the trainer's weights?"
             )
         if (turns := metrics.get("train/turns")) is not None:
             if len(self._turns) < START:
                 self._turns.append(turns)
-            elif turns < self.thresholds["turns"] * sum(self._turns) / START:
+            elif not turns >= self.thresholds["turns"] * sum(self._turns) / START:
                 lines.append(
                     f"{turns:.1f} user turns an episode, {sum(self._turns) / START:.1f} in the first steps "
                     f"(stage.alarms.turns={self.thresholds['turns']}); see train/stop/* for what ends them"
                 )
-        return [f"ALARM {line}" for line in lines]
+        return [*not_finite(metrics), *(f"ALARM {line}" for line in lines)]

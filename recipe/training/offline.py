@@ -25,6 +25,7 @@ from verl.workers.utils.padding import response_to_nested
 
 from interaction.episode_output import EpisodeOutput
 from recipe.stage.state import BATCHES_FILE
+from recipe.training.alarms import not_finite
 from recipe.training.trainer import CurriculumTrainer
 from recipe.trajectories import Limits, Place, Stored, Survey, read, survey
 
@@ -134,7 +135,7 @@ class OfflineTrainer(CurriculumTrainer):
             config.reward.num_workers = 0  # every trajectory has its reward
             config.actor_rollout_ref.rollout.nnodes = 1  # verl asks for some before it makes no engine on them
         super().__init__(config)
-        self.alarms = lambda metrics: []  # they are about what is played
+        self.alarms = not_finite  # the others are about what is played
 
     def on_init_end(self) -> None:
         """There is no engine to give weights to."""

@@ -1,5 +1,7 @@
 """Gates: when a stage is left, when it has failed, and what a gate may not say."""
 
+from math import nan
+
 import pytest
 
 from recipe.files import PreflightError
@@ -26,6 +28,9 @@ def test_a_stage_is_left_at_its_value_or_on_its_plateau() -> None:
         ({**PLATEAU, "value": 0.5}, [0.1] * 20, False),
         ({**PLATEAU, "value": 0.5}, [0.6] * 20, True),
         ({"kind": "minimum", "value": 0.5}, [1.0] * 10, False),
+        (PLATEAU, [nan] * 20, False),
+        (PLATEAU, [nan, 0.2, *FLAT, 0.3], True),
+        ({}, [2.0, nan, 2.0], False),
     ):
         assert (gate(**settings).reason_to_leave(values) is not None) is leaves, (settings, values)
 
@@ -34,6 +39,9 @@ def test_a_stage_passes_by_the_mean_of_its_last_values_and_stops_where_that_is_a
     minimum = gate(kind="minimum", value=0.5)
     assert minimum.judge([0.4, 0.5, 0.6])[0] and not minimum.judge([0.4, 0.4, 0.4])[0] and not minimum.judge([2.0])[0]
     assert not gate(**PLATEAU | {"value": 0.5}).judge([0.1] * 20)[0] and not gate().judge([1.0] * 5)[0]
+    assert not any(
+        gate(**one).judge([2.0, nan])[0] for one in (PLATEAU, {"kind": "minimum", "window": 1}, {"window": 2})
+    )
     assert minimum.stops and gate(required=True).stops and not gate().stops
 
 

@@ -1,5 +1,7 @@
 """An alarm is raised for what it says, and for nothing else."""
 
+from math import inf, nan
+
 from recipe.training.alarms import Alarms
 
 THRESHOLDS = {"malformed": 0.6, "truncated": 0.25, "lost": 0.05, "alike": 0.95, "turns": 0.5}
@@ -13,6 +15,14 @@ RAISED = [
     ({"train/groups_alike": 1.0}, ["100% of the groups have one score"]),
     (NOTHING, ["nothing was earned"]),
     ({**NOTHING, "train/format_rate": 0.1}, ["90% of the messages are malformed"]),
+    ({"training/rollout_actor_probs_pearson_corr": nan}, ["engine and trainer disagree"]),
+    ({"train/format_rate": nan}, ["nan% of the messages are malformed"]),
+    ({"train/lost_samples": nan, "train/stop/max_tokens": nan}, ["nan% of the episodes ran", "nan% of the samples"]),
+    ({"train/groups_alike": nan}, ["nan% of the groups"]),
+    (
+        {"actor/grad_norm": nan, "actor/pg_loss": inf, "rollout_corr/kl": inf},
+        ["not finite: actor/grad_norm, actor/pg_loss"],
+    ),
     ({"critic/score/min": -0.1, "critic/score/max": 0.0}, []),
     ({}, []),
 ]
@@ -28,3 +38,4 @@ def test_a_step_raises_the_alarms_that_its_metrics_ask_for() -> None:
     assert [alarms({**GOOD, "train/turns": turns}) for turns in (4.0, 3.0, 5.0, 2.1, 4.0)] == [[]] * 5
     (line,) = alarms({**GOOD, "train/turns": 1.9})
     assert line.startswith("ALARM 1.9 user turns an episode, 4.0 in the first steps")
+    assert len(alarms({**GOOD, "train/turns": nan})) == 1
