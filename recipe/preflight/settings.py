@@ -199,7 +199,7 @@ def trainer_mode(config: DictConfig) -> Iterator[str]:
             f"and trainer.v1.{mode}.parameter_sync_step=1."
         )
     if policy.model.lora_rank > 0 and not OmegaConf.select(policy.model, "lora.merge"):
-        yield f"{given} with {MODEL}.lora_rank sends no adapter. Set +{MODEL}.lora.merge=true, or trainer=async."
+        yield f"{given} with {MODEL}.lora_rank sends no adapter. Set {MODEL}.lora.merge=true, or trainer=async."
     if (playing := playing_devices(config)) < 1 or playing % engine:
         yield f"{given}: an engine takes {engine} devices. {ROLLOUT}.nnodes x n_gpus_per_node={playing} is no multiple."
     if rollout.checkpoint_engine.backend == "naive":

@@ -58,7 +58,7 @@ BAD: list[tuple[list[str], str]] = [
     ([ASYNC, f"{V1}.colocate_async.num_warmup_batches=8"], "num_warmup_batches"),
     ([SEPARATE, f"{MINI}=2"], "MINI_BATCH_SIZE"),
     ([SEPARATE, f"{V1}.separate_async.parameter_sync_step=2"], "parameter_sync_step=1"),
-    ([SEPARATE, LORA], "lora.merge=true"),
+    ([SEPARATE, LORA], f"Set {MODEL}.lora.merge=true"),
     ([SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes"),
     ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], "gloo"),
     (["offline.rewards=final"], "offline.files"),
@@ -82,6 +82,7 @@ GOOD = [
     [GPU, ULYSSES, FLASH, f"{MINI}=2", f"{ROLLOUT}.n=2"],
     [GPU, "critic.fsdp.ulysses_sequence_parallel_size=2"],  # no critic
     list(ALONE),
+    [SEPARATE, "hardware=gpu1"],  # with its adapter merged
     ["algorithm=tppo", f"{ROLLOUT}.n=1"],
     [f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.val_kwargs.temperature=0.6", f"{ROLLOUT}.val_kwargs.n=4"],
     [LORA, f"{MODEL}.target_modules=[q_proj,down_proj]", f"{MODEL}.lora_adapter_path=/a"],
