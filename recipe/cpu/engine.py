@@ -158,9 +158,14 @@ _prepare_micro_batches = fsdp.prepare_micro_batches
 def prepare_micro_batches(data: Any, dp_group: Any = None, **given: Any) -> tuple[list[Any], Any]:
     """verl's; with one worker of sorted rows, and `max_token_len_per_gpu` is then the tokens of a tree.
 
-    Rows that are too many are halved, where they have little in common.
+    Rows that are too many are halved, where they have little in common. A row with more tokens is a pass of its own:
+    verl would end the run.
     """
     if torch.distributed.get_world_size(dp_group) > 1 or not tu.get_non_tensor_data(data, "trees", False):
+        if data["use_dynamic_bsz"]:
+            longest = data["input_ids"].offsets().diff().max()
+            torch.distributed.all_reduce(longest, torch.distributed.ReduceOp.MAX, dp_group)  # one limit for all workers
+            tu.assign_non_tensor(data, max_token_len_per_gpu=max(data["max_token_len_per_gpu"], longest.item()))
         return _prepare_micro_batches(data, dp_group=dp_group, **given)
     rows = data["input_ids"].unbind()
     left: Sequence[int] = range(len(rows))
