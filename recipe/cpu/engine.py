@@ -11,8 +11,9 @@ Three things are left out that change no number:
   attention alone knows what each of them may see.
 - The vocabulary's logits are computed only where a token of the model follows: most tokens are the prompt's and the
   environment's, whose log-probabilities no loss looks at; they come out as 0.
-- Rows whose advantages are all 0 are left out of an update where the policy's loss is the only one: theirs is 0, and so
-  are its gradients. If all rows are such, the shortest is computed: the optimizer makes its step on momentum.
+- Rows whose advantages are all 0 are left out of an update where the policy's loss is the only one and the policy is
+  still the one before the update: their loss, its gradients, their KL and what is clipped of them are 0. If all rows
+  are such, the shortest is computed: the optimizer makes its step on momentum.
 """
 
 import itertools
@@ -44,14 +45,14 @@ fsdp.CPUOffloadPolicy = lambda pin_memory=False: _CPUOffloadPolicy(pin_memory=Fa
 
 
 def logprobs_from_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities of `labels` (...) under `logits` (..., vocabulary)."""
-    return torch.log_softmax(logits, dim=-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    """Log-probabilities of `labels` (...) under `logits` (..., vocabulary), in float32: bfloat16's are off by .01."""
+    return torch.log_softmax(logits, dim=-1, dtype=torch.float32).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
 
 
 def entropy_from_logits(logits: torch.Tensor) -> torch.Tensor:
     """Entropy in nats (...) of the distributions given by `logits` (..., vocabulary)."""
-    log_probs = torch.log_softmax(logits, dim=-1)
-    return -(torch.softmax(logits, dim=-1) * log_probs).sum(dim=-1)
+    log_probs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+    return -(torch.softmax(logits, dim=-1, dtype=torch.float32) * log_probs).sum(dim=-1)
 
 
 verl.utils.torch_functional.logprobs_from_logits_v2 = logprobs_from_logits
@@ -206,7 +207,8 @@ class _Trees:
     def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's; notes what may be left out."""
         trees = self._takes_trees and not any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
-        alone = not forward_only and not tu.get_non_tensor_data(data, "calculate_entropy", False)
+        asked = (tu.get_non_tensor_data(data, name, False) for name in ("on_policy", "calculate_entropy"))
+        alone = not forward_only and tuple(asked) == (True, False)
         tu.assign_non_tensor(data, trees=trees, policy_alone=alone and _policy_alone(loss_function))
         return super().forward_backward_batch(data, loss_function, forward_only)  # type: ignore[misc]
 
@@ -265,7 +267,7 @@ class CPULanguageModelEngine(_Trees, fsdp.FSDPEngineWithLMHead):
         found = {"log_probs": logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][learned])}
         if tu.get_non_tensor_data(micro_batch, "calculate_entropy", False):
             found["entropy"] = entropy_from_logits(logits)
-        empty = logits.new_zeros(len(learned))
+        empty = torch.zeros(len(learned))
         return {
             name: torch.nested.nested_tensor_from_jagged(empty.masked_scatter(learned, values), offsets)
             for name, values in found.items()

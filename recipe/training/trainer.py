@@ -34,6 +34,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe import reward
 from recipe.credit import GROUPED, registry
 from recipe.credit.kl_control import EpisodeKLController, episode_kl
+from recipe.preflight.settings import on_policy
 from recipe.stage import choosing
 from recipe.stage.end import StageEnd
 from recipe.stage.state import prune
@@ -204,6 +205,11 @@ class Curriculum(PPOTrainer):
         batch = super()._compute_ref_log_prob(batch, metrics)
         batch.extra_info.pop("no_lora_adapter", None)
         return batch
+
+    def _update_actor(self, batch: Any, metrics: dict) -> Any:
+        """verl's, with a mark for the CPU engine (recipe/cpu/engine.py)."""
+        batch.extra_info["on_policy"] = on_policy(self.config)
+        return super()._update_actor(batch, metrics)
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         """verl's advantages, with what the estimators of `recipe.credit` need beside; then the overlong filter."""

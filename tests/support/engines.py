@@ -20,7 +20,7 @@ NO_ADVANTAGE = (0, 4)
 """The rows of a group without differences."""
 
 
-def engine_of(kind: str, path: str, lora_rank: int) -> Any:
+def engine_of(kind: str, path: str, lora_rank: int, dtype: str = "fp32") -> Any:
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
     from verl.workers.engine.base import EngineRegistry
@@ -28,7 +28,7 @@ def engine_of(kind: str, path: str, lora_rank: int) -> Any:
     from recipe.credit.critic_model import CriticModelConfig
 
     model: Any = CriticModelConfig if kind == "value_model" else HFModelConfig
-    fp32 = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    mixed = {"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
     torch.manual_seed(3)  # of a critic's head
     engine = EngineRegistry.new(
         model_type=kind,
@@ -42,7 +42,7 @@ def engine_of(kind: str, path: str, lora_rank: int) -> Any:
             model_type=kind,
         ),
         engine_config=FSDPEngineConfig(
-            strategy="fsdp2", dtype="float32", mixed_precision=fp32, use_torch_compile=False
+            strategy="fsdp2", dtype="float32", mixed_precision=mixed, use_torch_compile=False
         ),
         optimizer_config=FSDPOptimizerConfig(lr=1e-3, total_training_steps=1),
         checkpoint_config=CheckpointConfig(),
@@ -107,23 +107,33 @@ def of_learned(values: Any, masks: Any) -> torch.Tensor:
     return torch.cat([row.roll(1)[-len(mask) :][mask.bool()] for row, mask in pairs])
 
 
-def answers(engine: Any, loss: Any, whole: bool) -> dict[str, torch.Tensor]:
-    """All that an engine is asked for: log-probabilities or values, loss, gradients; and its model called directly."""
+def answers(engine: Any, loss: Any, whole: bool, on_policy: bool = True) -> dict[str, torch.Tensor]:
+    """All that an engine is asked for: log-probabilities or values, loss, gradients; and its model called directly.
+
+    Where the policy is not the one before the update, what is logged of the loss too, of one pass.
+    """
     from verl.utils import tensordict_utils as tu
 
     with engine.eval_mode():
-        said = engine.infer_batch(rows(whole))["model_output"]
+        said = engine.infer_batch(tu.assign_non_tensor(rows(whole), temperature=0.7 if loss else 1.0))["model_output"]
     if "values" in said:
         return {"values": said["values"].values()}
     found = {name: of_learned(said[name], rows(whole)["loss_mask"]) for name in ("log_probs", "entropy")}
+    if loss is None:
+        return found
     tokens: list[int] = []
     counting = engine.module.get_input_embeddings().register_forward_pre_hook(
         lambda _, given: tokens.append(given[0].numel())
     )
     with engine.train_mode():
         engine.optimizer_zero_grad()
-        given = tu.assign_non_tensor(rows(whole), calculate_entropy=False)
-        found["loss"] = torch.tensor(engine.forward_backward_batch(given, loss)["loss"]).sum()
+        given = tu.assign_non_tensor(rows(whole), calculate_entropy=False, on_policy=on_policy)
+        if not on_policy:
+            tu.assign_non_tensor(given, micro_batch_size_per_gpu=len(LENGTHS))
+        output = engine.forward_backward_batch(given, loss)
+        found["loss"] = torch.tensor(output["loss"]).sum()
+        if not on_policy:
+            found |= {name: torch.tensor(each.aggregate()) for name, each in output["metrics"].items()}
         for name, parameter in engine.module.named_parameters():
             if parameter.grad is not None:
                 found[f"gradient of {name}"] = parameter.grad.full_tensor().clone()
@@ -146,6 +156,7 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
     actor = partial(ActorConfig, strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=3, use_dynamic_bsz=False)
     losses = {
         "ppo": (partial(ppo_loss, config=actor()), False),
+        "second update": (partial(ppo_loss, config=actor()), False, False),
         "kl": (partial(ppo_loss, config=actor(use_kl_loss=True)), False),
         "sft": (partial(sft_loss, config=actor()), True),
     }
@@ -165,6 +176,8 @@ def both(path: str, lora_rank: int) -> dict[str, dict[str, dict[str, torch.Tenso
             critic.__class__ = verls.FSDPEngineWithValueHead
         found[side] = {name: answers(policy, *given) for name, given in losses.items()}
         found[side]["values"] = answers(critic, None, False)
+    verls.prepare_micro_batches = engine.prepare_micro_batches
+    found["bfloat16"] = {"ours": answers(engine_of("language_model", path, lora_rank, "bf16"), None, False)}
     return found
 
 
