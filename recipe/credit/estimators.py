@@ -18,6 +18,21 @@ from torch import Tensor
 
 from recipe.credit import steps
 
+ROUNDING = 1e-6
+"""Scores of a group that differ by less than this share of their rewards are equal: sums in float32 end so. A mean that
+is off by a rounding would become an advantage, since it is divided by the spread."""
+
+
+def scores_of(rewards: Tensor, groups: Sequence[object]) -> Tensor:
+    """Scores (B) of episodes, in float64, in which the mean of equal ones is exact; equal to its group's first is it."""
+    rewards, first = rewards.double(), dict[object, int]()
+    scores, sizes = rewards.sum(1), rewards.abs().sum(1)
+    for row, group in enumerate(groups):
+        other = first.setdefault(group, row)
+        if (scores[row] - scores[other]).abs() <= ROUNDING * torch.maximum(sizes[row], sizes[other]):
+            scores[row] = scores[other]
+    return scores
+
 
 def gae_bad(
     rewards: Tensor,
@@ -134,6 +149,7 @@ def turn_grpo(
         number = reached.sum(0)
         mean = (future[rows] * reached).sum(0) / number.clamp(min=1)
         difference = (future[rows] - mean) * reached * (number > 1)
+        difference = difference.masked_fill(difference.abs() <= ROUNDING * rewards[rows].abs().sum(1).max(), 0)
         if norm_by_std:
             freedom = (number - 1).clamp(min=0).sum().clamp(min=1)
             difference = difference / ((difference.square().sum() / freedom).sqrt() + epsilon)
@@ -158,6 +174,6 @@ def _whitened(values: Tensor, mask: Tensor) -> Tensor:
     number = mask.sum()
     if number < 2:
         return values
-    mean = values.masked_fill(~mask, 0).sum() / number
+    mean = values.masked_fill(~mask, 0).double().sum() / number
     centred = (values - mean).masked_fill(~mask, 0)
     return centred * torch.rsqrt(centred.square().sum() / (number - 1) + 1e-8)

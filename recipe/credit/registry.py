@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo import core_algos
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
 
-from recipe.credit import policy_loss, steps  # noqa: F401  registers the loss
-from recipe.credit.estimators import gae_bad, gae_step, turn_grpo
+from recipe.credit import GROUPED, policy_loss, steps  # noqa: F401  registers the loss
+from recipe.credit.estimators import gae_bad, gae_step, scores_of, turn_grpo
 
 
 def columns_of(data: Any) -> dict[str, Tensor]:
@@ -68,6 +69,25 @@ def _register(name: str, estimate: Callable[..., tuple[Tensor, Tensor]], *inside
 
 _register("gae_bad", gae_bad, "gamma_token", "lam_token")
 _register("gae_step", gae_step)
+
+
+def _of_scores(estimate: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """An estimator of verl's that compares the scores of a group, on scores that are equal where they differ by a
+    rounding."""
+
+    def estimated(token_level_rewards: Tensor, response_mask: Tensor, index: Any, **given: Any) -> tuple[Tensor, Tensor]:
+        scores = torch.zeros_like(token_level_rewards, dtype=torch.float64)
+        scores[:, 0] = scores_of(token_level_rewards, index)
+        advantages, returns = estimate(token_level_rewards=scores, response_mask=response_mask, index=index, **given)
+        return advantages.to(token_level_rewards.dtype), returns.to(token_level_rewards.dtype)
+
+    return estimated
+
+
+ADV_ESTIMATOR_REGISTRY["grpo_vectorized"] = core_algos.compute_grpo_outcome_advantage  # its own goes back to float32
+for _name in {*GROUPED} & {*ADV_ESTIMATOR_REGISTRY}:
+    ADV_ESTIMATOR_REGISTRY[_name] = _of_scores(ADV_ESTIMATOR_REGISTRY[_name])
+core_algos.compute_grpo_outcome_advantage = ADV_ESTIMATOR_REGISTRY["grpo"]  # verl's trainer calls it by this name
 
 
 @register_adv_est("turn_grpo")

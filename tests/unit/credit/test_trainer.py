@@ -1,5 +1,6 @@
 """The trainer gives our estimators what verl does not: values and ids."""
 
+import itertools
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from tensordict import NonTensorStack
 from transfer_queue import KVBatchMeta
 
 import recipe.training.trainer
-from recipe.credit import estimators
+from recipe.credit import GROUPED, estimators
 from recipe.credit.registry import columns_of
 from recipe.settings import compose
 from recipe.training.left_out import leave_out_cut_episodes
@@ -48,8 +49,8 @@ def compute(monkeypatch: pytest.MonkeyPatch, columns: Store, algorithm: str, *ov
         monkeypatch.setattr(module, "tq", columns)
     trainer, metrics = object.__new__(CurriculumTrainer), dict[str, float]()
     trainer.config = OmegaConf.merge(composed(algorithm), OmegaConf.from_dotlist(list(overrides)))
-    keys = [f"u{row}_0_0" for row in range(len(IDS))]
-    batch = KVBatchMeta(keys=keys, tags=[{}] * len(IDS), partition_id="train")
+    keys = [f"u{row}_0_0" for row in range(len(columns.columns["uid"]))]
+    batch = KVBatchMeta(keys=keys, tags=[{}] * len(keys), partition_id="train")
     assert trainer._compute_advantage(batch, metrics) == "batch"
     return columns.written["advantages"], metrics
 
@@ -69,6 +70,23 @@ def test_tppo_and_turn_grpo_are_the_estimators_with_the_settings_of_their_files(
     found, _ = compute(monkeypatch, columns, "turn_grpo")
     expected, _ = estimators.turn_grpo(rewards, mask, padded(columns, "turn_ids", -1), list("aabb"))
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("estimator", GROUPED)
+def test_rollouts_with_equal_rewards_get_no_advantage_at_all(monkeypatch, estimator):
+    """Their mean in float32 is another number, and so are the sums of their steps; the other group tells them apart."""
+    parts = [[1.0], [0.3, 0.7], [1.1, -0.4, 0.3]]
+    for size, value in itertools.product((2, 3, 6, 7, 12, 16), (0.1, 0.2, 0.7, -3.3)):
+        rows = [torch.tensor([value * part for part in parts[row % 3]]) for row in range(size)]
+        rows += [torch.tensor([value]), torch.tensor([value + 1e-4])]
+        columns = Store(
+            uid=NonTensorStack(*"a" * size, "b", "b"),
+            response_mask=nested([torch.ones(len(row)).long() for row in rows]),
+            rm_scores=nested(rows),
+            turn_ids=nested([torch.zeros(len(row)).long() for row in rows]),
+        )
+        found, _ = compute(monkeypatch, columns, "turn_grpo", f"algorithm.adv_estimator={estimator}")
+        assert found.dtype == torch.float32 and not found[:size].any() and found[size:].any(), (size, value)
 
 
 def test_cut_episodes_leave_the_masks_after_the_advantages_and_only_where_that_is_asked(monkeypatch):
