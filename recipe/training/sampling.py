@@ -42,7 +42,7 @@ class Counting(ReplayBuffer):
 
     def __init__(self, config: DictConfig, **options: Any) -> None:
         super().__init__(**options)
-        self.config = config
+        self.config, self._step = config, 0
         self._start_step()
 
     @classmethod
@@ -67,21 +67,27 @@ class Counting(ReplayBuffer):
             GroupsAlike: the limit was reached before there were enough groups.
             GroupsLost: too many groups were lost.
         """
-        if partition_id != "val":
-            self._start_step()
+        self._enter(global_steps, partition_id)
         return super().sample(global_steps, partition_id, batch_size)
+
+    def _enter(self, global_steps: int, partition_id: str) -> None:
+        if partition_id != "val" and global_steps != self._step:
+            self._step = global_steps
+            self._start_step()
 
     def _lost(self, partition_id: str, uids: set[str]) -> set[str]:
         """Which of these groups are lost."""
         keys = [key.split("_") for key in self.partitions[partition_id]]  # {uid}_{rollout}_{number of the output}
         episodes = Counter(uid for uid, _ in {(key[0], key[1]) for key in keys})
-        lost = {uid for uid in uids if episodes[uid] < 2}
+        return {uid for uid in uids if episodes[uid] < 2}
+
+    def _count(self, partition_id: str, lost: set[str]) -> None:
+        """Count lost groups, each once. Raises GroupsLost if they are too many."""
         self.lost += len(lost)
         self.failed += len(self.failure_keys[partition_id] & lost)
-        self.lone += sum(key[0] in lost for key in keys)
+        self.lone += sum(key.split("_")[0] in lost for key in self.partitions[partition_id])
         if self.lost > self.config.stage.max_lost_share * (self.config.data.train_batch_size + self.lost):
             raise GroupsLost(f"{self.lost} groups")
-        return lost
 
     @contextmanager
     def _failed_too(self, partition_id: str) -> Iterator[None]:
@@ -136,6 +142,7 @@ class DynamicSampling(Counting):
             return super()._terminal_eviction_reasons(global_steps, partition_id)
         finished, failed = self.finished_keys[partition_id], self.failure_keys[partition_id]
         lost = self._lost(partition_id, finished | failed)
+        self._count(partition_id, lost)
         finished -= lost  # or verl would look for the metric in episodes that are not there
         failed -= lost
         stale, alike, others, values = super()._terminal_eviction_reasons(global_steps, partition_id)
@@ -180,6 +187,16 @@ class AsyncSampling(Counting, ReplayBufferAsync):
         """verl's, but of the groups in which the reward raised those alone that have fewer than two episodes left."""
         stale, alike, failed, values = super()._terminal_eviction_reasons(global_steps, partition_id)
         return stale, alike, self._lost(partition_id, failed), values
+
+    def wait_for_sampleable(self, global_steps: int, partition_id: str, target_count: int) -> Any:
+        """verl's, which `sample` calls, and with `enable_switch` the trainer before it in the same step."""
+        self._enter(global_steps, partition_id)
+        return super().wait_for_sampleable(global_steps, partition_id, target_count)
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, reasons: Any) -> Any:
+        """verl's; counts the lost groups here, since others look at the reasons too."""
+        self._count(partition_id, reasons[2])
+        return super()._evict_terminal_groups(global_steps, partition_id, reasons)
 
     def _materialize_batch(self, partition_id: str, selected_prompt_uids: list[str], *given: Any) -> Any:
         """verl's; counts the groups in it in which the reward raised."""
