@@ -234,7 +234,7 @@ def question_of(record: Mapping[str, Any], split: str = "train") -> dict[str, An
 
 
 def tried(config: DictConfig, environments: Sequence[str]) -> list[tuple[dict[str, Any], Any]]:
-    """Sample records, each with what the reward returns for it. An async reward is loaded and not called.
+    """Sample records, each with what the reward returns for it.
 
     Raises:
         RewardError: it fails, or its keys differ from record to record, which makes means of other episodes.
@@ -242,8 +242,6 @@ def tried(config: DictConfig, environments: Sequence[str]) -> list[tuple[dict[st
     setting = config.reward.custom_reward_function
     arguments: Any = OmegaConf.to_container(setting.get("reward_kwargs") or OmegaConf.create(), resolve=True)
     call = caller(str(setting.path), str(setting.name), config.reward.timeout, arguments)
-    if inspect.iscoroutinefunction(load(setting.path, setting.name)):
-        return []
     records = [sample_record(name, gold) for name in environments for gold in (True, False)]
     found = [(record, call(**question_of(record))) for record in records]
     keys = [sorted(result) if isinstance(result, dict) else [] for _, result in found]

@@ -28,7 +28,7 @@ from recipe.files import PreflightError
 from recipe.preflight import require
 from recipe.preflight.machine import choose_attention
 from recipe.preflight.model import start_model, weights
-from recipe.preflight.settings import model_lora
+from recipe.preflight.settings import model_lora, packed_rows
 from recipe.processes import LAUNCH, LOCK, NOTE
 from recipe.settings import as_list, command
 from recipe.stage import starts, state
@@ -129,7 +129,7 @@ def run(config: DictConfig, overrides: list[str]) -> None:
         return
     if config.trainer.save_freq != -1:  # without the first three a resume would begin anew at a later step
         config.checkpoint.save_contents = ["model", "optimizer", "extra", "hf_model"]
-    require(model_lora(config.model, "model"))
+    require(model_lora(config.model, "model"), packed_rows(config.model, "model", config.trainer.device))
     if config.model.lora_adapter_path is not None:
         raise PreflightError(
             "model.lora_adapter_path: a warm start trains a new adapter. Merge that one into the start model (peft: "

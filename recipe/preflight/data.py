@@ -201,7 +201,7 @@ def user(config: DictConfig) -> Iterator[str]:
 
 
 def reward(config: DictConfig, notes: list[str]) -> Iterator[str]:
-    """The reward gives usable scores for sample records. One that is `async` is only loaded: its server may be down."""
+    """The reward gives usable scores for sample records."""
     environments, filtering = set[str](), config.algorithm.filter_groups
     for name in as_list(OmegaConf.select(config, "data.train_files")):
         if Path(name).is_file():

@@ -112,7 +112,10 @@ def batches(config: DictConfig) -> Iterator[str]:
 
 def split_models(config: DictConfig) -> Iterator[str]:
     """Sequence parallelism needs flash-attn: else each GPU attends to its own part of a text."""
-    policy = config.actor_rollout_ref
+    policy, device = config.actor_rollout_ref, config.trainer.device
+    yield from packed_rows(policy.model, MODEL, device)
+    if config.critic.enable is True:
+        yield from packed_rows(config.critic.model, "critic.model", device)
     for key, part, engine in (*_trained(config), (REF, policy.ref, "fsdp_config")):
         model, where = (config.critic.model, "critic.model") if key == "critic" else (policy.model, MODEL)
         attention = (model.get("override_config") or {}).get("attn_implementation", "flash_attention_2")
@@ -126,6 +129,12 @@ def split_models(config: DictConfig) -> Iterator[str]:
     varlen = str(policy.model.override_config.get("attn_implementation")).startswith("varlen")
     if varlen and not (policy.model.use_remove_padding and plugin):
         yield f"the attention varlen needs {MODEL}.use_remove_padding=true and external_lib=recipe.gpu.plugin."
+
+
+def packed_rows(model: DictConfig, name: str, device: str) -> Iterator[str]:
+    """The rows of a model, which the configuration calls `name`, are not packed on a CPU: its engine lays them out."""
+    if device == "cpu" and model.get("use_remove_padding"):
+        yield f"{name}.use_remove_padding=true gives wrong log-probabilities on a CPU. Set it to false."
 
 
 def sampling(config: DictConfig) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -198,12 +199,13 @@ REWARDS = [
 
 
 def test_a_reward_is_tried_and_has_the_metric_by_which_groups_are_compared(configured, refusal, tmp_path):
-    for number, (body, metric, word) in enumerate(REWARDS):
-        (path := tmp_path / f"reward{number}.py").write_text(HEAD + body)
+    for number, (kind, (body, metric, word)) in enumerate(product(("", "async "), REWARDS)):
+        (path := tmp_path / f"reward{number}.py").write_text(kind + HEAD + body)
         given = [f"reward.custom_reward_function.path={path}", f"algorithm.filter_groups.metric={metric}"]
         config = configured("algorithm.filter_groups.enable=true", *given, "data.train_files=none")
         line = refusal(data.reward(config, []))
         assert word in line and bool(line) is bool(word), (body, line)
-    (path := tmp_path / "reward.py").write_text(HEAD + "return {'score': 1.0, 'malformed': 0}")
-    config, notes = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}"), list[str]()
-    assert refusal(data.reward(config, notes)) == "" and config.algorithm.filter_groups.metric == "reward" and notes
+    for kind in ("", "async "):
+        (path := tmp_path / f"{kind}reward.py").write_text(kind + HEAD + "return {'score': 1.0, 'malformed': 0}")
+        config, notes = configured("algorithm=dapo", f"reward.custom_reward_function.path={path}"), list[str]()
+        assert refusal(data.reward(config, notes)) == "" and config.algorithm.filter_groups.metric == "reward" and notes
