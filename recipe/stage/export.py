@@ -10,12 +10,14 @@ under which the next stage looks for it. A card (README.md) says base model, lic
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
+from safetensors import safe_open
 
 from interaction import get_protocol
 from recipe.files import Damaged, one_line, read_json
@@ -31,6 +33,8 @@ OURS = "bfcl-grpo"
 """A tag of every card that is written here."""
 TAGGED = ("protocol", "docs")
 """Settings of `interaction` that a card has as tags, such as `protocol:hermes`."""
+DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+"""Names of safetensors -> those of torch."""
 EXAMPLE = {
     "name": "get_weather",
     "description": "Current weather of a city.",
@@ -71,6 +75,7 @@ def export(source: Path, target: Path, start: str) -> Path:
         note_sums(part)
     if fault := misfit(part):
         raise ExportError(f"the model in {source} cannot be handed on: {fault}")
+    _note_dtype(part)
     if adapter_part.is_dir():
         _replace(adapter_part, adapter)
     else:
@@ -136,6 +141,22 @@ def _drop_attention(path: Path) -> None:
         return {key: item for key, item in value.items() if "attn_implementation" not in key}
 
     path.write_text(json.dumps(json.loads(path.read_text(), object_hook=without), indent=2, sort_keys=True) + "\n")
+
+
+def _note_dtype(folder: Path) -> None:
+    """Say in config.json what the weights are: verl writes bfloat16 whatever it has trained in."""
+    found = Counter[str]()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "numpy") as file:
+            found.update(file.get_slice(name).get_dtype() for name in file.keys())  # noqa: SIM118
+    if found and (kind := DTYPES.get(found.most_common(1)[0][0])):
+
+        def noted(value: dict[str, Any]) -> dict[str, Any]:
+            return value | dict.fromkeys(value.keys() & {"dtype", "torch_dtype"}, kind)
+
+        path = folder / "config.json"
+        content = {"dtype": kind} | json.loads(path.read_text(), object_hook=noted)
+        path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.cpu.tiny_policy import make_tiny_policy
 from recipe.files import Damaged, PreflightError
@@ -121,6 +121,7 @@ def test_the_export_and_its_adapter_answer_as_the_live_model_did(saved, starts, 
     assert (logits(load(start)) - live).abs().max() > 0.1, "nothing was trained, so this shows nothing"
     before, merged = (load_file(path / "model.safetensors") for path in (start, folder))
     assert before.keys() == merged.keys() and broken_export(folder) is None
+    assert AutoConfig.from_pretrained(folder).dtype == merged["model.norm.weight"].dtype == torch.float32
     names = sorted(path.name for path in folder.parent.iterdir())
     assert (folder / "tokenizer.json").is_file() and names == (["adapter", "hf"] if lora else ["hf"])
     if lora:
@@ -210,7 +211,14 @@ def test_an_export_can_be_exported_again_and_takes_its_adapter_along(tmp_path, s
     for name in ("hf/model.safetensors", "adapter/adapter_model.safetensors", "adapter/adapter_config.json"):
         assert (tmp_path / name).read_bytes() == (best / name).read_bytes()
     assert read_adapter(tmp_path / "adapter").base == read_adapter(best / "adapter").base
-    export(saved["no LoRA"] / HF, tmp_path / "hf", str(starts["tied"]))
+    source = Path(shutil.copytree(saved["no LoRA"] / HF, tmp_path / "other" / "source"))
+    tensors = {name: tensor.half() for name, tensor in load_file(source / "model.safetensors").items()}
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"inner": {"torch_dtype": config.pop("dtype")}}))
+    export(source, tmp_path / "hf", str(starts["tied"]))
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["dtype"] == config["inner"]["torch_dtype"] == "float16", "what the weights are"
     assert not (tmp_path / "adapter").exists(), "the adapter of an earlier training stands beside a model without one"
 
 
