@@ -45,10 +45,12 @@ WAITED = {ENVIRONMENT: "environment", USERS: "user", REWARDS: "reward"}
 
 
 def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, float]]:
-    """Global step -> metrics of a stage's folder, ascending. Where a step was repeated after a resume, the later
-    launch wins; a line that is cut off or damaged is left out, and so are the files named in `skip`."""
+    """Global step -> metrics of a stage's folder, ascending. A launch's steps, from the first that it trained on,
+    replace those of earlier ones; before it, it may have validated the step that it resumed from, which adds to that
+    step. A line that is cut off or damaged is left out, and so are the files named in `skip`."""
     steps: dict[int, dict[str, float]] = {}
     for path in sorted(path for path in (stage / "metrics").glob("*.jsonl") if path.name not in skip):
+        trained = False
         for _, line in lines(path):
             try:
                 entry = json.loads(line)
@@ -57,6 +59,8 @@ def read_steps(stage: Path, skip: Collection[str] = ()) -> dict[int, dict[str, f
                 continue
             # NaN and infinity stay: they show that something went wrong
             numbers = {name: value for name, value in data if isinstance(value, int | float)}
+            if not trained and not all(name.startswith("val") for name in numbers):
+                trained, steps = True, {number: values for number, values in steps.items() if number < step}
             steps.setdefault(step, {}).update(numbers)
     return dict(sorted(steps.items()))
 

@@ -1,10 +1,11 @@
 """Where the time of steps went: nothing is counted twice, nothing is claimed that was not logged."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from recipe.stage.metrics_log import TRAINED_FILE, note_trained, parts_of, trained_files
+from recipe.stage.metrics_log import TRAINED_FILE, note_trained, parts_of, read_steps, trained_files
 
 TIMED = {"step": 20.0, "gen": 8.0, "old_log_prob": 2.0, "ref": 1.0, "update_actor": 6.0}
 TIMED |= {"update_weights": 0.5, "save_checkpoint": 0.5, "testing": 5.0}
@@ -21,6 +22,21 @@ def test_the_parts_of_a_step_and_its_validation_are_its_whole_time() -> None:
     assert (parts["log-probs"], parts["validation"], parts["rest"]) == (3.0, 5.0, pytest.approx(2.0))
     assert parts_of({"timing_s/gen": 8.0, **SAID}) == {}, "without the whole nothing can be said of its parts"
     assert parts_of(STEP)["generation"] == 8.0 and not {"environment", "values"} & parts_of(STEP).keys()
+
+
+def test_a_resumed_launch_replaces_what_it_trains_again_and_adds_to_what_it_validates_again(tmp_path: Path) -> None:
+    launches = {
+        "1": [(0, {"val/acc": 0}), (1, {"loss": 1, "val/acc": 1}), (2, {"loss": 2, "filtered": 2}), (3, {"loss": 3})],
+        "2": [(1, {"val/acc": 4, "val_dev/acc": 4})],  # and killed
+        "3": [(1, {"val_test/acc": 5}), (2, {"loss": 6}), (2, {"val/acc": 6})],
+    }
+    (tmp_path / "metrics").mkdir()
+    for name, steps in launches.items():
+        lines = [json.dumps({"step": step, "data": data}) for step, data in steps]
+        (tmp_path / "metrics" / f"{name}.jsonl").write_text("\n".join([*lines, '{"step": 9, "da']))
+    validated = {"loss": 1, "val/acc": 4, "val_dev/acc": 4, "val_test/acc": 5}
+    assert read_steps(tmp_path) == {0: {"val/acc": 0}, 1: validated, 2: {"loss": 6, "val/acc": 6}}
+    assert read_steps(tmp_path, skip=["3.jsonl"])[3] == {"loss": 3}
 
 
 def tags(*steps: int) -> list[dict[str, int]]:
