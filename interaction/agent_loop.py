@@ -35,7 +35,7 @@ from interaction.plain_text import PlainText, fits
 from interaction.protocol import Message, get_protocol
 from interaction.record import StopReason
 from interaction.token_rewards import overlong_penalty
-from interaction.trajectory import Trajectory, closing_ids, missing_ids
+from interaction.trajectory import Trajectory, closing_ids, missing_ids, stop_ids
 from interaction.users import make_user
 
 logger = logging.getLogger(__name__)
@@ -108,6 +108,8 @@ class _Vocabulary:
     last_id: int
     closing: list[int]
     """What the chat template writes after an assistant message."""
+    stops: list[int]
+    """Of it the token at which the engine stops, as it does at the tokenizer's end token."""
     plain: PlainText
     """Through which everything that the environment says goes before it becomes tokens."""
 
@@ -117,7 +119,9 @@ def _vocabulary(tokenizer: Any) -> _Vocabulary:
     def render(messages: list[Message]) -> list[int]:
         return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 
-    return _Vocabulary(max(tokenizer.get_vocab().values()), closing_ids(render), PlainText.of(tokenizer))
+    closing = closing_ids(render)
+    last_id = max(tokenizer.get_vocab().values())
+    return _Vocabulary(last_id, closing, stop_ids(tokenizer, closing), PlainText.of(tokenizer))
 
 
 def _plain(settings: DictConfig | None) -> Any:
@@ -258,7 +262,7 @@ class ConversationAgentLoop(AgentLoopBase):
         """The engine's next reply, whether the budget has cut it, and the seconds that it took."""
         vocabulary, room = episode.vocabulary, episode.room()
         max_tokens = min(room, episode.budget.reply or room)
-        sampling = {**sampling_params, "max_tokens": max_tokens}
+        sampling = {**sampling_params, "max_tokens": max_tokens, "stop_token_ids": vocabulary.stops}
         if self.rollout_config.get("name") == "vllm":
             sampling["detokenize"] = False  # else it turns each token, and each log-probability's, into text
         before = episode.clock.generate
@@ -267,7 +271,7 @@ class ConversationAgentLoop(AgentLoopBase):
         require_sound(out, vocabulary.last_id, max_tokens)
         first = {name: value for name, value in episode.engine_fields.items() if name == "min_global_steps"}
         episode.engine_fields = {**out.extra_fields, **first}
-        ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1]}
+        ends = {self.tokenizer.eos_token_id, *vocabulary.closing[:1], *vocabulary.stops}
         cut = len(out.token_ids) >= max_tokens and out.token_ids[-1] not in ends
         return out, cut, episode.clock.generate - before
 

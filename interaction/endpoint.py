@@ -31,8 +31,8 @@ SAMPLING = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
 """The fields of a request that decide how a token is drawn."""
-BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty"})
-"""Those of them that vLLM and most other servers take and OpenAI's own does not."""
+BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty", "stop_token_ids"})
+"""Those of a request that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 CONNECT_SECONDS = 3.0
 LONGEST_WAIT = 60.0

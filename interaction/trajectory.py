@@ -6,6 +6,7 @@ refused where it is appended.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from interaction.protocol import Message
 from interaction.token_rewards import Span
@@ -121,6 +122,15 @@ def closing_ids(render: Render) -> list[int]:
     while length < min(len(first), len(second)) and first[-1 - length] == second[-1 - length]:
         length += 1
     return first[len(first) - length :]
+
+
+def stop_ids(tokenizer: Any, closing: Sequence[int]) -> list[int]:
+    """The token at which a message ends, beside the tokenizer's own end: a base model's may be another.
+
+    Args:
+        closing: as `closing_ids` gives it. Its first token that is no text; none where a message ends in text alone.
+    """
+    return [number for number in closing if number in tokenizer.added_tokens_decoder][:1]
 
 
 def missing_ids(ids: Sequence[int], closing: Sequence[int]) -> list[int]:

@@ -159,13 +159,12 @@ _prepare_micro_batches = fsdp.prepare_micro_batches
 def prepare_micro_batches(data: Any, dp_group: Any = None, **given: Any) -> tuple[list[Any], Any]:
     """verl's; with one worker of sorted rows, and `max_token_len_per_gpu` is then the tokens of a tree.
 
-    Rows that are too many are halved, where they have little in common. A row with more tokens is a pass of its own:
-    verl would end the run.
+    Rows that are too many are halved, where they have little in common. A row with more tokens is a pass of its own.
     """
     if torch.distributed.get_world_size(dp_group) > 1 or not tu.get_non_tensor_data(data, "trees", False):
         if data["use_dynamic_bsz"]:
-            longest = data["input_ids"].offsets().diff().max()
-            torch.distributed.all_reduce(longest, torch.distributed.ReduceOp.MAX, dp_group)  # one limit for all workers
+            longest = data["input_ids"].offsets().diff().max()  # of all workers: verl wants one limit, and refuses it
+            torch.distributed.all_reduce(longest, torch.distributed.ReduceOp.MAX, dp_group)
             tu.assign_non_tensor(data, max_token_len_per_gpu=max(data["max_token_len_per_gpu"], longest.item()))
         return _prepare_micro_batches(data, dp_group=dp_group, **given)
     rows = data["input_ids"].unbind()
@@ -207,8 +206,8 @@ class _Trees:
     def forward_backward_batch(self, data: Any, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's; notes what may be left out."""
         trees = self._takes_trees and not any(tu.get_non_tensor_data(data, name, False) for name in WANT_ALL)
-        asked = (tu.get_non_tensor_data(data, name, False) for name in ("on_policy", "calculate_entropy"))
-        alone = not forward_only and tuple(asked) == (True, False)
+        alone = not forward_only and not tu.get_non_tensor_data(data, "calculate_entropy", False)
+        alone = alone and tu.get_non_tensor_data(data, "on_policy", False)
         tu.assign_non_tensor(data, trees=trees, policy_alone=alone and _policy_alone(loss_function))
         return super().forward_backward_batch(data, loss_function, forward_only)  # type: ignore[misc]
 

@@ -19,19 +19,16 @@ from torch import Tensor
 from recipe.credit import steps
 
 ROUNDING = 1e-6
-"""Scores of a group that differ by less than this share of their rewards are equal: sums in float32 end so. A mean that
-is off by a rounding would become an advantage, since it is divided by the spread."""
+"""What differs by a smaller share of the rewards is equal: so far apart are sums in float32 that should be the same."""
 
 
 def scores_of(rewards: Tensor, groups: Sequence[object]) -> Tensor:
-    """Scores (B) of episodes, in float64, in which the mean of equal ones is exact; equal to its group's first is it."""
-    rewards, first = rewards.double(), dict[object, int]()
-    scores, sizes = rewards.sum(1), rewards.abs().sum(1)
-    for row, group in enumerate(groups):
-        other = first.setdefault(group, row)
-        if (scores[row] - scores[other]).abs() <= ROUNDING * torch.maximum(sizes[row], sizes[other]):
-            scores[row] = scores[other]
-    return scores
+    """Scores of episodes, (B, 1), in float64: the mean of equal ones is exact. Equal ones are their group's first."""
+    first = dict[object, int]()
+    others = [first.setdefault(group, row) for row, group in enumerate(groups)]
+    scores, sizes = rewards.double().sum(1, keepdim=True), rewards.double().abs().sum(1, keepdim=True)
+    equal = (scores - scores[others]).abs() <= ROUNDING * torch.maximum(sizes, sizes[others])
+    return torch.where(equal, scores[others], scores)
 
 
 def gae_bad(

@@ -8,6 +8,7 @@ error, not a silently different algorithm.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,22 +72,15 @@ _register("gae_bad", gae_bad, "gamma_token", "lam_token")
 _register("gae_step", gae_step)
 
 
-def _of_scores(estimate: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """An estimator of verl's that compares the scores of a group, on scores that are equal where they differ by a
-    rounding."""
-
-    def estimated(token_level_rewards: Tensor, response_mask: Tensor, index: Any, **given: Any) -> tuple[Tensor, Tensor]:
-        scores = torch.zeros_like(token_level_rewards, dtype=torch.float64)
-        scores[:, 0] = scores_of(token_level_rewards, index)
-        advantages, returns = estimate(token_level_rewards=scores, response_mask=response_mask, index=index, **given)
-        return advantages.to(token_level_rewards.dtype), returns.to(token_level_rewards.dtype)
-
-    return estimated
+def _exact(estimate: Any, token_level_rewards: Tensor, response_mask: Tensor, index: Any, **given: Any) -> Any:
+    """An estimator of verl's. It would divide the rounding of a mean by the spread of equal rewards."""
+    advantages, returns = estimate(scores_of(token_level_rewards, index), response_mask, index=index, **given)
+    return advantages.to(token_level_rewards.dtype), returns.to(token_level_rewards.dtype)
 
 
 ADV_ESTIMATOR_REGISTRY["grpo_vectorized"] = core_algos.compute_grpo_outcome_advantage  # its own goes back to float32
 for _name in {*GROUPED} & {*ADV_ESTIMATOR_REGISTRY}:
-    ADV_ESTIMATOR_REGISTRY[_name] = _of_scores(ADV_ESTIMATOR_REGISTRY[_name])
+    ADV_ESTIMATOR_REGISTRY[_name] = partial(_exact, ADV_ESTIMATOR_REGISTRY[_name])
 core_algos.compute_grpo_outcome_advantage = ADV_ESTIMATOR_REGISTRY["grpo"]  # verl's trainer calls it by this name
 
 

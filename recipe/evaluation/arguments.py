@@ -73,6 +73,7 @@ def parse(arguments: list[str], description: str | None, **program: str) -> tupl
         (min(number for number in numbers if number is not None) < 1, f"{NUMBERS}: give numbers from 1"),
         (not given.category or not {*given.category} <= {*known}, "--domain, --mode, --category: no category fits all"),
         (flags and not given.model, "-- FLAGS go to vLLM, which only --model starts"),
+        (given.stop and given.model, "--stop is for --endpoint; of --model the chat template says it"),
         (given.adapter and not given.model, "--adapter: name the model it belongs to with --model"),
         (
             any(getattr(given, name, None) is not None for name in given.leave_out),
@@ -136,6 +137,8 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     leave_out = "a sampling field that the endpoint does not take; repeatable"
     add("--leave-out", action="append", default=[], choices=SAMPLING, help=leave_out)
     search = "one branch, or ToolBench's depth-first search"
+    stop = "text, or number of a token, at which the endpoint's model ends a message; repeatable"
+    add("--stop", action="append", default=[], metavar="TEXT", help=stop)
     add("--strategy", choices=("plain", "dfsdt"), default="plain", help=search)
     add("--max-nodes", type=int, help=f"of dfsdt: messages for each episode (default: {MAX_NODES})")
     add("--max-tokens", type=int, help=f"of one message ({trained}, else what the context leaves)")
@@ -165,6 +168,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         policy=turn_policy(given.environment, given.option) | given.turn_policy,
         source={} if given.environment == DEFAULT else source_of(given.environment),
         strategy=given.strategy,
+        stop=tuple(given.stop),
         max_nodes=given.max_nodes,
         **{name: getattr(given, name) for name in same},
         **{"temperature": 0.0} | sampling | dict.fromkeys(given.leave_out),
@@ -174,9 +178,9 @@ def settings_of(given: argparse.Namespace) -> Settings:
 def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings, log: Path, work: Work) -> Any:
     """What `work` makes of the endpoint. Raises ServerError and EndpointRefusal if there is none."""
 
-    async def asked(url: str, name: str, key: str, plain: Callable[[str], str]) -> Any:
+    async def asked(url: str, name: str, key: str, plain: Callable[[str], str], **stops: list[int]) -> Any:
         how = (given.timeout, given.attempts, given.backoff)
-        async with Endpoint(url, name, key, *how, settings.sampling(), plain, named=OPTIONS) as endpoint:
+        async with Endpoint(url, name, key, *how, settings.sampling() | stops, plain, named=OPTIONS) as endpoint:
             await endpoint.reach()
             return await work(endpoint)
 
@@ -187,7 +191,8 @@ def through(given: argparse.Namespace, flags: Sequence[str], settings: Settings,
     if given.adapter:
         name, all_flags = server.ADAPTER_NAME, [*server.adapter_flags({server.ADAPTER_NAME: given.adapter}), *flags]
     with server.serve(given.model, log, given.hardware, all_flags) as url:
-        return asyncio.run(asked(url, name, "EMPTY", server.plain_of(given.model, flags)))
+        stops = server.stops_of(given.model, flags)
+        return asyncio.run(asked(url, name, "EMPTY", server.plain_of(given.model, flags), stop_token_ids=stops))
 
 
 def key_of(given: argparse.Namespace) -> str:

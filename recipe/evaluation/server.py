@@ -15,10 +15,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from interaction import get_protocol
 from interaction.plain_text import PlainText, generic
+from interaction.trajectory import closing_ids, stop_ids
 from interaction.words import line_of
 from recipe import loopback
 from recipe.evaluation.store import Settings
@@ -189,6 +191,19 @@ def plain_of(model: Path, flags: Sequence[str] = ()) -> Callable[[str], str]:
         return PlainText.of(load_tokenizer(flag_of(flags, "--tokenizer") or str(model)))
     except PreflightError:
         return generic
+
+
+def stops_of(model: Path, flags: Sequence[str] = ()) -> list[int]:
+    """The token with which the chat template that vLLM will use ends a message, as `stop_ids`."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(flag_of(flags, "--tokenizer") or str(model))
+        if given := flag_of(flags, "--chat-template"):
+            tokenizer.chat_template = Path(given).read_text("utf-8") if os.path.isfile(given) else given
+        return stop_ids(tokenizer, closing_ids(partial(tokenizer.apply_chat_template, return_dict=False)))
+    except Exception:  # vLLM says what is wrong with them
+        return []
 
 
 def flag_of(flags: Sequence[str], name: str) -> str | None:

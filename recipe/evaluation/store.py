@@ -73,10 +73,14 @@ class Settings:
     """One branch to its end, or a search over branches (`recipe.evaluation.search`)."""
     max_nodes: int | None = None
     """Messages of the model that a search may spend on an episode; None without one."""
+    stop: tuple[str, ...] = ()
+    """Texts, or numbers of tokens, at which a message ends beside where the server ends it."""
 
     def sampling(self) -> dict[str, Any]:
         """What goes into every request: all of it, since a model folder's generation_config.json may say otherwise."""
         fields = {name: getattr(self, name) for name in (*SAMPLING, "max_tokens")}
+        fields["stop"] = [text for text in self.stop if not text.isdecimal()] or None
+        fields["stop_token_ids"] = [int(text) for text in self.stop if text.isdecimal()] or None
         return {name: value for name, value in fields.items() if value is not None}
 
     def tasks(self) -> list[tuple[Task, int]]:

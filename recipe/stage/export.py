@@ -35,6 +35,7 @@ TAGGED = ("protocol", "docs")
 """Settings of `interaction` that a card has as tags, such as `protocol:hermes`."""
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 """Names of safetensors -> those of torch."""
+ATTENTION = "attn_implementation"
 EXAMPLE = {
     "name": "get_weather",
     "description": "Current weather of a city.",
@@ -70,12 +71,11 @@ def export(source: Path, target: Path, start: str) -> Path:
         shutil.copytree(source, part)
         if source.with_name("adapter").is_dir():
             shutil.copytree(source.with_name("adapter"), adapter_part)
-    _drop_attention(part / "config.json")
+    _write_config(part)
     if not (part / SUMS).is_file():  # a copy keeps the sums of what it was made from
         note_sums(part)
     if fault := misfit(part):
         raise ExportError(f"the model in {source} cannot be handed on: {fault}")
-    _note_dtype(part)
     if adapter_part.is_dir():
         _replace(adapter_part, adapter)
     else:
@@ -134,29 +134,21 @@ def _replace(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _drop_attention(path: Path) -> None:
-    """Take the attention of this training out of a config.json: another program may not have it."""
-
-    def without(value: dict[str, Any]) -> dict[str, Any]:
-        return {key: item for key, item in value.items() if "attn_implementation" not in key}
-
-    path.write_text(json.dumps(json.loads(path.read_text(), object_hook=without), indent=2, sort_keys=True) + "\n")
-
-
-def _note_dtype(folder: Path) -> None:
-    """Say in config.json what the weights are: verl writes bfloat16 whatever it has trained in."""
+def _write_config(folder: Path) -> None:
+    """Take the attention of this training out of config.json, which another program may not have, and say what the
+    weights are: verl says bfloat16 whatever it has saved."""
     found = Counter[str]()
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, "numpy") as file:
+    for weights in folder.glob("*.safetensors"):
+        with safe_open(weights, "numpy") as file:
             found.update(file.get_slice(name).get_dtype() for name in file.keys())  # noqa: SIM118
-    if found and (kind := DTYPES.get(found.most_common(1)[0][0])):
+    dtype = dict(("dtype", DTYPES[kind]) for kind, _ in found.most_common(1) if kind in DTYPES)
 
-        def noted(value: dict[str, Any]) -> dict[str, Any]:
-            return value | dict.fromkeys(value.keys() & {"dtype", "torch_dtype"}, kind)
+    def mended(value: dict[str, Any]) -> dict[str, Any]:
+        return {key: dtype.get(key.removeprefix("torch_"), item) for key, item in value.items() if ATTENTION not in key}
 
-        path = folder / "config.json"
-        content = {"dtype": kind} | json.loads(path.read_text(), object_hook=noted)
-        path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    path = folder / "config.json"
+    content = dtype | json.loads(path.read_text(), object_hook=mended)
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def _merge(source: Path, part: Path, adapter: Path, start: str) -> None:

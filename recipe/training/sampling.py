@@ -82,7 +82,6 @@ class Counting(ReplayBuffer):
         return {uid for uid in uids if episodes[uid] < 2}
 
     def _count(self, partition_id: str, lost: set[str]) -> None:
-        """Count lost groups, each once. Raises GroupsLost if they are too many."""
         self.lost += len(lost)
         self.failed += len(self.failure_keys[partition_id] & lost)
         self.lone += sum(key.split("_")[0] in lost for key in self.partitions[partition_id])
@@ -189,12 +188,12 @@ class AsyncSampling(Counting, ReplayBufferAsync):
         return stale, alike, self._lost(partition_id, failed), values
 
     def wait_for_sampleable(self, global_steps: int, partition_id: str, target_count: int) -> Any:
-        """verl's, which `sample` calls, and with `enable_switch` the trainer before it in the same step."""
+        """verl's. With `enable_switch` the trainer calls it too, before it samples."""
         self._enter(global_steps, partition_id)
         return super().wait_for_sampleable(global_steps, partition_id, target_count)
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, reasons: Any) -> Any:
-        """verl's; counts the lost groups here, since others look at the reasons too."""
+        """verl's; counts lost groups, once: their reasons are looked at several times."""
         self._count(partition_id, reasons[2])
         return super()._evict_terminal_groups(global_steps, partition_id, reasons)
 

@@ -33,12 +33,14 @@ class Engine:
         self.outputs: list[list[int]] = []
         self.log_probs: list[list[float]] = []
         self.requests: list[str] = []
+        self.stops: list[list[int]] = []
 
     async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
         self.prompts.append(list(prompt_ids))
         self.requests.append(request_id)
+        self.stops.append(sampling_params["stop_token_ids"])
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply

@@ -65,7 +65,7 @@ def test_log_probabilities_entropies_losses_gradients_and_values_are_verls(found
     assert plain["values"]["values"].std() > 0.01 and plain["second update"]["actor/ppo_kl"].abs() > 0.01
     for name in ("log_probs", "entropy"):
         values = found[model]["bfloat16"]["ours"][name]
-        assert (values.bfloat16() != values).float().mean() > 0.9, "logits are rounded to bfloat16, what is made of them not"
+        assert (values.bfloat16() != values).float().mean() > 0.9, "the logits alone are rounded"
 
 
 def test_the_distribution_is_that_of_the_engine_which_samples_ids_of_the_tokenizer_alone(found, folder) -> None:

@@ -10,10 +10,13 @@ from support.evaluation import PROTOCOL, gold_player, kept, played, run, serving
 from support.finished_run import finished_run
 from support.own_environment import write_example
 from support.phone import write_phone
+from transformers import AutoTokenizer
 
 from bfcl_env import load_scenarios
 from interaction.record import VERSION
 from recipe import evaluate
+from recipe.cpu.tiny_policy import CHAT_TEMPLATE, make_tiny_policy
+from recipe.evaluation import server
 from recipe.evaluation.arguments import parse, settings_of
 from recipe.evaluation.server import server_command
 from recipe.evaluation.store import Settings, SettingsError, Store
@@ -47,6 +50,24 @@ def test_every_request_carries_every_sampling_field_as_validation_has_them(tmp_p
         command = server_command(tmp_path, 1234, hardware, ["--max-model-len", "64"])
         assert command[0] == sys.executable and command[command.index("--generation-config") + 1] == "vllm"
         assert command[-2:] == ["--max-model-len", "64"], "a user's flags win"
+
+
+def test_a_message_ends_with_the_token_of_the_chat_template_or_as_the_endpoint_is_told(tmp_path, monkeypatch):
+    make_tiny_policy(folder := tmp_path / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.eos_token = "<|endoftext|>"
+    tokenizer.save_pretrained(folder)
+    (tmp_path / "other.jinja").write_text(CHAT_TEMPLATE.replace("<|im_end|>", "</answer>"))
+    other = ["--", "--chat-template", str(tmp_path / "other.jinja")]
+    plain = ["--", "--chat-template", CHAT_TEMPLATE.replace("<|im_end|>", "")]
+    with serving(answers) as it:
+        monkeypatch.setattr(server, "serve", lambda *_: nullcontext(it.url))
+        for number, (flags, ends) in enumerate((([], ["<|im_end|>"]), (other, ["</answer>"]), (plain, []))):
+            given = ["--model", str(folder), "--limit", "1", "--category", "base", "--out", str(tmp_path / str(number))]
+            assert evaluate.main([*given, *flags]) == 0
+            assert it.requests[-1]["stop_token_ids"] == tokenizer.convert_tokens_to_ids(ends)
+    request = played(answers, tmp_path / "told", "--stop", "<|im_end|>", "--stop", "7", limit=1).requests[-1]
+    assert (request["stop"], request["stop_token_ids"]) == (["<|im_end|>"], [7])
 
 
 def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, capsys):

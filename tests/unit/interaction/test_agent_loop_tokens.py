@@ -31,6 +31,7 @@ class Family:
     end: str  # of a message; the engine says it
     between: str
     assistant: str
+    eos: str = ""  # of the tokenizer, where it is not the end of a message
 
     def said_by_environment(self, text):
         return f"{self.between}{self.user}{text}{self.end}{self.between}{self.assistant}"
@@ -47,6 +48,7 @@ FAMILIES = {
     "Qwen3": Family(quoted_by_bfcl("qwen_fc"), "qwen3", "think_xml", *CHATML),
     "Llama-3.1": Family(quoted_by_bfcl("llama_3_1"), "llama", "llama3_json", *LLAMA),
     "ChatML of a type verl does not know": Family(CHAT_TEMPLATE, "mistral", "think_xml", *CHATML),
+    "a base model": Family(CHAT_TEMPLATE, "qwen2", "think_xml", *CHATML, eos="<|endoftext|>"),
 }
 
 
@@ -58,6 +60,7 @@ def tokenizer_of(family):
     if family.end == "<|eot_id|>":
         tokenizer.add_special_tokens({"additional_special_tokens": LLAMA_TOKENS})
         tokenizer.bos_token, tokenizer.eos_token = "<|begin_of_text|>", "<|eot_id|>"
+    tokenizer.eos_token = family.eos or tokenizer.eos_token
     return tokenizer
 
 
@@ -103,10 +106,11 @@ async def play(make_loop, family, engine):
 async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_loop, engine, name):
     family = FAMILIES[name]
     tokenizer, replies = tokenizer_of(family), replies_for(family)
-    by_letter = [[*(as_ids(tokenizer, letter)[0] for letter in text), tokenizer.eos_token_id] for text in replies]
+    (end,) = as_ids(tokenizer, family.end)
+    by_letter = [[*(as_ids(tokenizer, letter)[0] for letter in text), end] for text in replies]
     other = "<|eom_id|>" if family.end == "<|eot_id|>" else "<|endoftext|>"
     for talker in (
-        engine(tokenizer, replies),
+        engine(tokenizer, replies, ending=family.end),
         engine(tokenizer, by_letter),  # ids that the tokenizer would not choose
         engine(tokenizer, replies, ending=other),  # the environment closes the message
     ):
@@ -118,6 +122,7 @@ async def test_an_episode_is_exactly_prompt_engine_ids_and_environment_ids(make_
         starts = [place for place, value in enumerate(mask) if place and value > mask[place - 1]]
         assert talker.prompts[1:] == [prompt + response[:start] for start in starts], "all that was said before"
         assert len(set(talker.requests)) == 1
+        assert {*map(tuple, talker.stops)} == {(end,)}, "the engine ends there, whatever the tokenizer's end token is"
     assert by_letter[0] != as_ids(tokenizer, tokenizer.decode(by_letter[0])), "or the second one shows nothing"
     assert tokenizer.convert_tokens_to_ids(family.end) not in talker.outputs[0], "or the third one shows nothing"
 

@@ -226,7 +226,7 @@ def test_an_export_can_be_exported_again_and_takes_its_adapter_along(tmp_path, s
 def test_an_export_that_is_killed_leaves_the_old_model_or_none(tmp_path, saved, starts, monkeypatch, case):
     old = export(saved["untied"] / "stage" / "hf", tmp_path / "hf", str(starts["untied"]))
     before = (old / "model.safetensors").read_bytes()
-    for name in ("_drop_attention", "misfit", "_replace"):
+    for name in ("_write_config", "misfit", "_replace"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
             export(saved[case] / HF, tmp_path / "hf", str(starts["tied"]))
