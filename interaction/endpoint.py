@@ -1,7 +1,8 @@
 """One message of a model from an OpenAI-compatible server, asked for again while the server is at fault.
 
 Three outcomes are kept apart, because a score must not depend on the network: a message of the model; `ContextFull`,
-which is the model's doing; `EndpointFault`, which is nobody's answer and never a zero.
+which is the model's doing; `EndpointFault`, which is nobody's answer and never a zero. A reply that may
+not hold the whole message is none.
 
 Nothing that a server says is trusted: a reply is read up to `LONGEST_REPLY`, one of another shape is a fault, and what
 goes to it holds no control tokens but those of its own template (`interaction.plain_text`).
@@ -10,6 +11,7 @@ goes to it holds no control tokens but those of its own template (`interaction.p
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -21,11 +23,18 @@ from interaction.plain_text import generic
 from interaction.protocol import Message
 
 _CONTEXT_FULL = re.compile(
-    r"context[ _-]?(length|size|window)|maximum (context|sequence|model)|max_model_len|"
-    r"(prompt|input|request)( is| are|'s)? (\w+ )?too long|exceed\w* .{0,40}(context|token)",
+    r"context[ _-]?(length|size|window|limit)|maximum (context|sequence|model)|max_model_len|n_ctx|"
+    r"(input|prompt|seq|sequence)[ _-](length|len|tokens)\b|too many (\w+ )?tokens|reduce the (length|number)|"
+    r"(prompts?|inputs?|request|messages?|conversation|entity|payload)( is| are|'s)? (\w+ )?too (long|large)|"
+    r"exceed\w* .{0,40}(context|token)",
     re.IGNORECASE,
 )
-"""How vLLM, SGLang, llama.cpp, OpenAI and others word a 400 for a conversation that does not fit."""
+"""How vLLM, SGLang, llama.cpp, OpenAI and others word a refusal of a conversation that does not fit."""
+WHOLE = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
+CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+"""Finish reasons of a message that is whole, and of one that a limit has cut. With any other it may be either."""
+_TAKEN_OUT = re.compile(r"^(reasoning|thinking|thought|tool_call|function_call)")
+"""Names of fields in which servers put what they take out of a message."""
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -34,6 +43,7 @@ SAMPLING = (
 BEYOND_OPENAI = frozenset({"top_k", "min_p", "repetition_penalty", "stop_token_ids"})
 """Those of a request that vLLM and most other servers take and OpenAI's own does not."""
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
+_REFUSED_STATUS = frozenset({400, 413, 422})
 CONNECT_SECONDS = 3.0
 LONGEST_WAIT = 60.0
 """Seconds that are waited at most, whatever a server asks for."""
@@ -55,6 +65,8 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     """As the server counts them; 0 where it does not."""
+    taken_out: tuple[str, ...] = ()
+    """Where else in the reply the server has put parts of the message."""
 
 
 class ReplyTooLarge(RuntimeError):
@@ -66,7 +78,7 @@ class EndpointFault(RuntimeError):
 
 
 class EndpointRefusal(RuntimeError):
-    """The server refuses every request: address, key or model name are wrong. The message names the setting."""
+    """No reply of the server can be used: address, key, what is sent ... are wrong. The message names the setting."""
 
 
 class ContextFull(Exception):
@@ -81,7 +93,7 @@ class Named:
     model: str = "model"
     key: str = "api_key"
     left_out: str = "Leave {name} out of what is sent."
-    """What to do where the server refuses the sampling field `name`."""
+    """What to do where the server refuses the field `name`, as an `option` of a command line."""
 
 
 class Endpoint:
@@ -96,7 +108,7 @@ class Endpoint:
         backoff: seconds before the second attempt; doubled each time, with jitter, unless the server says when.
         sampling: temperature, max_tokens and what else goes into every request.
         plain: makes a text free of control tokens; each message goes through it.
-        require: raises ValueError for a message that is of no use; another one is asked for, as after a fault.
+        thoughts: whether the server may take the model's thoughts out of a message that has other words.
         named: names of settings, for messages.
         private: whether nothing may leave for another address: no proxy is asked, and no redirection followed.
 
@@ -114,9 +126,9 @@ class Endpoint:
         backoff: float = 1.0,
         sampling: dict[str, Any] | None = None,
         plain: Callable[[str], str] = generic,
-        require: Callable[[Completion], None] = lambda said: None,
         named: Named = Named(),  # noqa: B008  frozen
         private: bool = False,
+        thoughts: bool = False,
     ) -> None:
         from openai import AsyncOpenAI  # here, because `--help` should not wait for it
 
@@ -124,9 +136,9 @@ class Endpoint:
             raise EndpointRefusal(f"what {named.key} names is no key: expected printable ASCII without spaces")
         self.url = masked_text(url)  # for messages
         self.model, self.timeout, self.attempts, self.backoff = model, timeout, attempts, backoff
-        self.sampling, self.plain, self.require, self.named = sampling or {}, plain, require, named
-        self._taken = False
-        """Whether a request was answered, so that the server takes these fields."""
+        self.sampling, self.plain, self.named, self.thoughts = sampling or {}, plain, named, thoughts
+        self._shortest = math.inf
+        """Characters of the shortest conversation that was answered; of none, so far."""
         self._client = AsyncOpenAI(
             base_url=url, api_key=api_key, timeout=timeout, max_retries=0, http_client=_bounded_client(private)
         )
@@ -169,8 +181,10 @@ class Endpoint:
     async def close(self) -> None:
         await self._client.close()
 
-    async def complete(self, messages: Sequence[Message]) -> Completion:
-        """The model's next message.
+    async def complete(
+        self, messages: Sequence[Message], require: Callable[[Completion], None] = lambda said: None
+    ) -> Completion:
+        """The model's next message. After one for which `require` raises ValueError it is asked for again.
 
         Raises:
             ContextFull: the conversation does not fit any more.
@@ -182,7 +196,7 @@ class Endpoint:
             wait = min(LONGEST_WAIT, self.backoff * 2**attempt) * random.uniform(0.5, 1.0)
             try:
                 async with asyncio.timeout(self.timeout):
-                    return await self._ask(messages)
+                    return await self._ask(messages, require)
             except (ContextFull, EndpointRefusal):
                 raise
             except TimeoutError:
@@ -197,44 +211,79 @@ class Endpoint:
                 await asyncio.sleep(wait)
         raise EndpointFault(fault)
 
-    async def _ask(self, messages: Sequence[Message]) -> Completion:
-        from openai import AuthenticationError, BadRequestError, NotFoundError, PermissionDeniedError
-        from openai import UnprocessableEntityError as InvalidError
+    async def _ask(self, messages: Sequence[Message], require: Callable[[Completion], None]) -> Completion:
+        from openai import APIStatusError, AuthenticationError, NotFoundError, PermissionDeniedError
 
-        options = dict(self.sampling)
-        request = cast(Any, [{**message, "content": self.plain(message["content"])} for message in messages])
+        options, refused = dict(self.sampling), 0
+        request: list[Message] = [{**message, "content": self.plain(message["content"])} for message in messages]
+        length = sum(len(message["content"]) for message in request)
         while True:
             try:
-                known = {name: value for name, value in options.items() if name not in BEYOND_OPENAI}
-                more = {name: value for name, value in options.items() if name in BEYOND_OPENAI}
-                response: Any = await self._client.chat.completions.create(
-                    model=self.model or "", messages=request, extra_body=more, **known
-                )
-                self._taken = True
+                response = await self._send(request, options)
+                if not refused:
+                    self._shortest = min(self._shortest, length)
                 said = read(response)
-                self.require(said)
+                self._require_whole(said)
+                require(said)
                 return said
             except (AuthenticationError, NotFoundError, PermissionDeniedError) as error:
                 raise EndpointRefusal(
                     f"{self.url} refuses to answer as model {self.model!r}: {words(error)}. "
                     f"Look at {self.named.url}, {self.named.model} and {self.named.key}."
                 ) from error
-            except (BadRequestError, InvalidError) as error:
-                if not _CONTEXT_FULL.search(str(error)):
-                    self._refused_field(error)
+            except APIStatusError as error:
+                if error.status_code not in _REFUSED_STATUS:
                     raise
-                if options.pop("max_tokens", None) is None:
-                    raise ContextFull(words(error)) from error
+                refused += 1
+                full = _CONTEXT_FULL.search(_all_words(error))
+                if not full and (refused > 1 or self._shortest == math.inf):
+                    await self._require_own(error, length)
                 # Some servers refuse a budget that is larger than what is left: ask for what is left instead.
+                if options.pop("max_tokens", None) is None and (full or refused > 1):
+                    raise ContextFull(words(error)) from error
 
-    def _refused_field(self, error: Exception) -> None:
-        """Raises EndpointRefusal if the server does not take one of the sampling fields."""
-        named = [name for name in SAMPLING if name in self.sampling and re.search(rf"\b{name}\b", str(error))]
-        if named and not self._taken:
+    async def _send(self, request: list[Message], options: dict[str, Any]) -> Any:
+        known = {name: value for name, value in options.items() if name not in BEYOND_OPENAI}
+        more = {name: value for name, value in options.items() if name in BEYOND_OPENAI}
+        return await self._client.chat.completions.create(
+            model=self.model or "", messages=cast(Any, request), extra_body=more, **known
+        )
+
+    def _require_whole(self, said: Completion) -> None:
+        """Raises EndpointRefusal if the server has taken a part out of the message."""
+        only_thoughts = not any("call" in name for name in said.taken_out)
+        if said.taken_out and not (self.thoughts and only_thoughts and (said.text.strip() or said.truncated)):
             raise EndpointRefusal(
-                f"{self.url} refuses the sampling field {named[0]}={self.sampling[named[0]]}: {words(error)}. "
-                f"{self.named.left_out.format(name=named[0])}"
-            ) from error
+                f"{self.url} takes parts out of the model's messages ({one_line(', '.join(said.taken_out))}). Start it "
+                "without --reasoning-parser and --tool-call-parser; llama.cpp with --reasoning-format none."
+            )
+
+    async def _require_own(self, refusal: Any, length: int) -> None:
+        """Returns if it is this conversation that is refused: a short one is answered, or a shorter one was.
+
+        Raises EndpointRefusal if none was ever answered with these fields, APIError if none is now.
+        """
+        from openai import APIError
+
+        said, taken = _all_words(refusal), self._shortest < math.inf
+        at = sorted((found.start(), name) for name in self.sampling if (found := re.search(rf"\b{name}\b", said)))
+        if taken or not at:
+            try:
+                await self._send([{"role": "user", "content": "Hi"}], self.sampling)
+                self._shortest = 0
+                return
+            except APIError as fault:
+                if getattr(fault, "status_code", None) not in _REFUSED_STATUS:
+                    if self._shortest < length:
+                        return
+                    raise
+                if taken:
+                    raise refusal from None
+        name = at[0][1] if at else "FIELD"
+        sent = f"{self.sampling} ({self.named.model}, {self.named.key})"
+        what = f"the field {name}={self.sampling[name]}" if at else f"every request with {sent}"
+        advice = self.named.left_out.format(name=name, option=name.replace("_", "-"))
+        raise EndpointRefusal(f"{self.url} refuses {what}: {words(refusal)}. {advice}") from refusal
 
 
 def _bounded_client(private: bool) -> Any:
@@ -284,15 +333,21 @@ def read(response: Any) -> Completion:
     try:
         choice = response.choices[0]
         text, finish = choice.message.content, choice.finish_reason
+        fields = {**vars(choice.message), **(choice.message.model_extra or {})}
     except (AttributeError, IndexError, TypeError):
         raise ValueError(f"malformed body: {str(response)[:200]!r}") from None
-    if not isinstance(text, str | None) or not isinstance(finish, str) or finish in ("abort", "error"):
-        raise ValueError(f"malformed choice: content {str(text)[:80]!r}, finish_reason {finish!r}")
+    taken_out = [name for name, value in fields.items() if value and _TAKEN_OUT.search(name)]
+    if finish in ("tool_calls", "function_call"):
+        taken_out.append(f"finish_reason {finish}")
+    end, unsaid = finish.lower() if isinstance(finish, str) else "", not text and fields.get("refusal")
+    if not isinstance(text, str | None) or unsaid or not (taken_out or end in WHOLE | CUT):
+        raise ValueError(f"not known to be a whole message: content {str(text)[:80]!r}, finish_reason {finish!r}")
     return Completion(
         text=(text or "").encode("utf-8", "replace").decode("utf-8"),
-        truncated=finish == "length",
+        truncated=end in CUT,
         prompt_tokens=_tokens(response, "prompt_tokens"),
         completion_tokens=_tokens(response, "completion_tokens"),
+        taken_out=tuple(taken_out),
     )
 
 
@@ -314,8 +369,15 @@ def asked_to_wait(error: Exception) -> float | None:
 
 def words(error: Exception) -> str:
     """A fault, and what caused it, on one line."""
-    cause = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
-    return one_line(f"{type(error).__name__}: {error}{cause}")
+    more = f" ({error.__cause__})" if error.__cause__ is not None and str(error.__cause__) else ""
+    if re.fullmatch(r"Error code: \d+", str(error)):  # of openai's, where a reply has no error.message
+        more = f" - {error.response.text}"  # type: ignore[attr-defined]
+    return one_line(f"{type(error).__name__}: {error}{more}")
+
+
+def _all_words(error: Any) -> str:
+    """All that a server has said to a request that it refused: the exception's text has only a part of it."""
+    return f"{error} {error.response.text}"[: LONGEST_WORDS * 20]
 
 
 def one_line(text: str) -> str:

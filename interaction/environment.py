@@ -88,6 +88,8 @@ class AskUser:
     """This and the next are filled in by the conversation."""
     heard: int = 0
     """How often this user has spoken before."""
+    silence: bool = False
+    """Whether the environment knows what to make of a user who says nothing: `hear("")`."""
 
 
 @dataclass(frozen=True, slots=True)

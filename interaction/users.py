@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
@@ -130,7 +130,8 @@ class EndpointUser:
     async def say(self, ask: AskUser) -> str:
         """As `User.say`."""
         try:
-            return cut((await (await self._line()).complete(ask.messages)).text, self.max_chars)
+            said = await (await self._line()).complete(ask)
+            return cut(said.text, self.max_chars) if _has_words(said) else ""
         except ContextFull as error:
             raise UserFault(f"the conversation does not fit the context of {self.url}: {error}") from error
         except EndpointRefusal as error:
@@ -164,9 +165,9 @@ class EndpointUser:
             self.attempts,
             self.backoff,
             sampling={name: value for name, value in given.items() if value is not None},
-            require=_require_words,
             named=NAMED,
             private=self.local,
+            thoughts=True,
         )
 
 
@@ -176,20 +177,25 @@ class _Line:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint, self.places, self.naming = endpoint, asyncio.Semaphore(CONNECTIONS), asyncio.Lock()
 
-    async def complete(self, messages: Sequence[Mapping[str, str]]) -> Completion:
+    async def complete(self, ask: AskUser) -> Completion:
         async with self.places:
             async with self.naming:
                 if self.endpoint.model is None:
                     await self.endpoint.open()
-            return await self.endpoint.complete(list(map(dict, messages)))
+            require = partial(_require_words, silence=ask.silence)
+            return await self.endpoint.complete(list(map(dict, ask.messages)), require)
 
 
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[EndpointUser, _Line]] = WeakKeyDictionary()
 
 
-def _require_words(said: Completion) -> None:
+def _has_words(said: Completion) -> bool:
+    return any(letter.isprintable() and not letter.isspace() for letter in said.text)
+
+
+def _require_words(said: Completion, silence: bool) -> None:
     """Raises ValueError for what nobody can have said."""
-    if not any(letter.isprintable() and not letter.isspace() for letter in said.text):
+    if not _has_words(said) and (said.truncated or not silence):
         cut_off = ", cut off by max_tokens" if said.truncated else ""
         raise ValueError(f"a message without a word: {said.text[:80]!r}{cut_off}")
 

@@ -196,7 +196,7 @@ def main() -> None:
     cache = given.write.with_name(given.write.name + ".cache")
     cache.parent.mkdir(parents=True, exist_ok=True)
     try:
-        endpoint = Endpoint(given.url, given.model, key, timeout=120, sampling=sampling)
+        endpoint = Endpoint(given.url, given.model, key, timeout=120, sampling=sampling, thoughts=True)
         work = Rephrasing(endpoint, cache, "story" if given.story else "words", not given.no_solver)
         made = asyncio.run(rephrase(entries, work, given.workers))
     except (EndpointRefusal, OSError) as error:

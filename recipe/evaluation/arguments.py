@@ -35,7 +35,7 @@ OPTIONS = Named(
     "--endpoint",
     "--served-name",
     "--api-key-env",
-    "Add --leave-out {name}: then the server decides it. Results compare only where that is the same.",
+    "Add --leave-out {name}, and no --{option}: then the server decides it. Compare only where that is the same.",
 )
 
 
@@ -134,8 +134,8 @@ def _parser(description: str | None, program: dict[str, Any]) -> argparse.Argume
     add("--top-p", type=float, help="default: 1, all tokens")
     add("--top-k", type=int, help="default: -1, all tokens")
     add("--repetition-penalty", type=float, help="default: 1, none")
-    leave_out = "a sampling field that the endpoint does not take; repeatable"
-    add("--leave-out", action="append", default=[], choices=SAMPLING, help=leave_out)
+    leave_out = "a field that the endpoint does not take; repeatable"
+    add("--leave-out", action="append", default=[], choices=(*SAMPLING, "max_tokens"), help=leave_out)
     search = "one branch, or ToolBench's depth-first search"
     stop = "text, or number of a token, at which the endpoint's model ends a message; repeatable"
     add("--stop", action="append", default=[], metavar="TEXT", help=stop)
@@ -159,8 +159,9 @@ def settings_of(given: argparse.Namespace) -> Settings:
         model = f"{given.model.resolve()} {server.fingerprint(given.model)}"
         if given.adapter:
             model += f" with {given.adapter.resolve()} {server.fingerprint(given.adapter)}"
-    sampling = {name: value for name in SAMPLING if (value := getattr(given, name, None)) is not None}
-    same = ("endpoint", "split", "protocol", "docs", "samples", "max_tokens", "limit", "environment", "user")
+    fields = (*SAMPLING, "max_tokens")
+    sampling = {name: value for name in fields if (value := getattr(given, name, None)) is not None}
+    same = ("endpoint", "split", "protocol", "docs", "samples", "limit", "environment", "user")
     return Settings(
         model=model,
         categories=tuple(given.category),
@@ -171,7 +172,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         stop=tuple(given.stop),
         max_nodes=given.max_nodes,
         **{name: getattr(given, name) for name in same},
-        **{"temperature": 0.0} | sampling | dict.fromkeys(given.leave_out),
+        **{"temperature": 0.0, "max_tokens": None} | sampling | dict.fromkeys(given.leave_out),
     )
 
 

@@ -98,8 +98,8 @@ async def _judge(given: argparse.Namespace) -> int:
     sampling = {"temperature": given.temperature, "max_tokens": given.max_tokens}
     how = (given.timeout, given.attempts, given.backoff, sampling)
     key = os.environ[given.api_key_env] if given.api_key_env else "EMPTY"
-    named = Named("--endpoint", "--served-name", "--api-key-env", "Give another --{name}.")
-    async with Endpoint(given.endpoint, given.served_name, key, *how, require=_require, named=named) as endpoint:
+    named = Named("--endpoint", "--served-name", "--api-key-env", "Give another --{option}.")
+    async with Endpoint(given.endpoint, given.served_name, key, *how, named=named, thoughts=True) as endpoint:
         out = given.out or Path("outputs") / "judge" / _plain(endpoint.model or "")
         files = {out / file for file, _ in asked}
         if others := {path for file in files for path in file.parent.glob("*.json")} - files:
@@ -114,7 +114,7 @@ async def _judge(given: argparse.Namespace) -> int:
 
             async def vote(item: tuple[str, Query]) -> None:
                 key, query = item
-                said = read_vote(await endpoint.complete(messages[query]))
+                said = read_vote(await endpoint.complete(messages[query], _require))
                 kept.add({"key": key, "vote": said, "on": f"{query[0]}, {query[1]}"})
 
             bar = tqdm(desc="votes", total=len(missing), unit="vote")

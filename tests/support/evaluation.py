@@ -34,13 +34,13 @@ def gold_player(category):
     return play
 
 
-def completion(text, finish="stop"):
+def completion(text, finish="stop", **fields):
     return {
         "id": "x",
         "object": "chat.completion",
         "created": 0,
         "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text} | fields, "finish_reason": finish}],
         "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     }
 

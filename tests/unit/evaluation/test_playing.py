@@ -25,7 +25,7 @@ from recipe.evaluation.store import Settings
 GOLD = gold_player("base")
 FIRST = load_scenarios("multi_turn_base", split="val")[0]
 NOWHERE = "http://127.0.0.1:9/v1"
-TOO_LONG = (400, {"error": {"message": "This model's maximum context length is 64 tokens, your prompt has 900."}})
+TOO_LONG = (400, {"error": {"message": "Range of input length should be [1, 64]"}})
 
 
 def except_first(first):
@@ -90,8 +90,10 @@ def test_a_server_that_is_gone_or_refuses_ends_the_evaluation_soon(tmp_path, cap
     done = played(GOLD, tmp_path / "gone", "--attempts", "2", "--served-name", "m", faults=[503] * 1000, limit=100)
     assert (done.status, len(done.found["lost"]), done.found["overall"]) == (3, 100, None)
     assert sum(item["reason"].startswith("not tried") for item in done.found["lost"]) >= 50
-    for refused in (401, 404):
-        assert played(GOLD, tmp_path / str(refused), faults=[refused] * 1000).status == 1
+    thoughts = completion(None, reasoning_content="The user wants a file.")
+    for refused, said in ((401, "--api-key-env"), (404, "--served-name"), (400, "--leave-out"), (thoughts, "-parser")):
+        assert played(GOLD, tmp_path / said, faults=[refused] * 1000).status == 1
+        assert said in capsys.readouterr().err
     assert run(NOWHERE, tmp_path / "out", "--attempts", "1")[0] == 1 and not (tmp_path / "out").exists()
     assert NOWHERE in capsys.readouterr().err
 

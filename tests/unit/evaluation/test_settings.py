@@ -72,6 +72,7 @@ def test_a_message_ends_with_the_token_of_the_chat_template_or_as_the_endpoint_i
 
 def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, capsys):
     for name, status, words in (
+        ("max_tokens", 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
         ("top_k", 400, "Unrecognized request argument supplied: top_k"),  # OpenAI's words, then pydantic's
         ("repetition_penalty", 422, '[{"type": "extra_forbidden", "loc": ["body", "repetition_penalty"]}]'),
     ):
@@ -80,7 +81,8 @@ def test_a_field_that_the_server_refuses_is_named_and_can_be_left_out(tmp_path, 
             return refusal if name in server.requests[-1] else answers(messages)
 
         with serving(play) as server:
-            assert run(server.url, tmp_path / name, limit=1)[0] == 1
+            given = ("--max-tokens", "50") if name == "max_tokens" else ()
+            assert run(server.url, tmp_path / name, *given, limit=1)[0] == 1
             assert f"--leave-out {name}" in capsys.readouterr().err
             assert run(server.url, tmp_path / f"no {name}", "--leave-out", name, limit=1)[0] == 0
         assert sampling_of(server.requests[-1]) == {key: value for key, value in DEFAULTS.items() if key != name}

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from contextlib import suppress
-from itertools import chain, repeat
+from contextlib import nullcontext, suppress
+from itertools import chain, product, repeat
 
 import pytest
 from support.evaluation import completion, serving
 
-from interaction.endpoint import Endpoint, EndpointFault
+from interaction.endpoint import ContextFull, Endpoint, EndpointFault, EndpointRefusal
 
 MESSAGES = [{"role": "user", "content": "x"}]
 VALUES = (None, True, 0, -1, 1.5, 10**400, "", "7", "\ud800", "stop", "length", [], [{}], {}, {"type": "text"})
@@ -25,8 +25,8 @@ def replaced(value, new):
             yield from ([*value[:place], other, *value[place + 1 :]] for other in replaced(item, new))
 
 
-async def ask(url, timeout=30, private=False):
-    async with Endpoint(url, "m", timeout=timeout, attempts=1, private=private) as endpoint:
+async def ask(url, timeout=30, **more):
+    async with Endpoint(url, "m", timeout=timeout, attempts=1, **more) as endpoint:
         return await endpoint.complete(MESSAGES)
 
 
@@ -63,6 +63,35 @@ async def test_any_reply_is_a_message_or_a_fault_of_the_server():
                 said.text.encode()
                 for count in (said.prompt_tokens, said.completion_tokens):
                     assert type(count) is int and count >= 0, now
+
+
+WHOLE = [completion("x", end) for end in ("stop", "EOS", "length", "MAX_TOKENS")] + [completion("x", reasoning="")]
+FAULTS = [completion(text, end) for text in ("", "x") for end in ("content_filter", None, "abort", "?")]
+PARTS = [completion(None, **{name: "hm"}) for name in ("reasoning_content", "thinking", "tool_calls")]
+KINDS = [(WHOLE, None, None), ([*FAULTS, completion(None, refusal="No.")], EndpointFault, EndpointFault)]
+KINDS += [([*PARTS, completion("x", "tool_calls")], EndpointRefusal, EndpointRefusal)]
+KINDS += [([completion("x", thought="y")], EndpointRefusal, None)]
+
+
+@pytest.mark.parametrize(("replies", "error", "of_a_user"), KINDS)
+def test_only_what_is_known_to_be_whole_is_a_message(replies, error, of_a_user):
+    for said, (thoughts, wrong) in product(replies, ((False, error), (True, of_a_user))):
+        with serving(lambda _, said=said: (200, said)) as server, pytest.raises(wrong) if wrong else nullcontext():
+            asyncio.run(ask(server.url, thoughts=thoughts))
+
+
+@pytest.mark.parametrize("refusal", [(400, b"nope"), (413, b"<html>"), (422, {"detail": "temperature"})])
+@pytest.mark.parametrize("most", [{}, {"max_tokens": 9}])
+async def test_a_conversation_is_too_long_in_any_words_if_it_is_refused_and_short_ones_are_not(refusal, most):
+    for before, now, error in ((50, 50, ContextFull), (50, -1, EndpointFault), (-1, -1, EndpointRefusal)):
+        limit = [before]
+        with serving(lambda sent, limit=limit: refusal if len(sent[-1]["content"]) > limit[0] else "yes") as server:
+            async with Endpoint(server.url, "m", attempts=1, sampling={"temperature": 0.5, **most}) as endpoint:
+                with suppress(EndpointRefusal):
+                    await endpoint.complete(MESSAGES)
+                limit[0] = now
+                with pytest.raises(error):
+                    await endpoint.complete([{"role": "user", "content": "x" * 99}])
 
 
 def test_a_reply_without_end_is_read_up_to_a_size_and_a_time_and_nothing_is_unpacked():

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,8 @@ def test_a_fault_of_the_server_is_asked_again_and_then_the_users() -> None:
         with serving(lambda _: "words", [fault]) as server:
             assert heard(server.url, timeout=2.0 if fault == 4.0 else 10.0) == "words"
             assert len(server.requests) == 2
+    with serving(lambda _: "words", [FAULTS[-1], completion("", "length")]) as server:
+        assert [heard(server.url, replace(HELLO, silence=True)) for _ in range(2)] == ["", "words"], "not if cut off"
     with serving(lambda _: "words", [FAULTS[-1]] * 2) as server:
         with pytest.raises(UserFault, match="gave no words in 2 attempts") as lasting:
             heard(server.url)
@@ -192,12 +195,13 @@ def test_what_no_second_attempt_would_change_is_the_users_fault_at_once(monkeypa
     for answer, faults, key, said in (
         (None, [401], None, "interaction.user.url, interaction.user.model and interaction.user.api_ke"),
         (refusal("Unsupported value: temperature does not support 0.7"), [], None, "interaction.user.temperature=null"),
+        (refusal("Use max_completion_tokens, not max_tokens"), [], None, "interaction.user.max_tokens=null"),
         (refusal("maximum context length is 64 tokens"), [], None, "does not fit the context"),
         (None, [], "NO_SUCH", "there is no such environment variable"),
         (None, [], "USER_KEY", "what interaction.user.api_key_env names is no key"),
     ):
         with serving(answer, faults) as server, pytest.raises(UserFault, match=said):
-            heard(server.url, attempts=5, max_tokens=None, api_key_env=key)
+            heard(server.url, attempts=5, max_tokens=9 if "max_tokens" in said else None, api_key_env=key)
         assert len(server.requests) == (key is None), said
     for wrong in ("127.0.0.1:8000", "http://me:key@127.0.0.1/v1", "http://127.0.0.1/v1?key=x"):
         with pytest.raises(ValueError, match="interaction.user with kind=endpoint") as refused:
