@@ -124,21 +124,21 @@ def _group(items: Sequence[Judged], samples: int | None) -> dict[str, Any]:
     found |= {name: fmean(episode[name] for episode in metrics) for name in RATES}
     found["stop"] = {reason: fmean(episode[f"stop/{reason}"] for episode in metrics) for reason in STOP_REASONS}
     if samples and samples > 1:
+        have = Counter(item.key for item in items)
+        found["pass_tasks"] = sum(number >= samples for number in have.values())
         for key, (_, estimate) in PASS.items():
             found[key] = {name: _pass(items, columns[name], samples, estimate) for name in ACCURACIES}
     return found
 
 
 def _pass(items: Sequence[Judged], values: Sequence[float], samples: int, estimate: Any) -> dict[str, float]:
-    """Mean of an estimate over the tasks that have k samples, for k = 1, 2, 4, ... and the number of samples."""
+    """Mean of an estimate over the tasks that have all samples, the same for each k: 1 to 4, 8, 16, ..., and all."""
     tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
     for item, value in zip(items, values, strict=True):
         tasks[item.key].append(value)
-    ks = sorted({2**power for power in range(samples.bit_length()) if 2**power <= samples} | {samples})
-    by_k = {
-        k: [estimate(len(passed), int(sum(passed)), k) for passed in tasks.values() if len(passed) >= k] for k in ks
-    }
-    return {str(k): fmean(estimates) for k, estimates in by_k.items() if estimates}
+    whole = [passed for passed in tasks.values() if len(passed) >= samples]
+    ks = sorted(k for k in {3, samples, *(2**power for power in range(samples.bit_length()))} if k <= samples)
+    return {str(k): fmean(estimate(len(passed), int(sum(passed)), k) for passed in whole) for k in ks if whole}
 
 
 def agreement(episodes: Sequence[Judged]) -> dict[str, Any] | None:
@@ -250,9 +250,10 @@ def _stop_table(rows: Mapping[str, Any]) -> str:
 
 def _pass_table(rows: Mapping[str, Any], key: str) -> str:
     columns = [(name, k) for name in ACCURACIES for k in rows["all"][key]["acc"]]
-    lines = [["category", *(f"{name} {PASS[key][0]}{k}" for name, k in columns)]]
+    lines = [["category", "tasks", *(f"{name} {PASS[key][0]}{k}" for name, k in columns)]]
     for category, group in rows.items():
-        lines.append([category, *(f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)])
+        means = (f"{group[key][name].get(k, float('nan')):.3f}" for name, k in columns)
+        lines.append([category, f"{group['pass_tasks']} of {group['tasks']}", *means])
     return aligned(lines)
 
 

@@ -42,6 +42,17 @@ def test_stored_episodes_are_averaged_over_whole_categories_only():
         assert (found["leaderboard"] or {}).get("averages") == (None if left_out else {"irrelevance": 1.0})
 
 
+def test_pass_k_is_over_the_same_tasks_for_each_k_those_with_all_samples():
+    """Else a lost sample of a task that fails makes pass^k rise with k."""
+    tasks = [task for task in TASKS if task.category == "irrelevance"][:3]
+    plays = [(tasks[0], "answers")] * 4 + [(tasks[1], "nothing")] * 3
+    plays += [(tasks[2], name) for name in ("answers", "answers", "answers", "nothing")]
+    found = results([Judged(play(task, PROTOCOL, POLICIES[name]), None) for task, name in plays], [], 4)
+    group = found["overall"]
+    assert group["pass_all_k"]["acc"] == {"1": 0.875, "2": 0.75, "3": 0.625, "4": 0.5}
+    assert group["pass_at_k"]["acc"] == {"1": 0.875, "2": 1.0, "3": 1.0, "4": 1.0} and "2 of 3" in text(found)
+
+
 def test_tasks_of_two_environments_with_one_id_are_two(tmp_path):
     bfcl = [task for task in load_tasks().values() if task.category == "multi_turn_base"][:8]
     register({"inventory": str(write_namesake(tmp_path, bfcl, "multi_turn_base"))})
