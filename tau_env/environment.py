@@ -25,7 +25,7 @@ from interaction.record import StopReason
 from tau_env.domain import Domain, Side, Split, Task
 from tau_env.exchange import DONE, ENDS, GREETING, HAND_OVER, Mode, device_call, instructions
 from tau_env.telecom import DONE as DONE_DOCUMENTATION
-from tau_env.verdict import gold_state, hands_over, judge, needless
+from tau_env.verdict import gold_state, hands_over, is_heard, judge, needless
 
 MOST_DEVICE_CALLS = 10
 """Calls that a user makes on its device in a row; what it calls after that is not run."""
@@ -173,6 +173,8 @@ class TauEnvironment(EnvironmentBase):
     def _judge(self) -> Verdicts:
         judged = partial(judge, self._domain, self._task, self._database, self._calls)
         parts = judged(self._said)
+        if "communicate" in parts:
+            parts["communicate"] = float(all(is_heard(text, self._said) for text in self._task.communicate))
         passed, official = all(parts.values()), all(judged(self._said + self._beside).values())
         components = {**parts, "clean": float(self._clean())}
         differences = () if passed else self._differences(parts)

@@ -8,7 +8,8 @@ it. Where the copy in inspect-evals differs, its choice is said:
 - COMMUNICATE: each text stands in one message of the agent, case folded and commas removed from the message (so a text
   that has a comma itself is never found). Officially words beside a call count, though no user hears them; our own
   verdict, as inspect-evals, counts messages to the user alone. inspect-evals joins these with newlines first, which is
-  the same for texts without a newline.
+  the same for texts without a newline. Officially "10" stands in "#W4104000", and "IL" in "will"; our own verdict wants
+  the number, or the words, as a whole (`is_heard`).
 - ENV_ASSERTION: all of the task's assertions hold. inspect-evals asks them whatever the basis says.
 - ACTION: each call of gold was made by whomever, failed or not; only the arguments that the task names are compared,
   and all of them where it names none. There tau2-bench compares only those that were given, so that a call without any
@@ -19,6 +20,7 @@ it. Where the copy in inspect-evals differs, its choice is said:
 An episode that was ended from outside (too many steps or errors) is worth 0 whatever stands here.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -84,6 +86,34 @@ def is_said(text: str, said: Sequence[str]) -> bool:
     """Whether one of the messages has the text, case folded and without the messages' commas."""
     wanted = text.lower()
     return any(wanted in message.lower().replace(",", "") for message in said)
+
+
+def is_heard(text: str, said: Sequence[str]) -> bool:
+    """Whether one of the messages has the text for itself, not within another one.
+
+    A number is heard as its value: "$1,234.50" in "1234.5", "+1234.50 USD" and "**1,234.50**". It is not heard with
+    another sign, as part of a decimal (10.5), a range, a date, a time or a fraction, nor with letters, a plus or a
+    percent sign behind it ("#W10", "10GB", "10+", "10%"). Only digits count, not "ten"; 010 is not 10, since a code may
+    begin with 0. Other texts are looked for as whole words, case folded and without commas.
+    """
+    if (wanted := _number(text)) is not None:
+        return any(wanted == _number(token) for message in said for token in _TOKEN.findall(message))
+    whole = rf"(?<!\w){re.escape(text.lower().replace(',', ''))}(?!\w)"
+    return any(re.search(whole, message.lower().replace(",", "")) for message in said)
+
+
+_SIGNS = "\N{MINUS SIGN}\N{EN DASH}+-"
+_TOKEN = re.compile(rf"(?:[\w.#%$€£¥{_SIGNS}]|(?<=\d)[,:/](?=\d))+")
+"""Letters, digits and what joins them to something else than a number."""
+_NUMBER = re.compile(rf"([{_SIGNS}]?)(?:USD?)?[$€£¥]?([{_SIGNS}]?)(?:USD)?(\d*)(?:\.(\d+))?(?:USD|[$€£¥])?", re.ASCII)
+
+
+def _number(token: str) -> tuple[bool, str, str] | None:
+    """Whether it is negative, its digits, and its decimals without zeros at the end; None for what is no number."""
+    found = _NUMBER.fullmatch(token.replace(",", "").strip("_#").rstrip(".-\N{EN DASH}"))
+    if found is None or not (found[3] or found[4]):
+        return None
+    return any(sign not in ("", "+") for sign in found.group(1, 2)), found[3] or "0", (found[4] or "").rstrip("0")
 
 
 def is_made(action: Action, call: Call) -> bool:

@@ -84,7 +84,7 @@ def test_what_was_not_needed_passes_officially_and_is_not_clean() -> None:
     assert paid == [1.0, 0.0, pytest.approx(0.4)]
 
 
-def test_words_beside_a_call_count_officially_alone() -> None:
+def test_words_beside_a_call_and_numbers_within_others_count_officially_alone() -> None:
     hermes, tasks = get_protocol("hermes"), [task for task in TASKS.values() if task.task.communicate]
     assert len(tasks) == 44
     for task in tasks:
@@ -95,7 +95,7 @@ def test_words_beside_a_call_count_officially_alone() -> None:
                     if item.text == STOP:
                         look = hermes.render_calls("", [Call("calculate", {"expression": "1"})])
                         conversation.reply(f"{' '.join(task.task.communicate)}\n{look}")
-                        conversation.reply("That is done.")
+                        conversation.reply(f"See #W{'#W'.join(task.task.communicate)}.")
                     conversation.hear(item.text)
                 elif item.calls:
                     conversation.reply(hermes.render_calls("", item.calls))

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from interaction.call import Call
 from tau_env.domain import Action, Story, Task
-from tau_env.verdict import judge
+from tau_env.verdict import is_heard, judge
 
 WANTED = {"n": 2, "why": "a"}
 
@@ -26,6 +26,23 @@ def test_what_had_to_be_said_is_looked_for_in_single_messages() -> None:
         ((), (), 1.0),
     ):
         assert judged("COMMUNICATE", said=said, communicate=wanted) == found, (wanted, said)
+
+
+HEARD = {
+    "10": "There are 10.|**10** options|(10)|$10/night|10, 5|total:10.00|+10",
+    **{"1234.5": "$1,234.50|USD 1234.5|1,234.50\u20ac", "$1,200": "1200 dollars", "-10": "-$10.00|\u221210"},
+    **{"IL": "Chicago, IL 60621", "20 hours": "Up to 20 hours."},
+}
+NOT_HEARD = {
+    "10": "#W4104000|10.5|1,010|-10|$-10|10%|10th|T10|2024-05-10|10:30|5-10|v2.10|010|ten",
+    **{"1234.5": "1234.55|11,234.50|1234", "IL": "You will pay", "20 hours": "120 hours"},
+}
+
+
+def test_a_user_has_heard_a_number_or_words_that_stand_for_themselves() -> None:
+    for table, heard in ((HEARD, True), (NOT_HEARD, False)):
+        found = [(text, said) for text, all_said in table.items() for said in all_said.split("|")]
+        assert [(text, said) for text, said in found if is_heard(text, [said]) is not heard] == []
 
 
 def test_an_action_is_found_by_the_arguments_that_count() -> None:
