@@ -22,8 +22,9 @@ from interaction.call import Call, CallError
 from interaction.environment import AskUser, EnvironmentBase, Request, UserFault
 from interaction.outcome import ErrorKind, ToolResult, TurnResult, Verdicts
 from interaction.record import StopReason
+from interaction.words import MAX_WORDS, cut
 from tau_env.domain import Domain, Side, Split, Task
-from tau_env.exchange import DONE, ENDS, GREETING, HAND_OVER, Mode, device_call, instructions
+from tau_env.exchange import DONE, ENDS, GREETING, HAND_OVER, OPEN, Mode, device_call, instructions, spoken
 from tau_env.telecom import DONE as DONE_DOCUMENTATION
 from tau_env.verdict import gold_state, hands_over, is_heard, judge, needless
 
@@ -36,6 +37,7 @@ ONE_THING = "In each message you either make one tool call or write one reply to
 """The rule of tau-bench's agents."""
 
 ENOUGH = "Error: no more calls now. Tell the agent what you have found."
+SILENT = "\n\nYour last message was empty. Say to the agent what there is to say, or ###STOP###."
 
 PROPER_ENDS = (StopReason.done, StopReason.transfer, StopReason.user_stop)
 
@@ -68,7 +70,8 @@ class TauEnvironment(EnvironmentBase):
         self._beside: list[str] = []
         self._requests: list[str] = []
         self._talk: list[Mapping[str, str]] = []
-        self._device_calls = 0
+        self._device_calls = self._silences = 0
+        self._beside_device = ""
         self._judged: Verdicts | None = None
 
     def _reach(self) -> tuple[Side, ...]:
@@ -80,7 +83,7 @@ class TauEnvironment(EnvironmentBase):
         if self._mode == "solo":
             return self._request(self._task.ticket)
         self._talk = [instructions(self._domain, self._task), {"role": "user", "content": GREETING}]
-        return AskUser(tuple(self._talk))
+        return AskUser(tuple(self._talk), silence=True)
 
     def call(self, call: Call) -> ToolResult:
         """Runs a call of the agent's. After one that ends the episode nothing runs."""
@@ -107,30 +110,46 @@ class TauEnvironment(EnvironmentBase):
         self._device_calls = 0
         # the agent cannot pass for the user's device
         self._talk.append({"role": "user", "content": text.replace("tool_response>", "tool response>")})
-        return AskUser(tuple(self._talk))
+        return AskUser(tuple(self._talk), silence=True)
 
     def hear(self, words: str) -> Request | AskUser | None:
         """The user's words: an end, a call on its device, or the next request.
 
+        What it says beside a call reaches the agent with what it says next, if anything; in tau2-bench it does not.
+
         Raises:
             UserFault: they cannot be used.
         """
-        if not words.strip():
-            raise UserFault("the user said nothing")
-        self._talk.append({"role": "assistant", "content": words})
-        if any(mark in words for mark in ENDS):
+        said, answer = words, None
+        if self._domain.functions("user") and OPEN in words:
+            said, enough = spoken(words), self._device_calls >= MOST_DEVICE_CALLS
+            try:
+                call = device_call(words)
+                answer = ENOUGH if enough else self._run(call, "user").text
+            except CallError as error:
+                answer = f"Error: {error}"
+        said = cut("\n".join(text for text in (self._beside_device, said) if text.strip()), MAX_WORDS)
+        if not said and answer is None:
+            return self._again()
+        self._talk.append({"role": "assistant", "content": words if words.strip() else said})
+        self._beside_device = "" if answer is None else said
+        if answer is not None:
+            return self._answer_device(answer)
+        self._silences = 0
+        if any(mark in said for mark in ENDS):
             if not self._requests:
                 raise UserFault("the user ended the conversation before it had begun")
             self.over = StopReason.user_stop
             return None
-        try:
-            call = device_call(words) if self._domain.functions("user") else None
-        except CallError as error:
-            return self._answer_device(f"Error: {error}")
-        if call is not None:
-            enough = self._device_calls >= MOST_DEVICE_CALLS
-            return self._answer_device(ENOUGH if enough else self._run(call, "user").text)
-        return self._request(words)
+        return self._request(said)
+
+    def _again(self) -> AskUser:
+        """The user is asked again, in other words: asked in the same ones, a model may say nothing again."""
+        self._silences += 1
+        if self._silences > MOST_REFUSALS:
+            raise UserFault(f"the user said nothing, {self._silences} times")
+        system, *talk = self._talk
+        return AskUser(({**system, "content": system["content"] + SILENT}, *talk), silence=True)
 
     def cut(self, reason: StopReason) -> bool:
         """A limit ended the episode: it does not pass."""
@@ -168,7 +187,7 @@ class TauEnvironment(EnvironmentBase):
         if self._device_calls > MOST_DEVICE_CALLS + MOST_REFUSALS:
             raise UserFault(f"the user makes calls on its device and says nothing, {self._device_calls} in a row")
         self._talk.append({"role": "user", "content": f"<tool_response>{text}</tool_response>"})
-        return AskUser(tuple(self._talk))
+        return AskUser(tuple(self._talk), silence=True)
 
     def _judge(self) -> Verdicts:
         judged = partial(judge, self._domain, self._task, self._database, self._calls)

@@ -5,6 +5,7 @@ A user who is played by a language model writes a call on its own device as `<to
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -27,16 +28,18 @@ GREETING = "Hi! How can I help you today?"
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
-def device_call(words: str) -> Call | None:
-    """The call in a user's words; None where there is none.
+def spoken(words: str) -> str:
+    """A user's words without calls on its device, begun or whole."""
+    return re.sub(rf"{OPEN}.*?(?:{CLOSE}|\Z)", " ", words, flags=re.DOTALL).strip()
+
+
+def device_call(words: str) -> Call:
+    """The call that a user's words have after `OPEN`.
 
     Raises:
         CallError: what stands there is no call.
     """
-    before, opened, rest = words.partition(OPEN)
-    if not opened:
-        return None
-    body, closed, after = rest.partition(CLOSE)
+    body, closed, after = words.partition(OPEN)[2].partition(CLOSE)
     if not closed or OPEN in after:
         raise CallError("one call between the tags was expected")
     try:

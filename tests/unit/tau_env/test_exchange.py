@@ -13,6 +13,7 @@ from interaction.gold import play_gold
 from interaction.record import EpisodeRecord
 from interaction.users import UserFault
 from rewards.outcome import compute_score
+from tau_env.environment import SILENT
 from tau_env.exchange import STOP, written
 from tau_env.tasks import DOMAINS
 from tau_env.verdict import needless
@@ -145,11 +146,25 @@ def test_a_user_ends_the_conversation_with_a_mark_and_makes_calls_that_the_agent
     reply = now.say(f"I will. {written(Call('toggle_data', {}))}")
     assert reply.ask is not None and "Mobile Data is now ON" in now.shown
     reply = now.say("It is on now.")
-    assert [message["content"] for message in reply.messages] == ["It is on now."]
+    assert [message["content"] for message in reply.messages] == ["I will.\nIt is on now."]
     now.answer("Then it works.")
     now.say("###STOP###")
     record = now.conversation.record()
     assert record.outcome is not None and record.outcome.passed and record.facts["writes"] == 1
+
+
+def test_a_user_who_spoke_beside_a_call_may_be_silent_and_one_who_did_not_is_asked_in_other_words() -> None:
+    call = written(Call("toggle_data", {}))
+    for words, then, heard in ((f"I will. {call}", "", "I will."), (call[:-3], "Hm?", "Hm?"), (call, "On.", "On.")):
+        now = asked("Hm.")
+        now.say(words)
+        before = now.shown
+        assert not then or (now.say("").ask is not None and now.shown != before)
+        assert [message["content"] for message in now.say(then).messages] == [heard]
+        assert now.answer("Good.").ask is not None and SILENT not in now.shown
+    assert asked("Hm.").say(f"Bye. {call} ###STOP###").ask is not None, "the call is made first"
+    with pytest.raises(UserFault, match="said nothing"):
+        [now.say("") for _ in range(4)]
 
 
 def test_what_is_no_call_of_the_device_is_answered_with_an_error() -> None:
