@@ -99,7 +99,8 @@ def evaluate(given: argparse.Namespace, vllm_flags: Sequence[str]) -> int:
         cost = cost_of([store.path])
     chosen = [item for folder in (given.model, given.adapter) if folder for item in choosing.of_model(folder)]
     note = "\n\n".join(filter(None, [choosing.note(chosen, settings.split), otherwise]))
-    return _report(results(judged, lost, settings.samples, cost, settings.by_bfcl()) | {"note": note}, folder)
+    found = results(judged, lost, settings.samples, cost, settings.by_bfcl())
+    return _report(found | {"note": note, "source": settings.source}, folder)
 
 
 def _play(given: argparse.Namespace, flags: Sequence[str], settings: Settings, store: Store) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Finds tau2-bench's data: tasks, databases and policies, as files that are read and nothing that is imported.
 
 The data comes with `inspect-evals` (UK AISI, MIT), which carries that of tau2-bench (Sierra Research, MIT) at commit
-377cecff. Files are hashed when they are read: a silent change of tasks would make two runs incomparable. The folder of
-a newer checkout of tau2-bench takes its place where `TAU2_DATA_DIR` names one; its hashes go into the manifest.
+377cecff, before v1.0.0 corrected tasks (docs/environments.md). Files are hashed when they are read: a silent change of
+tasks would make two runs incomparable. The folder of a newer checkout of tau2-bench takes its place where
+`TAU2_DATA_DIR` names one; its version and hashes go into manifests and results.
 """
 
 import gzip
@@ -10,12 +11,14 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import tomllib
 from functools import cache
 from pathlib import Path
 
 VERSION = "0.26.0"
 INSTALL = f"python -m pip install --no-deps inspect-evals=={VERSION}"
 
+RELEASE = "before v1.0.0 (377cecff)"
 FOLDER = "TAU2_DATA_DIR"
 """Environment variable: a folder with `domains/` and `user_simulator/`, such as a checkout's `data/tau2`."""
 
@@ -92,9 +95,14 @@ def read(name: str) -> bytes:
 
 
 def made_from() -> dict[str, str]:
-    """Release or folder, and a hash over all files."""
+    """Release or folder, tau2-bench's version as far as it is known, and a hash over all files."""
     contents = hashlib.sha256()
     for name in SHA256:
         contents.update(hashlib.sha256(read(name)).digest())
-    given = os.environ.get(FOLDER)
-    return {"from": given or f"inspect-evals {VERSION}", "sha256": contents.hexdigest()}
+    if not (given := os.environ.get(FOLDER)):
+        return {"from": f"inspect-evals {VERSION}", "tau2_bench": RELEASE, "sha256": contents.hexdigest()}
+    try:
+        release = tomllib.loads((folder() / "../../pyproject.toml").read_text("utf-8"))["project"]["version"]
+    except (OSError, ValueError, LookupError, TypeError):
+        release = "unknown"
+    return {"from": given, "tau2_bench": str(release), "sha256": contents.hexdigest()}

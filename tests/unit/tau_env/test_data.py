@@ -50,7 +50,8 @@ def test_rows_say_for_themselves_on_which_side_they_stand(tmp_path):
 
 
 def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "tau2"
+    folder = tmp_path / "data" / "tau2"
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tau2"\nversion = "1.0.1"\n')
     for name in source.SHA256:
         write(folder, source.read(name), name.removesuffix(".gz"))
     monkeypatch.setattr(os, "environ", {**os.environ})
@@ -60,7 +61,7 @@ def test_a_checkout_takes_the_place_of_the_release_and_one_that_is_none_is_one_l
         load_tasks.cache_clear()
         assert prepare_data(arguments) == 0
         found = json.loads((tmp_path / "o" / "manifest.json").read_text())["tau2_data"]
-        assert found["from"] == str(folder) and len(found["sha256"]) == 64
+        assert found["from"] == str(folder) and len(found["sha256"]) == 64 and found["tau2_bench"] == "1.0.1"
         (folder / "domains" / "retail" / "split_tasks.json").unlink()
         capsys.readouterr()
         assert prepare_data([*arguments, "--option", "split=official"]) == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from support.evaluation import PROTOCOL, completion, played, serving
 
 from interaction.call import Call
+from tau_env import source
 from tau_env.exchange import STOP, written
 
 ASK = "Please turn mobile data on."
@@ -22,9 +23,9 @@ def user(messages: list[dict[str, str]]) -> str:
     """Does on its device what it is asked to."""
     last = messages[-1]["content"]
     if last == ASK:
-        return written(Call("toggle_data", {}))
+        return f"I do that. {written(Call('toggle_data', {}))}"
     if last.startswith("<tool_response>"):
-        return "It is on now."
+        return ""
     return STOP if last.startswith("Then") else "My phone has no data."
 
 
@@ -38,7 +39,8 @@ def test_agent_and_user_talk_by_taus_rules_and_faults_of_the_users_server_cost_n
     assert all(episode["stop_reason"] == "user_stop" for episode in by_task.values())
     solved = by_task["telecom/[mobile_data_issue]data_mode_off[PERSONA:None]"]
     assert solved["outcome"]["passed"] and solved["facts"]["passed_official"]
-    assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "It is on now."]
+    assert [turn["user"] for turn in solved["turns"]] == ["My phone has no data.", "I do that."]
     settings = json.loads((tmp_path / "settings.json").read_text())
     rules = {"max_steps": 30, "max_steps_per_turn": 30, "max_result_chars": 20_000, "calls_per_message": "first"}
-    assert settings["policy"] == rules
+    assert settings["policy"] == rules and settings["source"] == done.found["source"]
+    assert settings["source"]["tau2_data"]["tau2_bench"] == source.RELEASE
