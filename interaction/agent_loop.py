@@ -291,7 +291,8 @@ class ConversationAgentLoop(AgentLoopBase):
         self, conversation: Conversation, ids: list[int], cut: bool, span: tuple[int, int], seconds: float
     ) -> tuple[str, Reply]:
         """The step as text, and what the environment says to it. Runs in the environment's thread."""
-        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        ended = ids[-1] in _vocabulary(self.tokenizer).stops  # by a token that need not be special
+        text = self.tokenizer.decode(ids[:-1] if ended else ids, skip_special_tokens=True)
         return text, conversation.reply(text, truncated=cut, tokens=span, generate_seconds=seconds)
 
     async def _tell(self, episode: _Episode, text: str, messages: list[Message]) -> bool:
@@ -302,7 +303,7 @@ class ConversationAgentLoop(AgentLoopBase):
             return False
         before: list[Message] = [*episode.messages, {"role": "assistant", "content": text}]
         episode.messages = [*before, *said]
-        closing = missing_ids(trajectory.last_step, vocabulary.closing)
+        closing = missing_ids(trajectory.last_step, vocabulary.closing, vocabulary.stops)
         merged, _, _ = await self.ct_merge_context_msg(before, episode.messages, trajectory.ids + closing, [])
         prompt = len(trajectory.prompt)
         if episode.budget.room(prompt, len(merged.token_ids) - prompt) < MIN_REPLY_TOKENS:

@@ -125,16 +125,14 @@ def closing_ids(render: Render) -> list[int]:
 
 
 def stop_ids(tokenizer: Any, closing: Sequence[int]) -> list[int]:
-    """The token at which a message ends, beside the tokenizer's own end: a base model's may be another.
-
-    Args:
-        closing: as `closing_ids` gives it. Its first token that is no text; none where a message ends in text alone.
-    """
+    """The token that ends a message: of `closing` the first that is no text. A base model may have another end."""
     return [number for number in closing if number in tokenizer.added_tokens_decoder][:1]
 
 
-def missing_ids(ids: Sequence[int], closing: Sequence[int]) -> list[int]:
-    """The part of `closing` that a message's token ids do not end with already."""
+def missing_ids(ids: Sequence[int], closing: Sequence[int], stops: Sequence[int] = ()) -> list[int]:
+    """The part of `closing` that a message's token ids do not end with already: after a stop token, what follows it."""
+    if ids[-1] in stops:  # whatever text the template writes before it
+        return list(closing[closing.index(ids[-1]) + 1 :])
     for length in range(min(len(ids), len(closing)), 0, -1):
         if list(ids[-length:]) == list(closing[:length]):
             return list(closing[length:])

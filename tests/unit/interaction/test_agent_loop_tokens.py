@@ -32,23 +32,27 @@ class Family:
     between: str
     assistant: str
     eos: str = ""  # of the tokenizer, where it is not the end of a message
+    gap: str = ""  # what the template writes before that of a model's message, and the engine may not
 
     def said_by_environment(self, text):
         return f"{self.between}{self.user}{text}{self.end}{self.between}{self.assistant}"
 
 
 CHATML = ("<|im_start|>system\n", "<|im_start|>user\n", "<|im_end|>", "\n", "<|im_start|>assistant\n")
+BASE = (*CHATML[:2], "<end>", *CHATML[3:])
 LLAMA_HEADER = "<|start_header_id|>{}<|end_header_id|>\n\n"
 LLAMA_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 LLAMA_SYSTEM, LLAMA_USER, LLAMA_ASSISTANT = map(LLAMA_HEADER.format, ("system", "user", "assistant"))
 LLAMA = (f"<|begin_of_text|>{LLAMA_SYSTEM}{LLAMA_DATES}", LLAMA_USER, "<|eot_id|>", "", LLAMA_ASSISTANT)
+SPACED = CHAT_TEMPLATE.replace("<|im_end|>", "{{ ' ' if message['role'] == 'assistant' }}<|im_end|>")
 FAMILIES = {
     # Arch-Agent is a Qwen2.5 model; its template is Qwen2.5's except for the default system message, not used here.
     "Qwen2.5": Family(quoted_by_bfcl("arch"), "qwen2", "hermes", *CHATML),
     "Qwen3": Family(quoted_by_bfcl("qwen_fc"), "qwen3", "think_xml", *CHATML),
     "Llama-3.1": Family(quoted_by_bfcl("llama_3_1"), "llama", "llama3_json", *LLAMA),
     "ChatML of a type verl does not know": Family(CHAT_TEMPLATE, "mistral", "think_xml", *CHATML),
-    "a base model": Family(CHAT_TEMPLATE, "qwen2", "think_xml", *CHATML, eos="<|endoftext|>"),
+    "text before the closing token": Family(SPACED, "qwen2", "think_xml", *CHATML, gap=" "),
+    "a base model": Family(CHAT_TEMPLATE.replace("<|im_end|>", "<end>"), "llama", "think_xml", *BASE, eos="<|im_end|>"),
 }
 
 
@@ -60,7 +64,9 @@ def tokenizer_of(family):
     if family.end == "<|eot_id|>":
         tokenizer.add_special_tokens({"additional_special_tokens": LLAMA_TOKENS})
         tokenizer.bos_token, tokenizer.eos_token = "<|begin_of_text|>", "<|eot_id|>"
-    tokenizer.eos_token = family.eos or tokenizer.eos_token
+    if family.eos:
+        tokenizer.add_tokens([family.end])  # not special, as some base models have it
+        tokenizer.eos_token = family.eos
     return tokenizer
 
 
@@ -86,10 +92,10 @@ def expected(family, tokenizer, engine):
     response, mask, log_probs = [], [], []
     for ids, values in zip(engine.outputs, engine.log_probs, strict=True):
         response, mask, log_probs = response + ids, mask + [1] * len(ids), log_probs + values
-        reply = conversation.reply(tokenizer.decode(ids, skip_special_tokens=True))
+        reply = conversation.reply(tokenizer.decode(ids, skip_special_tokens=True).removesuffix(family.end))
         if not reply.done:
             (message,) = reply.messages
-            missing = "" if ids[-1] == tokenizer.convert_tokens_to_ids(family.end) else family.end
+            missing = "" if ids[-1] == tokenizer.convert_tokens_to_ids(family.end) else family.gap + family.end
             said = as_ids(tokenizer, missing + family.said_by_environment(message["content"]))
             response, mask, log_probs = response + said, mask + [0] * len(said), log_probs + [0.0] * len(said)
     prompt = f"{family.head}{system}{family.end}{family.said_by_environment(user)}"

@@ -9,6 +9,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe.settings import compose
 from recipe.training import trainer as module
 
 
@@ -70,6 +71,15 @@ def test_rollouts_that_are_left_alone_count_against_the_limit_but_are_no_fault(s
     assert metrics["train/groups_alike"] == 0.5, "a, of a and b: what counts is an episode's sum"
     assert metrics["train/lost_samples"] == pytest.approx(5 / 12)
     assert metrics["train/lone_samples"] == 1
+
+
+def test_the_engine_is_told_whether_an_update_begins_with_the_policy_that_played(monkeypatch):
+    monkeypatch.setattr(PPOTrainer, "_update_actor", lambda self, batch, metrics: batch)
+    trainer = object.__new__(module.CurriculumTrainer)
+    for epochs in (1, 2):
+        trainer.config = compose("stage2", ["hardware=tiny", f"actor_rollout_ref.actor.ppo_epochs={epochs}"])
+        batch = trainer._update_actor(KVBatchMeta(partition_id="train", keys=[], tags=[]), {})
+        assert batch.extra_info["on_policy"] is (epochs == 1)
 
 
 def test_validation_is_logged_over_all_categories_and_lost_samples_too(trainer_for):
