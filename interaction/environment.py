@@ -5,13 +5,11 @@ here. A task is frozen data; `open` makes a fresh attempt at it, which is used o
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
@@ -23,6 +21,7 @@ from interaction.call import Call
 from interaction.contract import called, checked_tasks
 from interaction.outcome import Facts, ToolResult, Verdicts
 from interaction.record import EpisodeRecord, StopReason
+from interaction.user_file import load
 from interaction.words import wrong_settings
 
 ENVIRONMENTS: dict[str, str] = {"bfcl": "bfcl_env", "bfcl_single": "bfcl_env.single_turn", "tau": "tau_env"}
@@ -432,14 +431,11 @@ def _module(environment: str) -> Any:
     path = Path(_files[environment]).expanduser()
     if (reader := READERS.get(path.suffix)) is not None:
         return import_module(reader).environment(environment, path)
-    spec = spec_from_file_location(f"{MODULE}{environment}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    if not path.is_file() or path.suffix != ".py":
         fault = "is no Python file" if path.exists() else "does not exist"
         raise ValueError(f"environment {environment}: {path} {fault}")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there for the module that they stand in
     try:
-        call(spec.loader.exec_module, LOAD_SECONDS, module)
+        module = call(load, LOAD_SECONDS, f"{MODULE}{environment}", path)
     except Exception as error:
         raise ValueError(f"environment {environment}: {path} {how(error)}") from error
     if not callable(getattr(module, "load_tasks", None)):

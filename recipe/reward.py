@@ -9,8 +9,6 @@ first failures of each worker.
 
 import argparse
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import json
 import math
@@ -19,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -27,7 +24,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from interaction import Conversation, StopReason, boundary, get_protocol
+from interaction import Conversation, StopReason, boundary, get_protocol, user_file
 from interaction.environment import DEFAULT, load_tasks
 from interaction.gold import play_gold
 from recipe.files import shown
@@ -69,17 +66,9 @@ def load(source: str, name: str) -> Callable[..., Any]:
 
 def _imported(source: str) -> Any:
     if source.startswith(PACKAGE):
-        return importlib.import_module(source.removeprefix(PACKAGE).replace("/", "."))
+        return user_file.imported(source.removeprefix(PACKAGE).replace("/", "."))
     name = f"{boundary.MODULE}{sha256(absolute(source).encode()).hexdigest()[:16]}"
-    if name not in sys.modules:
-        spec: Any = importlib.util.spec_from_loader(name, SourceFileLoader(name, absolute(source)))
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[name])
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
+    return sys.modules.get(name) or user_file.load(name, Path(absolute(source)))
 
 
 def absolute(source: str) -> str:
