@@ -431,9 +431,8 @@ def _module(environment: str) -> Any:
     path = Path(_files[environment]).expanduser()
     if (reader := READERS.get(path.suffix)) is not None:
         return import_module(reader).environment(environment, path)
-    if not path.is_file() or path.suffix != ".py":
-        fault = "is no Python file" if path.exists() else "does not exist"
-        raise ValueError(f"environment {environment}: {path} {fault}")
+    if not path.is_file():
+        raise ValueError(f"environment {environment}: there is no file {path}")
     try:
         module = call(load, LOAD_SECONDS, f"{MODULE}{environment}", path)
     except Exception as error:

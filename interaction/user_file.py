@@ -1,21 +1,18 @@
-"""Users' files run as they stand: compiled from their text, and so is what they import from beside them.
+"""Users' files are compiled from their text, like all that they import from their folder.
 
-Python tells whether bytecode is that of a text by the second and the size, so a file rewritten within a second would
-run as it was before. No bytecode of these files is read or written.
+Python tells bytecode by the second and the size of a file: of one rewritten within a second it runs what was there.
 """
 
 import os
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-INSTALLED = ("site-packages", "dist-packages")
-OURS = ("interaction", "rewards", "bfcl_env", "tau_env", "data_prep", "recipe")
-"""Packages that may stand beside users' files, and do not change while something runs."""
+OURS = ("interaction", "rewards", "bfcl_env", "tau_env", "data_prep", "recipe")  # may stand beside users' files
 
 _folders: set[str] = set()
 
@@ -26,14 +23,13 @@ class _FromText(SourceFileLoader):
 
 
 class _Finder:
-    """Python's own finder of modules, but for those in users' folders."""
-
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and type(spec.loader) is SourceFileLoader and name.partition(".")[0] not in OURS:
             file = os.path.realpath(spec.loader.path)
-            if any(file.startswith(folder) for folder in _folders) and not any(part in file for part in INSTALLED):
+            installed = "-packages/" in file or file.startswith(os.path.dirname(os.__file__))
+            if file.startswith(tuple(_folders)) and not installed:
                 spec.loader = _FromText(name, spec.loader.path)
         return spec
 
@@ -45,10 +41,9 @@ def _take(folder: Path) -> None:
 
 
 def load(name: str, path: Path) -> ModuleType:
-    """Runs a file as a module of this name. Raises whatever its code raises."""
+    """Runs a file as a module of this name. Raises what its code raises."""
     _take(path.parent)
-    spec = spec_from_file_location(name, path, loader=_FromText(name, str(path)))
-    assert spec is not None and spec.loader is not None
+    spec: Any = spec_from_loader(name, _FromText(name, str(path)))
     module = sys.modules[name] = module_from_spec(spec)  # dataclasses look there for the module that they stand in
     try:
         spec.loader.exec_module(module)
@@ -59,9 +54,8 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 def imported(name: str) -> ModuleType:
-    """Imports a module that a user has named. Raises whatever its code raises."""
-    top = name.partition(".")[0]
-    if top not in OURS and (spec := PathFinder.find_spec(top)) is not None:
-        for place in spec.submodule_search_locations or [spec.origin]:
-            _take(Path(str(place)).parent)
+    """Imports a module that a user has named. Raises what its code raises."""
+    spec = PathFinder.find_spec(name.partition(".")[0])
+    for place in [] if spec is None else spec.submodule_search_locations or [str(spec.origin)]:
+        _take(Path(place).parent)
     return import_module(name)

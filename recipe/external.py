@@ -1,7 +1,4 @@
-"""What verl imports in place of a user's VERL_USE_EXTERNAL_MODULES: the same modules, compiled from their text.
-
-verl imports them as it is itself imported, in every process of a training. `recipe.stage.starts` sets both variables.
-"""
+"""What verl imports in place of the modules that VERL_USE_EXTERNAL_MODULES named: these, compiled from their text."""
 
 import os
 

@@ -41,8 +41,6 @@ REMEDY = "Set RUN=another-name, or trainer.resume_mode=disable to start over: wh
 WRITABLE = "Set paths.run or RUN to a folder that can be written to and has room."
 COMPARED = ("adapter", "lora_rank", "lora_alpha", "processes", "checkpoints")
 """Of a `Start`, beside the model and the rows: with another one the checkpoints would be another training's."""
-EXTERNAL = "recipe.external"
-"""What verl imports in place of modules of the user's."""
 READ = ("actor_rollout_ref.model.path", "actor_rollout_ref.model.lora_adapter_path", "model.path")
 """Settings that name what a start may read of itself."""
 
@@ -212,8 +210,8 @@ def set_environment(config: DictConfig, nodes: int) -> None:
     }
     for name, value in {**config.launcher.env, **loopback.environment(nodes), **trackers}.items():
         os.environ.setdefault(name, str(value))
-    if (given := os.environ.get("VERL_USE_EXTERNAL_MODULES", "")) not in ("", EXTERNAL):
-        os.environ.update(VERL_USE_EXTERNAL_MODULES=EXTERNAL, BFCL_EXTERNAL_MODULES=given)
+    if (given := os.environ.get("VERL_USE_EXTERNAL_MODULES", "")) not in ("", "recipe.external"):
+        os.environ.update(VERL_USE_EXTERNAL_MODULES="recipe.external", BFCL_EXTERNAL_MODULES=given)
     # verl truncates this file when it starts, so every launch gets its own; readers let the last name win, and a clock
     # may have gone back
     now, folder = time.strftime("%Y%m%d-%H%M%S"), stage / "metrics"
