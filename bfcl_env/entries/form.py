@@ -9,13 +9,14 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, create_model
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 
 from bfcl_env.calls import parse_call
 from bfcl_env.scenarios import EARLY_GOLD, Scenario
 from bfcl_env.single_turn.tasks import Category, SingleTurnTask, kind_of
 from bfcl_env.source import CLASS_MODULES, function_docs, load_class
 from interaction.call import CallError
+from interaction.protocol.docs import documented
 
 Problem = tuple[str, str]
 """Where, and what is wrong there."""
@@ -89,8 +90,14 @@ class MultiTurn(BaseModel):
     path: Any = Field(None, validation_alias=AliasChoices("path", "involved_path"))
 
 
+def _not_null(kind: Any) -> Any:
+    """The type of a type or null."""
+    kinds = [name for name in kind if name != "null"] if isinstance(kind, list) else []
+    return kinds[0] if len(kinds) == 1 else kind
+
+
 class Schema(BaseModel):
-    type: str
+    type: Annotated[str, BeforeValidator(_not_null)]
     description: str = ""
     items: "Schema | None" = None
     properties: "dict[str, Schema] | None" = None
@@ -248,24 +255,12 @@ def single_turn(entry: Mapping[str, Any], category: str) -> SingleTurnTask:
 
 
 def _document(given: Mapping[str, Any], kind: Category) -> dict[str, Any]:
-    parameters = given["parameters"]
-    properties = {name: _schema(schema, kind) for name, schema in parameters["properties"].items()}
-    required = parameters.get("required", [])
-    made = {**parameters, "type": "dict", "properties": properties, "required": required}
-    return {"name": given["name"], "description": given["description"], "parameters": made}
-
-
-def _schema(given: Mapping[str, Any], kind: Category) -> dict[str, Any]:
-    """A parameter's schema with the types that the checker knows."""
-    made = dict(given)
-    if kind.language == "python":
-        made["type"] = JSON_SCHEMA.get(made["type"], made["type"])
-    made.setdefault("description", "")
-    if made.get("items"):
-        made["items"] = _schema(made["items"], kind)
-    if made.get("properties"):
-        made["properties"] = {name: _schema(item, kind) for name, item in made["properties"].items()}
-    return made
+    """A function's document with the types that the checker knows."""
+    made = documented(given, JSON_SCHEMA if kind.language == "python" else {})
+    parameters = made["parameters"]
+    for name, schema in parameters["properties"].items():
+        parameters["properties"][name] = {**schema, "description": schema.get("description", "")}
+    return {**made, "parameters": {**parameters, "type": "dict", "required": parameters.get("required", [])}}
 
 
 def problems_of_question(form: SingleTurn, category: str) -> Iterator[Problem]:

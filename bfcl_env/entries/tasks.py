@@ -206,6 +206,9 @@ class FileEnvironment:
         if name in made:
             yield "id", "is that of another entry"
         kind = form.MultiTurn if category.startswith("multi_turn") else form.SingleTurn
+        extra = {key: value for key, value in entry.items() if key not in form.keys(kind)}
+        text = json.dumps({key: value for key, value in entry.items() if key not in extra})
+        entry = json.loads(text, object_hook=_given)
         try:
             read = kind.model_validate(entry)
             for owner, state in read.initial_config.items() if isinstance(read, form.MultiTurn) else ():
@@ -216,7 +219,7 @@ class FileEnvironment:
                 yield place, f"{item['msg']}; found {short(item['input'])}"
             return
         if isinstance(read, form.MultiTurn):
-            found = [*form.problems_of_turns(entry, read)]
+            found = [*form.problems_of_turns(extra, read)]
             idle += [f"{name}: {where} {what}" for where, what in form.idle(read)]
         else:
             found = [*form.problems_of_question(read, category)]
@@ -227,8 +230,7 @@ class FileEnvironment:
                 played = scenario_of(category, read.model_dump(), read.ground_truth, number)
             else:
                 played = form.single_turn(entry, category)
-            extra = json.dumps({key: value for key, value in entry.items() if key not in form.keys(kind)})
-            made.setdefault(name, (entry, category, played, extra))
+            made.setdefault(name, (entry, category, played, json.dumps(extra)))
 
     def _clusters(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Id of an entry -> the id of the first entry of its cluster.
@@ -278,6 +280,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not all(isinstance(entry, dict) for entry in entries):
         raise EntriesError(f"{path} must be one JSON array of objects, or one object a line")
     return entries
+
+
+def _given(found: dict[str, Any]) -> dict[str, Any]:
+    """Without null, which tables write for a key of other rows."""
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _decoded(text: str, line: int) -> Any:

@@ -20,7 +20,7 @@ from interaction.gold import first_request
 from interaction.gym_env import GymEnv, Reward
 from interaction.protocol import get_protocol
 from interaction.protocol.base import MAX_CALLS, RULES
-from interaction.protocol.docs import compact_json
+from interaction.protocol.docs import compact_json, documented
 
 MOST_CALLS = 20 * MAX_CALLS
 """In a turn, as 20 messages can hold where they are not taken apart; messages are `max_tool_calling_iterations`."""
@@ -87,7 +87,7 @@ def method(document: Mapping[str, Any]) -> Callable[..., str]:
     Raises:
         ValueError: no method can have the function's name, or that of one of its arguments.
     """
-    name, schema = str(document["name"]), document["parameters"]
+    name, schema = str(document["name"]), documented(document)["parameters"]
     if name.startswith("_") or name in TAKEN:
         raise ValueError(f"function {name}: TRL has no tools of this name")
 

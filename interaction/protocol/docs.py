@@ -7,7 +7,8 @@ A JSON line needs about half of the characters of BFCL's own indented form, a si
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 DocStyle = Literal["json", "signature"]
@@ -16,55 +17,76 @@ DOC_STYLES: tuple[str, ...] = get_args(DocStyle)
 _TYPE_NAMES = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
 _SCHEMA_TYPES = {"dict": "object", "float": "number", "tuple": "array"}
 
-
-def compact_json(value: Any) -> str:
-    """JSON without spaces, with non-ASCII characters as they are."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+_LEFT_OUT = ("title", "$ref", "$defs", "definitions", "$schema", "$id", "discriminator")
+_DATA = ("default", "const", "enum", "examples")  # their values are no schemas
 
 
-def json_line(function: dict[str, Any]) -> str:
-    """Name, description and parameters as one line of JSON; the response schema is left out."""
-    return compact_json({key: function[key] for key in ("name", "description", "parameters") if key in function})
+def compact_json(value: Any, allow_nan: bool = True) -> str:
+    """JSON without spaces, with non-ASCII characters as they are. Without `allow_nan`, NaN raises ValueError."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=allow_nan)
 
 
-def openai_tool(function: dict[str, Any]) -> dict[str, Any]:
+def documented(function: Mapping[str, Any], types: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Name, description and parameters of a function: types by these names, no references, titles or nulls of tables.
+
+    Raises:
+        ValueError: a part of its schema is none, or contains itself; says where.
+    """
+    found = {key: function[key] for key in ("name", "description") if key == "name" or function.get(key) is not None}
+    schema = function.get("parameters") or {"type": "dict", "properties": {}}
+    return found | {"parameters": _shown(schema, schema, types, f"function {found['name']}: parameters")}
+
+
+def _shown(schema: Any, root: Any, types: Mapping[str, str], where: str, depth: int = 0) -> dict[str, Any]:
+    def inner(value: Any, key: object) -> dict[str, Any]:
+        return _shown(value, root, types, f"{where}.{key}", depth + 1)
+
+    schema = {} if schema is True else {"not": {}} if schema is False else schema
+    if not isinstance(schema, dict) or depth > 40:
+        raise ValueError(f"{where[:120]} is no JSON Schema, or one that contains itself")
+    if (reference := schema.get("$ref")) is not None:
+        target = {**(root.get("definitions") or {}), **(root.get("$defs") or {})}.get(str(reference).rpartition("/")[2])
+        return inner({**target, **schema, "$ref": None} if isinstance(target, dict) else target, reference)
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        value = value.tolist() if hasattr(value, "tolist") else value  # pandas reads lists as arrays
+        if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
+            continue
+        if key == "properties":
+            named = value.items() if isinstance(value, dict) else [("", value)]
+            result[key] = {name: inner(item, name) for name, item in named if item is not None}
+        elif key == "type" and isinstance(value, str | list):
+            kinds = [types.get(kind, kind) for kind in ([value] if isinstance(value, str) else value)]
+            others = [kind for kind in kinds if kind != "null"] or kinds
+            result |= {key: others[0] if len(others) == 1 else others}
+            result |= {"nullable": True} if len(others) < len(kinds) else {}
+        elif isinstance(value, dict) and key not in _DATA:
+            result[key] = inner(value, key)
+        elif isinstance(value, list) and key not in _DATA:
+            parts = enumerate(value)
+            result[key] = [inner(item, f"{key}.{at}") if isinstance(item, dict) else item for at, item in parts]
+        else:
+            result[key] = value
+    return result
+
+
+def openai_tool(function: Mapping[str, Any]) -> dict[str, Any]:
     """The function as `tools=` of a chat template or an OpenAI endpoint takes it, types named as in JSON Schema.
 
     BFCL says "dict" and "float" where JSON Schema says "object" and "number".
     """
-    return {
-        "type": "function",
-        "function": {
-            "name": function["name"],
-            "description": function.get("description", ""),
-            "parameters": _json_schema(function.get("parameters", {"type": "dict", "properties": {}})),
-        },
-    }
+    return {"type": "function", "function": {"name": "", "description": "", **documented(function, _SCHEMA_TYPES)}}
 
 
-def _json_schema(schema: Any) -> Any:
-    if isinstance(schema, bool):  # JSON Schema's words for anything, and for nothing
-        return schema
-    result = dict(schema)
-    if "type" in schema:
-        result["type"] = _SCHEMA_TYPES.get(schema["type"], schema["type"])
-    if "properties" in schema:
-        result["properties"] = {name: _json_schema(value) for name, value in schema["properties"].items()}
-    if "items" in schema:
-        result["items"] = _json_schema(schema["items"])
-    return result
-
-
-def signature_line(function: dict[str, Any]) -> str:
+def signature_line(function: Mapping[str, Any]) -> str:
     """`name(a: str, b: int = 10)`: names and types only, no descriptions.
 
     Defaults are written as JSON because arguments are; BFCL writes "no default" as the text "None".
     """
-    parameters = function.get("parameters", {})
+    parameters = documented(function)["parameters"]
     required = parameters.get("required", ())
     parts = []
-    for name, given in parameters.get("properties", {}).items():
-        schema = {} if isinstance(given, bool) else given
+    for name, schema in parameters.get("properties", {}).items():
         part = f"{name}: {_type_name(schema)}"
         if name not in required:
             default = schema.get("default")
@@ -74,15 +96,17 @@ def signature_line(function: dict[str, Any]) -> str:
 
 
 def _type_name(schema: dict[str, Any]) -> str:
-    name = schema.get("type", "any")
-    if name == "array" and "type" in schema.get("items", {}):
-        return f"list[{_type_name(schema['items'])}]"
+    kinds = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
+    name = _type_name(kinds[0]) if len(kinds) == 1 else schema.get("type", "any")
+    if isinstance(name, list):
+        return " | ".join(_type_name({"type": kind}) for kind in name)
+    if name == "array" and isinstance(items := schema.get("items"), dict) and "type" in items:
+        return f"list[{_type_name(items)}]"
     return _TYPE_NAMES.get(name, name)
 
 
-_LINES: dict[str, Callable[[dict[str, Any]], str]] = {"json": json_line, "signature": signature_line}
-
-
-def render_docs(functions: Iterable[dict[str, Any]], style: DocStyle) -> str:
-    """The documentation of `functions`, one a line."""
-    return "\n".join(map(_LINES[style], functions))
+def render_docs(functions: Iterable[Mapping[str, Any]], style: DocStyle) -> str:
+    """The documentation of `functions`, one a line; as JSON without the schema of what they return."""
+    if style == "signature":
+        return "\n".join(map(signature_line, functions))
+    return "\n".join(map(compact_json, map(documented, functions)))

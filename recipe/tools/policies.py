@@ -14,6 +14,7 @@ from interaction.call import Call
 from interaction.environment import GoldMessage, Request, Task, UserWords, audit_policies, opened
 from interaction.gold import hear_gold
 from interaction.protocol import Protocol
+from interaction.protocol.docs import documented
 from interaction.record import EpisodeRecord
 
 MOST_STEPS = 60
@@ -134,7 +135,8 @@ def harmless(functions: list[Mapping[str, Any]]) -> Call:
         return Call("nothing", {})
     function = min(functions, key=lambda item: len(item["parameters"].get("required", ())))
     schemas, required = function["parameters"].get("properties", {}), function["parameters"].get("required", ())
-    return Call(str(function["name"]), {name: PLAIN.get(schemas.get(name, {}).get("type"), "a") for name in required})
+    kinds = {name: str(schemas.get(name, {}).get("type")) for name in required}
+    return Call(str(function["name"]), {name: PLAIN.get(kind, "a") for name, kind in kinds.items()})
 
 
 def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, seconds: float = 30.0) -> EpisodeRecord:
@@ -153,7 +155,8 @@ def play(task: Task, protocol: Protocol, policy: Policy, knows: bool = True, sec
         request = first if isinstance(first, Request) else attempt.hear(next(iter(said), ""))
     finally:
         attempt.close()
-    game = Game(protocol, _gold_turns(task), [*request.functions] if isinstance(request, Request) else [])
+    functions = map(documented, request.functions if isinstance(request, Request) else ())
+    game = Game(protocol, _gold_turns(task), [*functions])
     with Conversation(task, protocol, max_steps_per_turn=MOST_STEPS, call_timeout=seconds) as conversation:
         conversation.begin()
         messages = enumerate(policy(game))

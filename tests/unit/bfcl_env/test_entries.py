@@ -19,15 +19,16 @@ from interaction.gold import play_gold
 
 
 def gauge(kind, **changes):
-    """A function whose only parameter is of this type."""
-    return {**GAUGE, "parameters": {**GAUGE["parameters"], "properties": {"gauge": {"type": kind}}}, **changes}
+    """A function whose only parameter is of this type, with the nulls of a table."""
+    properties = {"gauge": {"type": kind, "items": None, "enum": None}, "other": None}
+    return {**GAUGE, "parameters": {**GAUGE["parameters"], "properties": properties}, **changes}
 
 
 ENTRY = multi_turn(id="multi-turn_0", involved_classes=None, invoked_classes=["GorillaFileSystem"])
 OTHER = single_turn(
     id="parallel_java_0",
-    function=[gauge("String", name="Form.isValid", description="About a form.")],
-    ground_truth=[{"Form.isValid": {"gauge": ["a"]}}, {"Form.isValid": {"gauge": ["b"]}}],
+    function=[gauge(["String", "null"], name="Form.isValid", description="About a form.")],
+    ground_truth=[{"Form.isValid": {"gauge": ["a"]}}, {"Form.isValid": {"gauge": ["b"], "other": None}, "f": None}],
     difficulty={"level": 2},
 )
 """With a key and an id as users' files have them, a language, and a key for rewards."""

@@ -1,0 +1,38 @@
+"""Every valid schema is shown in each protocol, or refused by function and place."""
+
+import numpy as np
+import pytest
+
+from interaction.protocol import PROTOCOLS, get_protocol
+from interaction.protocol.docs import documented, openai_tool, signature_line
+
+NAMED = {"properties": {"title": {"type": "string"}}}
+LOOP = {"properties": {"left": {"$ref": "#/$defs/Loop"}}}
+SHARED = {"Loop": LOOP, "Named": {**NAMED, "title": "Named", "required": None}}
+SCHEMAS = (
+    ("str", {"type": ["string", "null"]}, {"type": "string", "nullable": True}),
+    ("str | int", {"type": ["string", "integer"], "enum": None}, {"type": ["string", "integer"]}),
+    ("list[float]", {"type": ["array"], "items": {"type": "float"}}, {"type": "array", "items": {"type": "number"}}),
+    ("any", {"$ref": "#/$defs/Named"}, NAMED),
+    ("any", {"oneOf": [{"type": "dict"}, {"const": None}]}, {"oneOf": [{"type": "object"}, {"const": None}]}),
+    ("any", {"enum": np.array(["a", 1], object), "items": None}, {"enum": ["a", 1]}),
+    ("any", True, {}),
+    ("bool", *[{"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": {"type": None}}] * 2),
+)
+REFUSED = ((3, "a "), ({"items": {"$ref": "#/b"}}, "a.items.#/b"), (LOOP, "a.left.#"))
+
+
+def function(schema):
+    parameters = {"properties": {"a": schema, "b": None}, "required": ["a"], "$defs": SHARED}
+    return {"name": "f", "description": None, "parameters": parameters}
+
+
+def test_each_valid_schema_is_shown_and_others_are_refused_by_function_and_place():
+    for name, schema, shown in SCHEMAS:
+        assert openai_tool(function(schema))["function"]["parameters"]["properties"] == {"a": shown}
+        assert signature_line(function(schema)) == f"f(a: {name})"
+        for protocol in (get_protocol(name, docs=docs) for name in PROTOCOLS for docs in ("json", "signature")):
+            assert protocol.system_prompt([function(schema), {"name": "g"}])
+    for schema, place in REFUSED:
+        with pytest.raises(ValueError, match=f"function f: parameters.{place}"):
+            documented(function(schema))
